@@ -1,0 +1,401 @@
+"""Building: from a tree of blocks to the source of a tracing program and the cells it calls.
+
+Blocks run once, on symbolic values. What they do to Python objects becomes lines of a program
+that walks one example; what they do to tensors becomes nodes of a *region*'s graph. A region
+is a stretch of the program without choice or repetition: all its tensor work that can wait is
+cut into as few cells as possible, usually one, so that blocks which always run together are
+one call. Results of calls are numbers; the program never touches a tensor.
+
+Recursive functions are generators, driven by a loop with its own stack (see `tracer`), so depth
+is bounded by memory alone. Every line remembers the block it came from and where in the data it
+was looking, at no cost while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from foldbatch.blocks.values import (
+    Broadcast,
+    Object,
+    Place,
+    Sequence,
+    Slot,
+    Value,
+    feed,
+    leaves,
+    new_wires,
+    run_time_terminals,
+)
+from foldbatch.blocks.wires import Wire
+from foldbatch.errors import BlockTypeError
+from foldbatch.static.graph import CALL, INPUT, UNBATCHED, Axis, Node, apply, input_node, ragged, reachable
+from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Data read from the example: the object, what it must be, and the block that reads it."""
+
+    source: Object
+    type: TensorType
+    where: str
+
+
+@dataclass(slots=True)
+class Draft:
+    """A cell in the making: one place of the program that will make calls.
+
+    Attributes:
+        name: the path of the first block in it.
+        number: which cell.
+        variable: the variable that holds a call's first value number.
+        operands: tensors read, with their wires; ragged ones belong to `sequences`.
+        feeds: data read.
+        outputs: values others read, with the wires they go to.
+        losses, metrics: names and nodes.
+        labels: metric numbers with labels.
+        nodes: all that it computes.
+    """
+
+    name: str
+    number: int
+    variable: str
+    operands: list[tuple[Node, Wire]] = field(default_factory=list)
+    sequences: list[tuple[Axis, list[tuple[Node, Wire]]]] = field(default_factory=list)
+    feeds: list[tuple[Node, Feed]] = field(default_factory=list)
+    outputs: dict[Node, Wire] = field(default_factory=dict)
+    losses: list[tuple[str, Node]] = field(default_factory=list)
+    metrics: list[tuple[str, Node]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    nodes: set[Node] = field(default_factory=set)
+
+    def output(self, node: Node) -> tuple[str, Wire]:
+        """Make a node an output; return the expression of its number and its wire."""
+        wire = self.outputs.setdefault(node, Wire())
+        at = list(self.outputs).index(node)
+        return (f"{self.variable} + {at}" if at else self.variable), wire
+
+
+@dataclass(slots=True)
+class Region:
+    """Tensors available at one place of the program, and cells drafted there."""
+
+    values: dict[Node, tuple[str, Wire]] = field(default_factory=dict)
+    feeds: dict[Node, Feed] = field(default_factory=dict)
+    elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
+    drafts: list[Draft] = field(default_factory=list)
+    losses: list[tuple[str, Node]] = field(default_factory=list)
+    metrics: list[tuple[str, Node, Object | None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the program: its text, the block it is for, and the object it looks at."""
+
+    text: str
+    where: str
+    subject: Object | None = None
+    expected: str = ""
+
+
+@dataclass(slots=True)
+class Function:
+    """A function of the tracing program, in the making or done."""
+
+    name: str
+    input_type: Type
+    output_type: Type
+    parameters: list[Slot]
+    results: list[Slot]
+    lines: list[Line] = field(default_factory=list)
+
+
+class Builder:
+    """Collects lines, cells and functions while blocks are built; one per compilation."""
+
+    def __init__(self, root: str = "model") -> None:
+        self.functions: list[Function] = []
+        self.drafts: list[Draft] = []
+        self.globals: dict[str, Any] = {}
+        self.metric_types: dict[str, TensorType] = {}
+        self.declared: dict[object, Function] = {}
+        self._path: list[str] = [root]
+        self._function: Function | None = None
+        self._regions: list[Region] = []
+        self._indent = 1
+        self._names = 0
+
+    # -- where we are
+
+    @property
+    def path(self) -> str:
+        """The path by which the root reaches the present block, as Python would index it."""
+        return "".join(self._path)
+
+    @contextmanager
+    def at(self, segment: str) -> Iterator[None]:
+        """Extend the path while a part of a block is built."""
+        self._path.append(segment)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    @property
+    def region(self) -> Region:
+        """The region being built."""
+        return self._regions[-1]
+
+    # -- lines and names
+
+    def fresh(self, stem: str = "t") -> str:
+        """Return a variable name not used before."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def constant(self, stem: str, value: object) -> str:
+        """Make a Python object visible to the program; return its name."""
+        name = self.fresh(f"{stem}_")
+        self.globals[name] = value
+        return name
+
+    def line(self, text: str, subject: Object | None = None, expected: str = "", where: str = "") -> None:
+        """Add a line to the program; on an error it is blamed on the present block and `subject`."""
+        assert self._function is not None
+        self._function.lines.append(Line("    " * self._indent + text, where or self.path, subject, expected))
+
+    def assign(self, expression: str, place: Place, subject: Object | None, expected: str = "") -> Object:
+        """Add a line that computes an object; return it."""
+        name = self.fresh()
+        self.line(f"{name} = {expression}", subject, expected)
+        return Object(name, place)
+
+    @contextmanager
+    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
+        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
+        self.line(header, subject, expected)
+        self._indent += 1
+        self._regions.append(Region())
+        try:
+            yield self.region
+            self.line("pass")
+        finally:
+            self._regions.pop()
+            self._indent -= 1
+
+    # -- tensors in and out of a region
+
+    def receive(self, slot: Slot) -> Value:
+        """Return the value of a terminal that arrives from outside the region."""
+        match slot.type:
+            case TensorType():
+                node = input_node(slot.type, name=slot.code)
+                self.region.values[node] = (slot.code, slot.wires)
+                return node
+            case SequenceType(element):
+                return Sequence(slot.code, element, slot.wires)
+            case ObjectType():
+                return Object(slot.code, slot.place)
+        raise AssertionError(slot)
+
+    def unflatten(self, type_: Type, slots: Iterator[Slot]) -> Value:
+        """Return a value of a type whose terminals arrive in `slots`."""
+        match type_:
+            case VoidType():
+                return None
+            case TupleType(items):
+                return tuple(self.unflatten(item, slots) for item in items)
+            case BroadcastType(element):
+                return Broadcast(self.unflatten(element, slots))
+            case _:
+                return self.receive(next(slots))
+
+    def read(self, source: Object, type_: TensorType, where: str) -> Node:
+        """Return the tensor that an object of the example is read as; `where` names the block."""
+        node = input_node(type_, name=source.code)
+        self.region.feeds[node] = Feed(source, type_, where)
+        return node
+
+    def element(self, sequence: Sequence, code: str, expected: str) -> Value:
+        """Return one element of a sequence, held by the expression `code`."""
+        types = run_time_terminals(sequence.element)
+        if len(types) == 1:
+            if not code.isidentifier():
+                code = self.assign(code, (), None, expected).code
+            slots = [Slot(code, types[0], sequence.wires[0])]
+        else:
+            names = [self.fresh() for _ in types]
+            self.line(f"{', '.join(names)} = {code}", None, expected)
+            slots = [Slot(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
+        return self.unflatten(sequence.element, iter(slots))
+
+    def elements(self, sequence: Sequence) -> Value:
+        """Return a sequence's elements as tensors along a ragged axis, in the element's structure."""
+        axis = ragged(sequence.code)
+        types = run_time_terminals(sequence.element)
+        if not types or not all(isinstance(t, TensorType) for t in types):
+            raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)))
+        nodes = []
+        for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
+            assert isinstance(type_, TensorType)
+            node = input_node(type_, axis, f"{sequence.code}.{i}")
+            self.region.elements[node] = (sequence.code, axis, i, wire)
+            nodes.append(node)
+        found = iter(nodes)
+
+        def shape(type_: Type) -> Value:
+            return tuple(map(shape, type_.items)) if isinstance(type_, TupleType) else next(found)
+
+        return shape(sequence.element)
+
+    def flatten(self, *values: Value) -> list[Slot]:
+        """Return the terminals of values as the program holds them, drafting cells as needed."""
+        parts = [leaf for value in values for leaf in leaves(value)]
+        tensors = iter(self.materialise([leaf for leaf in parts if isinstance(leaf, Node)]))
+        slots = []
+        for leaf in parts:
+            match leaf:
+                case Node():
+                    code, wire = next(tensors)
+                    slots.append(Slot(code, leaf.type, wire))
+                case Object():
+                    slots.append(Slot(leaf.code, ObjectType(), None, leaf.place))
+                case Sequence():
+                    slots.append(Slot(leaf.code, SequenceType(leaf.element), leaf.wires))
+        return slots
+
+    def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Wire]]:
+        """Return, for each tensor, the expression of its value number, and its wire.
+
+        With `sinks` the region's losses and metrics are drafted too: it is at its end.
+        """
+        region = self.region
+        for node in nodes:
+            if node.axis.rank == 2:
+                raise BlockTypeError(self.path, "a tensor per call", "a tensor of a sequence's elements", "sum it with ops.segment_sum")
+        nodes = [apply("batch", n, axis=CALL) if n.axis is UNBATCHED else n for n in nodes]
+        new = [n for n in nodes if n not in region.values and not any(n in d.nodes for d in region.drafts)]
+        losses = region.losses if sinks else []
+        metrics = region.metrics if sinks else []
+        if new or losses or metrics:
+            self._draft(new, losses, metrics)
+            if sinks:
+                region.losses, region.metrics = [], []
+        found = []
+        for node in nodes:
+            if node in region.values:
+                found.append(region.values[node])
+            else:
+                draft = next(d for d in region.drafts if node in d.nodes)
+                found.append(draft.output(node))
+        return found
+
+    def finish(self, value: Value) -> list[Slot]:
+        """End a region: return its result's terminals, having drafted all that is left to compute."""
+        tensors = [leaf for leaf in leaves(value) if isinstance(leaf, Node)]
+        self.materialise(tensors, sinks=True)
+        return self.flatten(value)
+
+    def _draft(
+        self,
+        outputs: list[Node],
+        losses: list[tuple[str, Node]],
+        metrics: list[tuple[str, Node, Object | None]],
+    ) -> None:
+        region = self.region
+        draft = Draft(self.path, len(self.drafts), self.fresh("v"))
+        wanted = [*outputs, *(n for _, n in losses), *(n for _, n, _ in metrics)]
+        # A tensor that an earlier cell of the region computes is read from there. What is the
+        # same for the whole batch is simply computed again.
+        done = {n: d for d in region.drafts for n in d.nodes if n.axis is CALL and n not in region.feeds}
+        stop = {*done, *region.values, *region.elements, *region.feeds}
+        arguments: list[str] = []
+        lists: dict[Axis, str] = {}
+        appends: list[tuple[str, Object, str]] = []
+        for node in reachable(wanted, stop):
+            if node in region.elements:
+                code, axis, _, _ = region.elements[node]
+                lists[axis] = code
+            elif node in region.values or node in done:
+                code, wire = region.values[node] if node in region.values else done[node].output(node)
+                draft.operands.append((node, wire))
+                arguments.append(code)
+            elif node in region.feeds:
+                data = region.feeds[node]
+                appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
+                draft.feeds.append((node, data))
+                draft.nodes.add(node)
+            else:
+                assert node.op is not INPUT, f"{self.path}: a tensor of another region is read"
+                draft.nodes.add(node)
+        for axis, code in lists.items():
+            members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]
+            draft.sequences.append((axis, members))
+            appends.append((f"elements{draft.number}_{len(draft.sequences) - 1}", Object(code), self.path))
+            arguments.append(f"len({code})")
+        for name, node, label in metrics:
+            if label is not None:
+                appends.append((f"label{draft.number}_{len(draft.labels)}", label, self.path))
+                draft.labels.append(len(draft.metrics))
+            draft.metrics.append((name, node))
+        draft.losses = list(losses)
+        for node in outputs:
+            draft.output(node)
+        self.drafts.append(draft)
+        region.drafts.append(draft)
+        row = ", ".join([draft.variable, *arguments])
+        self.line(f"{draft.variable} = call(); row{draft.number}(({row},))")
+        for append, source, where in appends:
+            self.line(f"{append}({source.code})", source, where=where)
+
+    # -- functions
+
+    def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Function:
+        """Return the function that stands for `key`, so that calls to it can be built."""
+        parameters = [
+            Slot(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
+        ]
+        results = [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
+        function = Function(self.fresh(f"{name}_"), input_type, output_type, parameters, results)
+        self.declared[key] = function
+        self.functions.append(function)
+        return function
+
+    @contextmanager
+    def define(self, function: Function, path: str) -> Iterator[Value]:
+        """Build a function's body; yields its argument."""
+        saved = self._function, self._regions, self._indent, self._path
+        self._function, self._regions, self._indent, self._path = function, [Region()], 1, [path]
+        try:
+            yield self.unflatten(function.input_type, iter(function.parameters))
+        finally:
+            self._function, self._regions, self._indent, self._path = saved
+
+
+def make_call(builder: Builder, function: Function, value: Value) -> Value:
+    """Build a call of a recursive function; return its result."""
+    subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
+    slots = builder.flatten(value)
+    for slot, parameter in zip(slots, function.parameters, strict=True):
+        feed(slot.wires, parameter.wires)
+    names = [builder.fresh() for _ in function.results]
+    target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
+    builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
+    results = []
+    for name, result in zip(names, function.results, strict=True):
+        wires = new_wires(result.type)
+        feed(result.wires, wires)
+        results.append(Slot(name, result.type, wires))
+    return builder.unflatten(function.output_type, iter(results))
+
+
+def make_return(builder: Builder, function: Function, value: Value) -> None:
+    """Build the end of a function."""
+    slots = builder.finish(value)
+    for slot, result in zip(slots, function.results, strict=True):
+        feed(slot.wires, result.wires)
+    builder.line(f"return ({', '.join(slot.code for slot in slots)}{',' if len(slots) == 1 else ''})")

@@ -1,0 +1,88 @@
+"""Blocks that refer to themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.builder import Builder, make_call, make_return
+from foldbatch.blocks.values import Value, type_of
+from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.types import OBJECT, Type, as_type
+
+
+class ForwardDeclaration:
+    """A block to be defined later, so that its definition may refer to it.
+
+    Args:
+        input_type: what it reads; a Python object by default.
+        output_type: what it yields; must be given, for a recursive block cannot infer it.
+        name: for reports.
+
+    Calling it gives a block; `resolve_to` says, once, what it stands for.
+
+    Raises:
+        BlockTypeError: at once where a type is none; in ``compile()`` where it was never resolved,
+            has no output type, or its definition yields another type.
+        BlockValueError: when it is resolved twice.
+
+    >>> from foldbatch.blocks.choice import OneOf
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.records import Record
+    >>> total = ForwardDeclaration(output_type="float32", name="total")
+    >>> pair = Record((total(), total())) >> Function(lambda a, b: a + b)
+    >>> total.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar(), True: pair}))
+    >>> total().eval([[1, 2], 3])
+    array(6., dtype=float32)
+    """
+
+    def __init__(self, input_type: Any = OBJECT, output_type: Any = None, name: str = "forward") -> None:
+        self.input_type: Type = OBJECT if input_type is None else as_type(input_type, "ForwardDeclaration input_type")
+        self.output_type = None if output_type is None else as_type(output_type, "ForwardDeclaration output_type")
+        self.name = name
+        self.block: Block | None = None
+
+    def __call__(self) -> Block:
+        """Return a block that stands for the declared one."""
+        return _Reference(self)
+
+    def resolve_to(self, block: Any) -> None:
+        """Say what the declaration stands for."""
+        if self.block is not None:
+            raise BlockValueError(f"ForwardDeclaration {self.name}", "to be resolved once", "a second resolve_to", "make another declaration")
+        self.block = as_block(block)
+
+    def __repr__(self) -> str:
+        return f"ForwardDeclaration(output_type={self.output_type}, name={self.name!r})"
+
+
+class _Reference(Block):
+    """A use of a forward declaration."""
+
+    def __init__(self, declaration: ForwardDeclaration) -> None:
+        self.declaration = declaration
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        declaration = self.declaration
+        where = f"{builder.path} {declaration.name}()"
+        if declaration.block is None:
+            raise BlockTypeError(where, "a resolved declaration", "an unresolved one", "call resolve_to before compiling")
+        if declaration.output_type is None:
+            fix = "pass output_type=, for example ForwardDeclaration(output_type=(150, 150))"
+            raise BlockTypeError(where, "a declared output type", "none", fix)
+        if type_of(value) != declaration.input_type:
+            raise BlockTypeError(where, str(declaration.input_type), str(type_of(value)), "declare it as input_type")
+        function = builder.declared.get(declaration)
+        if function is None:
+            function = builder.declare(declaration, declaration.name, declaration.input_type, declaration.output_type)
+            with builder.define(function, declaration.name) as argument:
+                result = build(declaration.block, builder, argument)
+                if type_of(result) != declaration.output_type:
+                    fix = "correct the block or the declaration"
+                    raise BlockTypeError(declaration.name, f"the declared {declaration.output_type}", str(type_of(result)), fix)
+                make_return(builder, function, result)
+        return make_call(builder, function, value)
+
+    def __repr__(self) -> str:
+        return f"{self.declaration.name}()"

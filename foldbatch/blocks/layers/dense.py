@@ -1,0 +1,127 @@
+"""Layers on single tensors: an affine map and a look-up table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from foldbatch.blocks.layers.layer import Layer, find_activation, vector
+from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.params import Initializer
+from foldbatch.static import ops
+from foldbatch.static.graph import Node
+from foldbatch.types import DEFAULT_DTYPE, TensorType
+
+
+class Linear(Layer):
+    """An affine map, ``activation(x @ weight + bias)``.
+
+    Shapes: ``x: [N, ..., in]`` to ``[N, ..., size]``; ``weight: [in, size]``, ``bias: [size]``.
+
+    Args:
+        size: the extent of the result's last axis.
+        activation: a name (relu, sigmoid, softmax, softplus, tanh), a function, or None.
+        init: the weight's initialiser.
+        bias: whether a bias is added; it starts at 0.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` is not positive.
+        BlockTypeError: when the input is no float tensor of at least one axis.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> (Vector(3) >> Linear(2, init="ones")).eval([1, 2, 3])
+    array([6., 6.], dtype=float32)
+    """
+
+    kind = "linear"
+
+    def __init__(
+        self,
+        size: int,
+        activation: Any = None,
+        *,
+        init: Initializer = "glorot_uniform",
+        bias: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.size = positive(size, "Linear")
+        self.activation = activation
+        self.init = init
+        self.bias = bias
+        self._activate = find_activation(activation, "Linear")
+
+    def apply(self, *xs: Any) -> Node:
+        (x,) = xs if len(xs) == 1 else (None,)
+        x = vector(self, x)
+        weight = self.parameter("weight", TensorType((x.shape[-1], self.size), x.dtype), self.init)
+        y = ops.matmul(x, weight)
+        if self.bias:
+            y = y + self.parameter("bias", TensorType((self.size,), x.dtype), "zeros")
+        result: Node = self._activate(y)
+        return result
+
+    def arguments(self) -> str:
+        return str(self.size) + (f", activation={self.activation!r}" if self.activation else "")
+
+
+def positive(size: int, where: str) -> int:
+    """Return a size, refusing what is no positive int."""
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise BlockValueError(where, "a positive int as size", repr(size))
+    return int(size)
+
+
+class Embedding(Layer):
+    """A row of a table for each id.
+
+    Shapes: ids ``[N, ...]`` of int32 or int64 to ``[N, ..., size]``; ``weight: [count, size]``.
+
+    Args:
+        count: number of rows; an id must lie from 0 to ``count - 1``.
+        size: extent of a row.
+        init: the table's initialiser, or the table itself as an array ``[count, size]``.
+        trainable: False freezes the table; no gradient is computed for it.
+        dtype: of the table.
+        name: the stem of the parameter's name.
+
+    Raises:
+        BlockValueError: when `count` or `size` is not positive.
+        ParameterError: when the array given as `init` has another shape.
+        BlockTypeError: when the input is no integer tensor.
+        ExampleError: where an id is out of range; ids are never wrapped.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> (Scalar("int32") >> Embedding(2, 3, init=[[1, 2, 3], [4, 5, 6]])).eval(1)
+    array([4., 5., 6.], dtype=float32)
+    """
+
+    kind = "embedding"
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        init: Initializer = "uniform",
+        *,
+        trainable: bool = True,
+        dtype: str = DEFAULT_DTYPE,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.count = positive(count, "Embedding")
+        self.size = positive(size, "Embedding")
+        type_ = TensorType((self.count, self.size), dtype)
+        self.parameter("weight", type_, init, trainable=trainable)
+
+    def apply(self, *xs: Any) -> Node:
+        ids = xs[0] if len(xs) == 1 else None
+        if not isinstance(ids, Node) or not ids.dtype.startswith("int"):
+            found = str(ids.type) if isinstance(ids, Node) else "something else"
+            raise BlockTypeError(f"{self!r}", "an integer tensor of ids", found, "read them with Scalar('int32')")
+        return ops.gather(self.parameters["weight"], ids)
+
+    def arguments(self) -> str:
+        return f"{self.count}, {self.size}"

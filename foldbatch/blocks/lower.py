@@ -1,0 +1,221 @@
+"""Lowering: from a block to compiled cells, the scheduler's view of them, and a tracer.
+
+``block --build--> drafts, tracing program --wires--> components, arenas --compile--> cells``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foldbatch.blocks.block import Block, build
+from foldbatch.blocks.builder import Builder, Draft, make_return
+from foldbatch.blocks.tracer import Tracer, compile_source
+from foldbatch.blocks.values import Slot, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.wires import Wire, components, connected
+from foldbatch.params import Parameter
+from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.trace import CellSignature, Operand
+from foldbatch.static.autodiff import trainable
+from foldbatch.static.backends import Backend
+from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, feed_bounds
+from foldbatch.static.packing import pack
+from foldbatch.types import OBJECT, VOID, TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A compiled block.
+
+    Attributes:
+        block: the block itself.
+        result: the type of its result.
+        cells: compiled, by number.
+        signatures: what the scheduler knows of them.
+        arenas: the type of each arena.
+        tracer: turns an example into a trace.
+        metrics: per cell, the names of its metrics; `labels`: which of them have labels.
+        parameters: all parameters reached, in the order in which cells read them.
+    """
+
+    block: Block
+    result: Type
+    cells: tuple[Cell, ...]
+    signatures: tuple[CellSignature, ...]
+    arenas: tuple[TensorType, ...]
+    tracer: Tracer
+    metrics: tuple[tuple[str, ...], ...]
+    labels: tuple[tuple[int, ...], ...]
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A draft with its operands packed: the graph, and per operand its wires and columns."""
+
+    graph: CellGraph
+    wires: tuple[tuple[Wire, ...], ...]
+    operands: tuple[Operand, ...]
+    outputs: tuple[Wire, ...]
+
+
+def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
+    """Build and compile a block whose input is one example, a Python object.
+
+    Raises:
+        BlockTypeError: when the block is ill typed; the message tells where.
+    """
+    builder = Builder()
+    root = builder.declare(block, "root", OBJECT, VOID)
+    with builder.define(root, "model") as argument:
+        result = build(block, builder, argument)
+        type_ = type_of(result)
+        root.results += [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
+        make_return(builder, root, result)
+    drafts = builder.drafts
+    packed = [_packed(draft) for draft in drafts]
+    wires = _all_wires(packed)
+    component = _components(packed, wires)
+    arena_of, arenas = _arenas(packed, wires)
+    ends = _ends(packed, component, arena_of)
+    cells = tuple(compile_cell(p.graph, e, backend) for p, e in zip(packed, ends, strict=True))
+    signatures = tuple(
+        _signature(p, cell, component[k], e, arena_of, draft)
+        for k, (p, cell, e, draft) in enumerate(zip(packed, cells, ends, drafts, strict=True))
+    )
+    bounds = [[feed_bounds(cell.graph).get(node) for node, _ in draft.feeds] for cell, draft in zip(cells, drafts, strict=True)]
+    source = compile_source(builder.functions)
+    namespace = dict(builder.globals)
+    exec(compile(source, "<foldbatch trace>", "exec"), namespace)  # noqa: S102 - the text is our own
+    width = max([1, *(len(draft.outputs) for draft in drafts)])
+    tracer = Tracer(builder.functions, drafts, signatures, bounds, policy, source, namespace, width)
+    parameters = tuple(dict.fromkeys(p for cell in cells for p in cell.parameters))
+    return Lowered(
+        block,
+        type_,
+        cells,
+        signatures,
+        arenas,
+        tracer,
+        tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
+        tuple(tuple(draft.labels) for draft in drafts),
+        parameters,
+    )
+
+
+def _packed(draft: Draft) -> _Packed:
+    singles = [node for node, _ in draft.operands]
+    results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
+    groups, new = pack(singles, results)
+    single_wires = [wire for _, wire in draft.operands]
+    nodes = [node for node, _ in groups]
+    wires = [tuple(single_wires[i] for i in held) for _, held in groups]
+    operands = [Operand(-1, held) for _, held in groups]
+    for number, (_, members) in enumerate(draft.sequences):
+        for member, (node, wire) in enumerate(members):
+            nodes.append(node)
+            wires.append((wire,))
+            operands.append(Operand(-1, (), number, member))
+    results_left = iter(new)
+    parts = [tuple(next(results_left) for _ in part) for part in (draft.outputs, draft.losses, draft.metrics)]
+    graph = CellGraph(draft.name, tuple(nodes), tuple(node for node, _ in draft.feeds), *parts)
+    return _Packed(graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+
+
+def _all_wires(packed: Sequence[_Packed]) -> list[Wire]:
+    """Return every wire that a cell writes or reads, or that lies between."""
+    found: dict[Wire, None] = {}
+    stack = [w for p in packed for w in p.outputs] + [w for p in packed for group in p.wires for w in group]
+    while stack:
+        wire = stack.pop()
+        if wire not in found:
+            found[wire] = None
+            stack += wire.flows_to
+    return list(found)
+
+
+def _components(packed: Sequence[_Packed], wires: Sequence[Wire]) -> dict[object, int]:
+    """Return the component of each cell (by number) and wire, in topological order."""
+    edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
+    for k, p in enumerate(packed):
+        edges[k] = list(p.outputs)
+        for group in p.wires:
+            for wire in group:
+                edges[wire].append(k)
+    return components([*range(len(packed)), *wires], edges)
+
+
+def _arenas(packed: Sequence[_Packed], wires: Sequence[Wire]) -> tuple[dict[Wire, int], tuple[TensorType, ...]]:
+    """Give connected wires one arena; an operand that reads several at once connects them."""
+    pairs = [(wire, other) for wire in wires for other in wire.flows_to]
+    pairs += [(group[0], other) for p in packed for group in p.wires for other in group[1:]]
+    arena_of = connected(pairs, wires)
+    types: dict[int, TensorType] = {}
+    for p in packed:
+        for wire, node in zip(p.outputs, p.graph.outputs, strict=True):
+            known = types.setdefault(arena_of[wire], node.type)
+            assert known == node.type, f"an arena of {known} would hold {node.type}"
+        for group, node, operand in zip(p.wires, p.graph.operands, p.operands, strict=True):
+            shape = node.shape[1:] if len(operand.columns) > 1 else node.shape
+            types.setdefault(arena_of[group[0]], TensorType(shape, node.dtype))
+    count = max(arena_of.values(), default=-1) + 1
+    return arena_of, tuple(types.get(i, TensorType(())) for i in range(count))
+
+
+def _ends(packed: Sequence[_Packed], component: dict[object, int], arena_of: dict[Wire, int]) -> list[Ends]:
+    """Find which ends of each cell are recursive, and between which gradients must flow.
+
+    Gradients flow through an arena that some trainable parameter acts on (`needed`) and that acts
+    on some loss (`reached`).
+    """
+    needed: set[int] = set()
+    reached: set[int] = set()
+    weights = [bool(trainable(p.graph.outputs + p.graph.losses)) for p in packed]
+    size = -1
+    while size != len(needed) + len(reached):
+        size = len(needed) + len(reached)
+        for p, weighted in zip(packed, weights, strict=True):
+            reads = {arena_of[group[0]] for group in p.wires}
+            writes = {arena_of[wire] for wire in p.outputs}
+            if weighted or reads & needed:
+                needed |= writes
+            if p.graph.losses or writes & reached:
+                reached |= reads
+    ends = []
+    for k, p in enumerate(packed):
+        at = component[k]
+        reads_of = [(i, group, p.graph.operands[i]) for i, group in enumerate(p.wires)]
+        live = bool(p.graph.losses) or any(arena_of[w] in reached for w in p.outputs)
+        ends.append(
+            Ends(
+                frozenset(i for i, group, _ in reads_of if any(component[w] == at for w in group)),
+                frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == at),
+                frozenset(i for i, group, x in reads_of if live and x.type.is_float and arena_of[group[0]] in needed),
+                frozenset(
+                    j
+                    for j, (wire, node) in enumerate(zip(p.outputs, p.graph.outputs, strict=True))
+                    if node.type.is_float and arena_of[wire] in needed & reached
+                ),
+            )
+        )
+    return ends
+
+
+def _signature(
+    p: _Packed, cell: Cell, component: int, ends: Ends, arena_of: dict[Wire, int], draft: Draft
+) -> CellSignature:
+    stored = {key for kernel in cell.backward.values() for kind, key in kernel.results if kind == "cotangent"}
+    operands = tuple(
+        Operand(arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in stored)
+        for i, (group, operand) in enumerate(zip(p.wires, p.operands, strict=True))
+    )
+    return CellSignature(
+        draft.name,
+        component,
+        bool(ends.recursive_operands) and bool(ends.recursive_outputs),
+        operands,
+        tuple(arena_of[wire] for wire in p.outputs),
+        len(draft.operands),
+        tuple(len(members) for _, members in draft.sequences),
+    )
+

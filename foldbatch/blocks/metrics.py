@@ -1,0 +1,75 @@
+"""Blocks whose input leaves the model sideways: losses and metrics."""
+
+from __future__ import annotations
+
+from foldbatch.blocks.block import Block, named
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.values import Object, Value, type_of
+from foldbatch.errors import BlockTypeError
+from foldbatch.static import ops
+from foldbatch.static.graph import Node
+
+
+class Loss(Block):
+    """Adds a scalar to the loss of the batch; yields nothing.
+
+    Args:
+        name: for reports.
+
+    Raises:
+        BlockTypeError: when the input is not a float scalar.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> (Scalar() >> Loss("loss")).eval(2.0)
+    (None, {})
+    """
+
+    def __init__(self, name: str = "loss") -> None:
+        self.name = named(name, "Loss")
+
+    def build(self, builder: Builder, value: Value) -> None:
+        if not isinstance(value, Node) or value.shape or not value.type.is_float:
+            where = f"{builder.path} {self!r}"
+            raise BlockTypeError(where, "a float scalar", str(type_of(value)), "reduce it, for example with ops.mean")
+        builder.region.losses.append((self.name, ops.batched(value)))
+
+    def arguments(self) -> str:
+        return repr(self.name)
+
+
+class Metric(Block):
+    """Collects a tensor at every visit, over the whole batch; yields nothing.
+
+    The input is a tensor, or a pair of a tensor and an object that labels it. Every value keeps
+    its example and its place in the order of visits.
+
+    Args:
+        name: under which the values are found; several blocks may share it if their types agree.
+
+    Raises:
+        BlockTypeError: when the input is neither, or the name already stands for another type.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> (Scalar() >> Metric("seen")).eval(2.0)
+    (None, {'seen': [array(2., dtype=float32)]})
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = named(name, "Metric")
+
+    def build(self, builder: Builder, value: Value) -> None:
+        match value:
+            case Node():
+                tensor, label = value, None
+            case (Node() as tensor, Object() as label):
+                pass
+            case _:
+                where = f"{builder.path} {self!r}"
+                raise BlockTypeError(where, "a tensor, or a pair (tensor, object)", str(type_of(value)))
+        known = builder.metric_types.setdefault(self.name, tensor.type)
+        if known != tensor.type:
+            raise BlockTypeError(f"{builder.path} {self!r}", f"{known}, as elsewhere", str(tensor.type), "use another name")
+        builder.region.metrics.append((self.name, ops.batched(tensor), label))
+
+    def arguments(self) -> str:
+        return repr(self.name)

@@ -1,0 +1,137 @@
+"""What flows through blocks while they are built: one kind of value per kind of type.
+
+At run time a tensor is an int (the number of a value), a sequence a list, an object itself.
+While building, a value says which expression of the tracing program will hold it: a tensor is
+a symbolic `Node` in the graph of its region, everything else is named here. A tuple is a
+Python tuple of values, void is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Union
+
+from foldbatch.blocks.wires import Wire
+from foldbatch.static.graph import Node
+from foldbatch.types import (
+    OBJECT,
+    VOID,
+    BroadcastType,
+    ObjectType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    VoidType,
+    terminals,
+)
+
+Place = tuple[str, ...]  # how to find an object from the function's argument, as text to be formatted
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A Python object, held by the expression `code`; `place` leads to it from the argument."""
+
+    code: str
+    place: Place = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A finite sequence, held by the expression `code` as a list.
+
+    An element is what its type's terminals are at run time: itself where there is one, else a
+    flat tuple. `wires` has an entry per terminal, None where it holds no tensor.
+    """
+
+    code: str
+    element: Type
+    wires: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """One value, repeated for whoever reads it."""
+
+    value: Value
+
+
+Value = Union[Node, Object, Sequence, Broadcast, tuple["Value", ...], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A terminal of a value at run time: the expression that holds it, and its wires if any."""
+
+    code: str
+    type: Type
+    wires: Any = None
+    place: Place = ()
+
+
+def type_of(value: Value) -> Type:
+    """Return the type of a value."""
+    match value:
+        case None:
+            return VOID
+        case Node():
+            return value.type
+        case Object():
+            return OBJECT
+        case Sequence():
+            return SequenceType(value.element)
+        case Broadcast():
+            return BroadcastType(type_of(value.value))
+        case tuple():
+            return TupleType(tuple(type_of(item) for item in value))
+
+
+def leaves(value: Value) -> Iterator[Node | Object | Sequence]:
+    """Yield the terminals of a value in order; a broadcast has its value's."""
+    match value:
+        case None:
+            return
+        case tuple():
+            for item in value:
+                yield from leaves(item)
+        case Broadcast():
+            yield from leaves(value.value)
+        case _:
+            yield value
+
+
+def new_wires(type_: Type) -> Any:
+    """Return wires for a terminal of a type: one for a tensor, a tuple for a sequence's elements."""
+    match type_:
+        case TensorType():
+            return Wire()
+        case SequenceType(element):
+            return tuple(new_wires(t) for t in terminals(element))
+        case _:
+            return None
+
+
+def feed(source: Any, target: Any) -> None:
+    """Connect the wires of one terminal to those of another of the same type."""
+    match source, target:
+        case Wire(), Wire():
+            source.feed(target)
+        case tuple(), tuple():
+            for a, b in zip(source, target, strict=True):
+                feed(a, b)
+
+
+def run_time_terminals(type_: Type) -> list[Type]:
+    """Return the terminals of a type as functions pass them: broadcasts as what they repeat."""
+    found: list[Type] = []
+    for terminal in terminals(type_):
+        match terminal:
+            case BroadcastType(element):
+                found += run_time_terminals(element)
+            case ObjectType() | TensorType() | SequenceType():
+                found.append(terminal)
+            case TupleType() | VoidType():
+                raise AssertionError(terminal)
+    return found

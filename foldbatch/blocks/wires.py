@@ -1,0 +1,92 @@
+"""Where values may flow: wires between cells, found while a block is built.
+
+A *wire* is a place in the tracing program that holds a value: a cell's output, a variable, an
+argument or result of a recursive function. Edges say that one wire's values may come to be
+another's. Two questions are answered from them: which wires need the same arena (everything
+connected), and which cells are recursive (strongly connected components of cells and wires).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Wire:
+    """A place that holds values of one TensorType; compared by identity."""
+
+    __slots__ = ("__weakref__", "flows_to")
+
+    def __init__(self) -> None:
+        self.flows_to: list[Wire] = []
+
+    def feed(self, other: Wire) -> None:
+        """Say that this wire's values may come to be `other`'s."""
+        self.flows_to.append(other)
+
+
+def connected(pairs: Iterable[tuple[K, K]], items: Iterable[K]) -> dict[K, int]:
+    """Number the connected parts of an undirected graph, in order of first appearance.
+
+    >>> connected([("a", "c")], "abc")
+    {'a': 0, 'b': 1, 'c': 0}
+    """
+    parent: dict[K, K] = {}
+
+    def root(item: K) -> K:
+        parent.setdefault(item, item)
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    for a, b in pairs:
+        parent[root(b)] = root(a)
+    numbers: dict[K, int] = {}
+    return {item: numbers.setdefault(root(item), len(numbers)) for item in items}
+
+
+def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
+    """Number the strongly connected components in topological order: edges go to larger numbers.
+
+    Source: Tarjan 1972, with an explicit stack.
+
+    >>> components("abc", {"a": ["b"], "b": ["a", "c"], "c": []})
+    {'c': 1, 'b': 0, 'a': 0}
+    """
+    index: dict[K, int] = {}
+    low: dict[K, int] = {}
+    open_: list[K] = []
+    is_open: set[K] = set()
+    found: list[list[K]] = []
+    for start in nodes:
+        if start in index:
+            continue
+        work = [(start, iter(edges.get(start, ())))]
+        index[start] = low[start] = len(index)
+        open_.append(start)
+        is_open.add(start)
+        while work:
+            node, targets = work[-1]
+            for target in targets:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    open_.append(target)
+                    is_open.add(target)
+                    work.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in is_open:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    members: list[K] = []
+                    while not members or members[-1] != node:
+                        members.append(open_.pop())
+                        is_open.discard(members[-1])
+                    found.append(members)
+    return {node: number for number, members in enumerate(reversed(found)) for node in members}

@@ -1,0 +1,79 @@
+"""The exceptions users meet, all in one form: ``where: expected X, found Y; how to fix``.
+
+*where* is the path of the block as Python would index it, followed in a batch by the
+example's number and the place in its data (``tree.case('node') at example 17 ['left'][2]``),
+or a file with line and column. Each class also derives from the built-in exception that a
+Python user would catch. A breach of the package's own invariants is an ``assert``, never
+one of these.
+"""
+
+
+class FoldbatchError(Exception):
+    """A mistake that the user can mend; says where, what was expected, what was found.
+
+    >>> print(BlockTypeError("root['x']", "float32[3]", "float32[4]", "declare Vector(4)"))
+    root['x']: expected float32[3], found float32[4]; declare Vector(4)
+    """
+
+    def __init__(self, where: str, expected: str, found: str, fix: str = "") -> None:
+        super().__init__(where, expected, found, fix)
+        self.where = where
+        self.expected = expected
+        self.found = found
+        self.fix = fix
+
+    def __str__(self) -> str:
+        text = f"{self.where}: expected {self.expected}, found {self.found}"
+        return f"{text}; {self.fix}" if self.fix else text
+
+
+class BlockTypeError(FoldbatchError, TypeError):
+    """A block is given, or would produce, a value of the wrong type."""
+
+
+class BlockValueError(FoldbatchError, ValueError):
+    """A block is built from a value it cannot use, or used in a state it is not ready for."""
+
+
+class GraphError(FoldbatchError, ValueError):
+    """A symbolic tensor expression is malformed: shapes, dtypes or batch axes do not fit."""
+
+
+class ExampleError(FoldbatchError, ValueError):
+    """An example does not have the values that the model reads from it."""
+
+
+class ExampleTypeError(ExampleError, TypeError):
+    """An example holds a value of the wrong Python type."""
+
+
+class ExampleKeyError(ExampleError, KeyError):
+    """An example lacks a field, or holds a key that no case is written for."""
+
+    __str__ = FoldbatchError.__str__  # KeyError would print the repr of its argument
+
+
+class ExampleIndexError(ExampleError, IndexError):
+    """An example has fewer items than the model asks for."""
+
+
+class ParameterError(FoldbatchError, ValueError):
+    """A parameter is assigned a value of the wrong shape or dtype."""
+
+
+class UnknownNameError(FoldbatchError, KeyError):
+    """A name (parameter, backend, policy, initialiser, metric) that is not in its table."""
+
+    __str__ = FoldbatchError.__str__
+
+
+class BackendError(FoldbatchError, RuntimeError):
+    """A backend is not installed, or lacks an operation."""
+
+
+class TrainingError(FoldbatchError, ValueError):
+    """An optimizer or a schedule is given a setting or a state it cannot use."""
+
+
+class ReadError(FoldbatchError, ValueError):
+    """A file is malformed; *where* is ``file:line:column``."""

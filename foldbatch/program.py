@@ -1,0 +1,356 @@
+"""A compiled block: ``compile(block) -> Program``, which runs any mixture of examples at once.
+
+    block -> cells, tracer             once, in `compile`
+    example -> Trace                   once per example
+    traces -> Schedule -> arenas       per batch, forward and backward over the same tables
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from foldbatch.blocks.block import RUNNERS, as_block
+from foldbatch.blocks.lower import Lowered, lower
+from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.params import Array, Gradient, ParameterStore, SparseRows, name_parameters
+from foldbatch.runtime.batch import Batch, schedule_batch
+from foldbatch.runtime.executor import Execution, total
+from foldbatch.runtime.reference import Reference
+from foldbatch.runtime.report import CellReport, Report
+from foldbatch.runtime.results import Metrics, Results, collect_metric, decode, join
+from foldbatch.runtime.workspace import Workspace
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.policies import find_policy, longest_chains, lower_bound
+from foldbatch.scheduler.schedule import Schedule, verify
+from foldbatch.scheduler.trace import Trace
+from foldbatch.static.backends import find_backend
+from foldbatch.static.backends.numpy import OutOfRangeError
+from foldbatch.static.graph import SOURCES, reachable
+from foldbatch.static.stages import is_view
+from foldbatch.trees import Node, Tree
+from foldbatch.types import describe_value
+
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An example traced ahead by `Program.prepare`; give it to the same program in its stead."""
+
+    trace: Trace
+    owner: object = field(repr=False)
+
+
+def compile(
+    block: Any,
+    backend: str = "auto",
+    policy: str = "by_component",
+    layout: str = "consumer",
+    *,
+    batched: bool = True,
+    seed: int = 0,
+    debug: bool = False,
+) -> Program:
+    """Compile a block into a program.
+
+    Args:
+        block: a block (or what stands for one) whose input is one example.
+        backend: ``auto``, ``numpy``, or ``reference`` (one call at a time in float64: slow, right).
+        policy: how calls are grouped: ``by_component`` or ``by_depth``.
+        layout: how values are numbered: ``consumer`` or ``producer``.
+        batched: False runs one example at a time, for comparison.
+        seed: from which parameters that have no value yet draw theirs.
+        debug: check every schedule, and fill unused buffers with NaN.
+
+    Raises:
+        BlockTypeError: when the block is ill typed; the message says where.
+        UnknownNameError: when a backend, policy or layout does not exist.
+
+    >>> import foldbatch as fb
+    >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
+    >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
+    [[1.0, 4.0], [], [9.0]]
+    """
+    options = Options(backend, policy, layout, batched, debug)
+    chosen = find_backend("numpy" if backend == REFERENCE else backend)
+    find_layout(layout)
+    lowered = lower(as_block(block), find_policy(policy), chosen)
+    return Program(lowered, options, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a program runs; see `compile`."""
+
+    backend: str
+    policy: str
+    layout: str
+    batched: bool
+    debug: bool
+
+
+class Program:
+    """A compiled block; made by `compile`.
+
+    `params` maps names to parameter arrays and can be assigned to. A program serves one thread
+    at a time; others wait.
+    """
+
+    def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
+        self.lowered = lowered
+        self.options = options
+        self.params = ParameterStore(name_parameters(lowered.parameters))
+        for name, parameter in self.params.parameters.items():
+            parameter.initialize(seed, name)
+        self._workspace = Workspace()
+        self._lock = threading.Lock()
+        self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
+
+    # -- examples to traces
+
+    def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
+        """Trace examples ahead; the results stand for them in later calls.
+
+        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples
+        this is the way to trace only once.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+        """
+        return [Prepared(trace, self) for trace in self._trace_all(examples)]
+
+    def _trace_all(self, examples: Iterable[Any]) -> list[Trace]:
+        if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
+            fix = "for a single example, pass a list of one"
+            raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
+        return [self._trace(example, number) for number, example in enumerate(examples)]
+
+    def _trace(self, example: Any, number: int) -> Trace:
+        if isinstance(example, Prepared):
+            if example.owner is not self:
+                raise ExampleError(f"example {number}", "an example prepared by this program", "one of another program")
+            return example.trace
+        if not isinstance(example, Tree):
+            return self.lowered.tracer.trace(example, number)
+        key = id(example)
+        known = self._traces.get(key)
+        if known is not None and known[0]() is example:
+            return known[1]
+        trace = self.lowered.tracer.trace(example, number)
+        traces = self._traces  # not self: a program must not live as long as the trees it saw
+        self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
+        return trace
+
+    # -- running
+
+    def run(self, examples: Iterable[Any]) -> Results:
+        """Return one result per example, in order, with metrics and the summed loss.
+
+        Raises:
+            ExampleError: when an example does not fit the block; nothing has changed then.
+        """
+        traces = self._trace_all(examples)
+        with self._lock:
+            parts = [self._run(part, first) for first, part in self._batches(traces)]
+        return join(parts)
+
+    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+        """Return the float sum of all losses over the batch, and its gradients by parameter name.
+
+        A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose
+        `dense()` does. Frozen parameters have none. Parameters are not changed.
+
+        Raises:
+            ExampleError: when an example does not fit the block; nothing has changed then.
+        """
+        traces = self._trace_all(examples)
+        with self._lock:
+            parts = [self._value_and_grad(part, first) for first, part in self._batches(traces)]
+        gradients: dict[str, Gradient] = {}
+        for name, parameter in self.params.parameters.items():
+            if parameter.trainable:
+                found = [part[parameter] for _, part in parts if parameter in part]
+                gradients[name] = total(found) if found else np.zeros(parameter.type.shape, parameter.type.dtype)
+        return sum(loss for loss, _ in parts), gradients
+
+    def _batches(self, traces: list[Trace]) -> list[tuple[int, list[Trace]]]:
+        if not traces:
+            return []
+        if self.options.batched and self.options.backend != REFERENCE:
+            return [(0, traces)]
+        return [(number, [trace]) for number, trace in enumerate(traces)]
+
+    def _schedule(self, traces: Sequence[Trace]) -> Batch:
+        lowered, options = self.lowered, self.options
+        arenas = len(lowered.arenas)
+        batch = schedule_batch(traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas)
+        if options.debug:
+            verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
+            self._workspace.fill(float("nan"))
+        return batch
+
+    def _execute(self, batch: Batch, first: int, *, training: bool) -> Execution:
+        lowered = self.lowered
+        execution = Execution(
+            lowered.cells, lowered.signatures, lowered.arenas, self._workspace, batch.schedule, batch.feeds, training
+        )
+        try:
+            execution.forward()
+        except OutOfRangeError as error:
+            step = execution.step
+            assert step is not None
+            example = first + int(batch.schedule.cells[step.cell].examples[step.start + error.row])
+            where = f"{lowered.cells[step.cell].name} at example {example}"
+            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id") from None
+        return execution
+
+    def _run(self, traces: list[Trace], first: int) -> Results:
+        if self.options.backend == REFERENCE:
+            return self._run_reference(traces[0], first)
+        batch = self._schedule(traces)
+        execution = self._execute(batch, first, training=False)
+        merged, schedule, cells = batch.merged, batch.schedule, self.lowered.signatures
+        arena_of = np.full(merged.trace.values, -1)
+        for k, cell in enumerate(cells):
+            for j, arena in enumerate(cell.outputs):
+                arena_of[merged.trace.calls[k][:, 0] + j] = arena
+        offsets = merged.offsets.tolist()
+        items = decode(self.lowered.result, batch.results, offsets, lambda ns: _fetch(ns, arena_of, schedule, execution))
+        collected = {}
+        for (k, i), values in execution.metrics.items():
+            table = schedule.cells[k]
+            labels = self._labels(k, i, merged.trace)
+            ranked = [labels[at] for at in table.order] if labels is not None else None
+            part = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
+            collected.setdefault(self.lowered.metrics[k][i], []).append(part)
+        return Results(items, self._metrics(collected), _sum_losses(execution.losses))
+
+    def _value_and_grad(self, traces: list[Trace], first: int) -> tuple[float, dict[Any, Gradient]]:
+        if self.options.backend == REFERENCE:
+            reference = Reference(self.lowered.cells, self.lowered.signatures, traces[0])
+            reference.forward()
+            return reference.losses, dict(reference.backward())
+        execution = self._execute(self._schedule(traces), first, training=True)
+        gradients = execution.backward()
+        return _sum_losses(execution.losses), gradients
+
+    def _run_reference(self, trace: Trace, first: int) -> Results:
+        reference = Reference(self.lowered.cells, self.lowered.signatures, trace)
+        reference.forward()
+        items = decode(self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers])
+        collected: dict[str, list[Any]] = {}
+        for (k, i), values in reference.metrics.items():
+            calls = trace.calls[k][:, 0]
+            part = (np.array(values), calls, np.full(len(calls), 0), self._labels(k, i, trace))
+            collected.setdefault(self.lowered.metrics[k][i], []).append(part)
+        return Results(items, self._metrics(collected), reference.losses)
+
+    def _labels(self, cell: int, metric: int, trace: Trace) -> list[Any] | None:
+        labelled = self.lowered.labels[cell]
+        return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
+
+    def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
+        found = {name: collect_metric(parts) for name, parts in collected.items()}
+        names = dict.fromkeys(name for names in self.lowered.metrics for name in names)
+        return Metrics({name: found[name] for name in names if name in found})
+
+    # -- reports
+
+    def describe(self, examples: Iterable[Any]) -> Report:
+        """Return a report on one batch of examples: steps, kernel calls, bytes, seconds.
+
+        A single example that is no list will do. Parameters are not changed.
+        """
+        batch_of = examples if isinstance(examples, list | tuple) else [examples]
+        start = time.perf_counter()
+        traces = self._trace_all(batch_of)
+        phases = {"trace": time.perf_counter() - start}
+        lowered = self.lowered
+        with self._lock:
+            batch = self._schedule(traces)
+            phases |= batch.seconds
+            start = time.perf_counter()
+            execution = self._execute(batch, 0, training=True)
+            phases["forward"] = time.perf_counter() - start
+            calls_forward = execution.kernel_calls
+            start = time.perf_counter()
+            execution.backward()
+            phases["backward"] = time.perf_counter() - start
+        trace = batch.merged.trace
+        cells = tuple(
+            CellReport(
+                cell.name,
+                len(trace.calls[k]),
+                lowered.signatures[k].recursive,
+                tuple(batch.schedule.widths(k)),
+                {stage: kernel.calls for stage, kernel in cell.forward.items()},
+                {stage: kernel.calls for stage, kernel in cell.backward.items()},
+                sum(span.gathered for span in batch.schedule.cells[k].operands),
+            )
+            for k, cell in enumerate(lowered.cells)
+        )
+        return Report(
+            len(traces),
+            trace.size,
+            batch.schedule.groups,
+            lower_bound(lowered.signatures, trace.calls, trace.elements, trace.values),
+            calls_forward,
+            execution.kernel_calls - calls_forward,
+            batch.schedule.gathered_rows,
+            self._workspace.nbytes,
+            phases,
+            cells,
+            lowered.tracer.source,
+        )
+
+    def kernels(self) -> str:
+        """Return the generated source: the tracing program and every kernel."""
+        texts = [self.lowered.tracer.source]
+        texts += [f"# {kernel.name}\n{kernel.source}" for cell in self.lowered.cells for kernel in cell.kernels]
+        return "\n\n".join(texts)
+
+    def depth(self, example: Any) -> int:
+        """Return the longest chain of calls that compute something, for one example."""
+        trace = self._trace(example, 0)
+        weights = [_computes(cell.graph.outputs, cell.graph.inputs) for cell in self.lowered.cells]
+        chains = longest_chains(self.lowered.signatures, trace.calls, trace.elements, trace.values, weights)
+        return max(chains, default=0)
+
+
+def _computes(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    nodes = reachable(outputs, inputs)
+    return any(n.op not in SOURCES and n not in inputs and not is_view(n) for n in nodes)
+
+
+def _fetch(numbers: list[int], arena_of: Any, schedule: Schedule, execution: Execution) -> list[Array]:
+    """Return copies of the values of given numbers."""
+    at = np.array(numbers, np.int64)
+    found: list[Array] = [np.zeros(0)] * len(numbers)
+    for arena in np.unique(arena_of[at]):
+        places = np.flatnonzero(arena_of[at] == arena)
+        rows = execution.values(int(arena))[schedule.row_of[at[places]]]
+        for i, place in enumerate(places):
+            found[place] = rows[i, ...]
+    return found
+
+
+def _sum_losses(losses: dict[tuple[int, int], Array]) -> float:
+    return sum(float(values.sum(dtype=np.float64)) for values in losses.values())
+
+
+def _evaluate(block: Any, example: Any, backend: str) -> Any:
+    results = compile(block, backend).run([example])
+    if not results.metrics:
+        return results[0]
+    return results[0], {name: list(metric.values) for name, metric in results.metrics.items()}
+
+
+RUNNERS["eval"] = _evaluate
+RUNNERS["max_depth"] = lambda block, example: compile(block).depth(example)

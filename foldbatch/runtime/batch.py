@@ -1,0 +1,50 @@
+"""One batch from traces to an execution ready to run: merge, tables, data in rank order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foldbatch.params import Array
+from foldbatch.scheduler.layout import Layout
+from foldbatch.scheduler.merge import Merged, merge
+from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.schedule import Schedule
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import CellSignature, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A scheduled batch.
+
+    Attributes:
+        merged: the joined traces.
+        schedule: the control tables.
+        feeds: per cell and feed, the data in rank order.
+        results: each example's result, as its trace holds it.
+        seconds: what merging and building the tables took.
+    """
+
+    merged: Merged
+    schedule: Schedule
+    feeds: tuple[tuple[Array, ...], ...]
+    results: tuple[object, ...]
+    seconds: dict[str, float]
+
+
+def schedule_batch(
+    traces: Sequence[Trace], cells: Sequence[CellSignature], policy: Policy, layout: Layout, arenas: int
+) -> Batch:
+    """Merge traces and build their control tables."""
+    start = time.perf_counter()
+    merged = merge(traces, cells)
+    middle = time.perf_counter()
+    schedule = build(merged, cells, policy, layout, arenas)
+    feeds = tuple(
+        tuple(data[table.order] for data in columns)
+        for columns, table in zip(merged.trace.feeds, schedule.cells, strict=True)
+    )
+    seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
+    return Batch(merged, schedule, feeds, tuple(trace.result for trace in traces), seconds)

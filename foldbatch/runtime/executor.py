@@ -1,0 +1,233 @@
+"""Running a schedule: forward over its steps, backward over the same steps reversed.
+
+The executor hands each kernel the rows that the schedule names (a slice of an arena where rows
+are consecutive, else a gathered copy) and puts results where the schedule says. It knows
+nothing of blocks or examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+
+from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.runtime.workspace import Workspace
+from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
+from foldbatch.scheduler.trace import CellSignature
+from foldbatch.static.cell import Cell
+from foldbatch.static.codegen import Argument
+from foldbatch.static.graph import CALL, UNBATCHED, Axis
+from foldbatch.static.kernel import Kernel
+from foldbatch.types import TensorType
+
+# The backward stage that corresponds to a forward one: what ran last must be undone first.
+MIRROR = {"before": "after", "step": "step", "after": "before"}
+
+
+@dataclass(slots=True)
+class Execution:
+    """One batch under way.
+
+    Attributes:
+        cells: the compiled cells.
+        signatures: their schedulers' view.
+        arenas: the type of each arena.
+        workspace: the buffers.
+        schedule: what to run.
+        feeds: per cell and feed, the examples' data in rank order.
+        training: whether backward will follow.
+        losses: by (cell, number), ``[n]`` in rank order.
+        metrics: by (cell, number), ``[n, *]`` in rank order.
+        gradients: by parameter, what the kernels returned, not yet summed.
+        kernel_calls: kernels called so far.
+        step: the step under way, for errors.
+    """
+
+    cells: Sequence[Cell]
+    signatures: Sequence[CellSignature]
+    arenas: Sequence[TensorType]
+    workspace: Workspace
+    schedule: Schedule
+    feeds: Sequence[Sequence[Array]]
+    training: bool
+    losses: dict[tuple[int, int], Array] = field(default_factory=dict)
+    metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
+    gradients: dict[Parameter, list[Gradient]] = field(default_factory=dict)
+    kernel_calls: int = 0
+    step: Step | None = None
+
+    def forward(self) -> None:
+        """Compute every value, loss and metric."""
+        for step in self.schedule.steps:
+            kernels = self.cells[step.cell].forward if self.training else self.cells[step.cell].inference
+            for stage in step.stages:
+                if stage in kernels:
+                    self._run(kernels[stage], step)
+
+    def backward(self) -> dict[Parameter, Gradient]:
+        """Return the gradient of the summed losses for every trainable parameter reached."""
+        assert self.training, "forward must have run for training"
+        for arena, rows in enumerate(self.schedule.zero_rows):
+            if self.arenas[arena].is_float:
+                _zero(self.cotangents(arena), rows)
+        for step in reversed(self.schedule.steps):
+            kernels = self.cells[step.cell].backward
+            stages = step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
+            for stage in stages:
+                if stage in kernels:
+                    self._run(kernels[stage], step)
+        return {parameter: total(parts) for parameter, parts in self.gradients.items()}
+
+    def values(self, arena: int) -> Array:
+        """Return the values of an arena: ``[rows, *shape]``."""
+        return self.workspace.rows(("values", arena), self.arenas[arena], self.schedule.arena_rows[arena])
+
+    def cotangents(self, arena: int) -> Array:
+        """Return the cotangents of an arena: ``[rows, *shape]``."""
+        return self.workspace.rows(("cotangents", arena), self.arenas[arena], self.schedule.arena_rows[arena])
+
+    def _run(self, kernel: Kernel, step: Step) -> None:
+        table = self.schedule.cells[step.cell]
+        self.kernel_calls += 1
+        self.step = step
+        results = kernel.function(*[self._argument(argument, step, table) for argument in kernel.arguments])
+        for (kind, key), value in zip(kernel.results, results, strict=True):
+            match kind:
+                case "value":
+                    arena = self.values(self.signatures[step.cell].outputs[key])
+                    arena[table.outputs[key][step.start : step.stop]] = value
+                case "cotangent":
+                    self._add_cotangents(table.operands[key], table, step, value)
+                case "gradient":
+                    part = value if isinstance(value, SparseRows) else np.array(value)
+                    self.gradients.setdefault(key, []).append(part)
+                case "loss":
+                    _collect(self.losses, (step.cell, key), value, step, len(table.order))
+                case "metric":
+                    _collect(self.metrics, (step.cell, key), value, step, len(table.order))
+
+    def _argument(self, argument: Argument, step: Step, table: CellTable) -> Array | int:
+        key = argument.key
+        match argument.kind:
+            case "scratch":
+                rows = 1 if key.axis is UNBATCHED else _count(self._extent(key.axis, step, table))
+                array = self.workspace.rows(("scratch", key.type, key.number), key.type, rows)
+                return array[0] if key.axis is UNBATCHED else array
+            case "kept":
+                return self._kept(key, step, table)
+            case "operand":
+                return self._operand(key, step, table)
+            case "cotangent":
+                arena = self.cotangents(self.signatures[step.cell].outputs[key])
+                return self._gather(("cotangent", step.cell, key), arena, table.outputs[key][step.start : step.stop])
+            case "parameter":
+                value: Array = key.value
+                return value
+            case "feed":
+                return self.feeds[step.cell][key][step.start : step.stop]
+            case "rows":
+                return _count(self._extent(key, step, table))
+            case _:
+                return self._segments(argument.kind, key, step, table)
+
+    def _extent(self, axis: Axis, step: Step, table: CellTable) -> tuple[int, int]:
+        """Return where a step's rows lie among all rows of an axis of its cell."""
+        if axis is CALL:
+            return step.start, step.stop
+        segments = table.segments[self.cells[step.cell].graph.axes.index(axis)]
+        return int(segments[step.start]), int(segments[step.stop])
+
+    def _kept(self, number: int, step: Step, table: CellTable) -> Array:
+        cell = self.cells[step.cell]
+        kept = (cell.kept if self.training else cell.kept_inference)[number]
+        key = ("kept", step.cell, number, self.training)
+        if kept.axis is UNBATCHED:
+            return self.workspace.rows(key, kept.type, 1)[0]
+        start, stop = self._extent(kept.axis, step, table)
+        rows = len(table.order) if kept.axis is CALL else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
+        return self.workspace.rows(key, kept.type, rows)[start:stop]
+
+    def _operand(self, number: int, step: Step, table: CellTable) -> Array:
+        span = table.operands[number]
+        node = self.cells[step.cell].graph.operands[number]
+        arena = self.values(span.arena)
+        start, stop = span.extent(table, step.start, step.stop)
+        if span.rows is None:
+            rows = arena[start:stop]
+        else:
+            rows = self._gather(("operand", step.cell, number), arena, span.rows[start:stop])
+        return rows.reshape((stop - start) // span.width, *node.shape) if span.width > 1 else rows
+
+    def _gather(self, key: tuple[str, int, int], arena: Array, rows: Index) -> Array:
+        out = self.workspace.rows(key, TensorType(arena.shape[1:], arena.dtype.name), len(rows))
+        return np.take(arena, rows, axis=0, out=out, mode="clip")
+
+    def _segments(self, kind: str, axis: Axis, step: Step, table: CellTable) -> Array:
+        segments = table.segments[self.cells[step.cell].graph.axes.index(axis)][step.start : step.stop + 1]
+        counts = np.diff(segments)
+        if kind == "counts":
+            return counts
+        if kind == "starts":
+            return segments[:-1] - segments[0]
+        assert kind == "owner", kind
+        return np.repeat(np.arange(len(counts)), counts)
+
+    def _add_cotangents(self, span: Span, table: CellTable, step: Step, value: Array) -> None:
+        arena = self.cotangents(span.arena)
+        start, stop = span.extent(table, step.start, step.stop)
+        rows = value.reshape(-1, *arena.shape[1:]) if span.width > 1 else value
+        if span.rows is None:
+            if span.first:
+                arena[start:stop] = rows
+            else:
+                arena[start:stop] += rows
+        elif span.repeats:
+            _add_repeated(arena, span.rows[start:stop], rows)
+        else:
+            arena[span.rows[start:stop]] += rows
+
+
+def _count(extent: tuple[int, int]) -> int:
+    return extent[1] - extent[0]
+
+
+def _zero(array: Array, rows: Index) -> None:
+    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+        array[rows[0] : rows[-1] + 1] = 0
+    elif len(rows):
+        array[rows] = 0
+
+
+def _collect(kept: dict[tuple[int, int], Array], key: tuple[int, int], value: Array, step: Step, rows: int) -> None:
+    if key not in kept:
+        kept[key] = np.empty((rows, *value.shape[1:]), value.dtype)
+    kept[key][step.start : step.stop] = value
+
+
+def _add_repeated(array: Array, rows: Index, values: Array) -> None:
+    """Add values to rows that may repeat, in the order of the batch: bitwise repeatable."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    if len(starts):
+        array[ranked[starts]] += np.add.reduceat(values[order], starts, axis=0)
+
+
+def total(parts: Sequence[Gradient]) -> Gradient:
+    """Return the sum of a parameter's gradients; sparse as long as all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, SparseRows) for part in parts):
+        sparse = [part for part in parts if isinstance(part, SparseRows)]
+        rows, inverse = np.unique(np.concatenate([part.rows for part in sparse]), return_inverse=True)
+        values = np.zeros((len(rows), *sparse[0].values.shape[1:]), sparse[0].values.dtype)
+        stop = 0
+        for part in sparse:  # the rows of one part are distinct
+            start, stop = stop, stop + len(part.rows)
+            values[inverse[start:stop]] += part.values
+        return SparseRows(rows, values, sparse[0].shape)
+    dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
+    return reduce(np.add, dense)

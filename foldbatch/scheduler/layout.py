@@ -1,0 +1,109 @@
+"""Numbering the rows: a value lives where its consumer reads it.
+
+In a tree every value has one consumer inside the recursion. Giving a value the row at which
+that consumer will look makes the operands of a level consecutive rows of the arena: no gather
+before a kernel, no scatter-add after its derivative. A value with several consumers lives at
+the first; the others get an index array. `by_producer` instead numbers values as they are
+made, and leaves every operand to an index array: the plain way, for comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foldbatch.errors import UnknownNameError
+from foldbatch.scheduler.schedule import Index
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace
+
+
+@dataclass(slots=True)
+class Rows:
+    """The numbering so far: the row of each value (-1: none yet), and rows used per arena."""
+
+    of_value: Index
+    used: list[int]
+
+    def append(self, arena: int, values: Index) -> None:
+        """Give values that have no row yet the next rows of an arena, in order."""
+        fresh = values[self.of_value[values] < 0]
+        self.of_value[fresh] = self.used[arena] + np.arange(len(fresh))
+        self.used[arena] += len(fresh)
+
+
+def values_read(trace: Trace, cells: Sequence[CellSignature], cell: int, operand: Operand, order: Index) -> Index:
+    """Return the values an operand reads, in rank order: ``[n * width]``, or one per element."""
+    if operand.sequence is None:
+        columns = [1 + column for column in operand.columns]
+        return trace.calls[cell][:, columns][order].ravel().astype(np.int64)
+    elements = trace.elements[cell][operand.sequence][:, operand.member]
+    return elements[element_order(trace, cells, cell, operand.sequence, order)].astype(np.int64)
+
+
+def element_order(
+    trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index
+) -> Index:
+    """Return the permutation of a sequence argument's elements that follows the calls' ranks."""
+    lengths = trace.calls[cell][:, 1 + cells[cell].arguments + sequence].astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    ranked = lengths[order]
+    shifts = starts[order] - (np.cumsum(ranked) - ranked)
+    return np.repeat(shifts, ranked) + np.arange(int(ranked.sum()))
+
+
+def by_consumer(
+    trace: Trace, cells: Sequence[CellSignature], orders: list[Index], fixed: Sequence[bool], arenas: int
+) -> Rows:
+    """Number rows by first consumer; recursive cells choose first.
+
+    Args:
+        trace: the merged trace.
+        cells: the cells.
+        orders: by cell, the calls in rank order; the order of a cell that is not `fixed` is
+            replaced by one that makes its first operand consecutive, where that is possible.
+        fixed: whether a cell's order matters, because it runs in several groups.
+        arenas: how many there are.
+    """
+    rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas)
+    priority = sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component))
+    for k in priority:
+        for number, operand in enumerate(cells[k].operands):
+            values = values_read(trace, cells, k, operand, orders[k])
+            rows.append(operand.arena, _distinct(values, rows))
+            if number == 0 and not fixed[k] and operand.sequence is None and len(values):
+                key = rows.of_value[values.reshape(len(orders[k]), -1)[:, 0]]
+                orders[k] = orders[k][np.argsort(key, kind="stable")]
+    return rows
+
+
+def _distinct(values: Index, rows: Rows) -> Index:
+    """Return the values that have no row yet, each once, in order of first appearance."""
+    fresh = values[rows.of_value[values] < 0]
+    rows.of_value[fresh[::-1]] = np.arange(len(fresh))[::-1]  # of duplicates the first one stays
+    firsts = fresh[rows.of_value[fresh] == np.arange(len(fresh))]
+    rows.of_value[fresh] = -1
+    return firsts
+
+
+def by_producer(
+    trace: Trace, cells: Sequence[CellSignature], orders: list[Index], fixed: Sequence[bool], arenas: int
+) -> Rows:
+    """Number rows as values are made; the order of no cell is changed."""
+    return Rows(np.full(trace.values, -1, np.int64), [0] * arenas)
+
+
+Layout = Callable[[Trace, Sequence[CellSignature], list[Index], Sequence[bool], int], Rows]
+LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
+
+
+def find_layout(name: str) -> Layout:
+    """Return a layout by name.
+
+    Raises:
+        UnknownNameError: when there is none of that name.
+    """
+    if name not in LAYOUTS:
+        raise UnknownNameError("layout", f"one of {', '.join(LAYOUTS)}", repr(name))
+    return LAYOUTS[name]

@@ -1,0 +1,156 @@
+"""A schedule: which rows of which cell run when, and where each operand lies. Plain integers.
+
+Within a cell, calls are numbered by *rank*: the order in which they run. Everything that
+belongs to a cell alone (its data, its kept buffers) is stored by rank, so every step sees
+slices of it. What cells read from each other lies in *arenas*, one for each set of values that
+can reach the same operands; a `Span` says where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where an operand's rows lie in its arena, in rank order, `width` rows a call (or element).
+
+    Attributes:
+        arena: the arena's number.
+        width: rows read side by side by each call.
+        sequence: None, or the sequence argument whose elements are read, one row each.
+        size: rows read in all.
+        start: the first row, when they are consecutive; else None, and `rows` holds them all.
+        rows: ``[calls * width] int64``, or None.
+        repeats: whether a row is read more than once, so that cotangents must be summed.
+        first: whether cotangents may be stored, because no other reader has stored any before.
+    """
+
+    arena: int
+    width: int
+    sequence: int | None
+    size: int
+    start: int | None
+    rows: Index | None
+    repeats: bool
+    first: bool
+
+    def extent(self, table: CellTable, start: int, stop: int) -> tuple[int, int]:
+        """Return the first and last position that ranks start to stop read: into `rows`, or the arena."""
+        if self.sequence is not None:
+            segments = table.segments[self.sequence]
+            start, stop = int(segments[start]), int(segments[stop])
+        offset = self.start or 0
+        return offset + start * self.width, offset + stop * self.width
+
+    @property
+    def gathered(self) -> int:
+        """Rows that must be copied together before a kernel can read them."""
+        return 0 if self.rows is None else self.size
+
+
+@dataclass(frozen=True, slots=True)
+class CellTable:
+    """One cell's part of a schedule.
+
+    Attributes:
+        order: ``[n] int64``: for each rank, the call's place in the merged trace.
+        operands: where each operand lies.
+        outputs: per output ``[n] int64``: the arena row each result goes to, by rank.
+        segments: per sequence argument ``[n + 1] int64``: where each call's elements start.
+        examples: ``[n] int64``: the example of each rank.
+    """
+
+    order: Index
+    operands: tuple[Span, ...]
+    outputs: tuple[Index, ...]
+    segments: tuple[Index, ...]
+    examples: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Run the named stages of a cell on ranks start to stop."""
+
+    cell: int
+    stages: tuple[str, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All that a batch needs besides weights and data.
+
+    Attributes:
+        cells: a table per cell.
+        steps: in forward order; backward runs them reversed.
+        arena_rows: rows per arena.
+        zero_rows: per arena, the rows whose cotangents nobody stores and that must start at 0.
+        row_of: ``[values] int64``: the arena row of each value.
+    """
+
+    cells: tuple[CellTable, ...]
+    steps: tuple[Step, ...]
+    arena_rows: tuple[int, ...]
+    zero_rows: tuple[Index, ...]
+    row_of: Index
+
+    @property
+    def groups(self) -> int:
+        """Groups of calls that run together: what a scheduling policy tries to make few."""
+        return sum(_is_group(step) for step in self.steps)
+
+    def widths(self, cell: int) -> list[int]:
+        """Return the calls of each of a cell's groups, in forward order."""
+        return [s.stop - s.start for s in self.steps if s.cell == cell and _is_group(s)]
+
+    @property
+    def gathered_rows(self) -> int:
+        """Rows that operands gather by index instead of reading a slice."""
+        return sum(span.gathered for table in self.cells for span in table.operands)
+
+
+def _is_group(step: Step) -> bool:
+    """Before and after stages of a recursive cell accompany its steps; they are no groups."""
+    return step.stop > step.start and ("step" in step.stages or len(step.stages) == 3)
+
+
+def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
+    """Check that every call runs exactly once, after its arguments, and that no two values share a row.
+
+    Args:
+        schedule: what to check.
+        outputs: per cell, the arena of each output.
+
+    Raises:
+        AssertionError: naming the cell and what is wrong.
+    """
+    written = [np.zeros(rows, bool) for rows in schedule.arena_rows]
+    run = [np.zeros(len(table.order), int) for table in schedule.cells]
+    for number, table in enumerate(schedule.cells):
+        assert np.array_equal(np.sort(table.order), np.arange(len(table.order))), f"cell {number}: order is no permutation"
+    for step in schedule.steps:
+        if not _is_group(step):
+            continue
+        table = schedule.cells[step.cell]
+        run[step.cell][step.start : step.stop] += 1
+        for span, rows in ((span, _rows(span, table, step)) for span in table.operands):
+            assert written[span.arena][rows].all(), f"cell {step.cell}: ranks {step.start}.. read a value too early"
+        for arena, rows in zip(outputs[step.cell], table.outputs, strict=True):
+            mine = rows[step.start : step.stop]
+            assert not written[arena][mine].any(), f"cell {step.cell}: two values share a row"
+            assert len(np.unique(mine)) == len(mine), f"cell {step.cell}: two values share a row"
+            written[arena][mine] = True
+    for number, times in enumerate(run):
+        assert (times == 1).all(), f"cell {number}: a call runs {set(times.tolist())} times"
+
+
+def _rows(span: Span, table: CellTable, step: Step) -> Index:
+    start, stop = span.extent(table, step.start, step.stop)
+    return span.rows[start:stop] if span.rows is not None else np.arange(start, stop)

@@ -1,0 +1,254 @@
+"""How NumPy spells each op: statements that write to a preallocated buffer.
+
+An entry takes the node, its operands' expressions, the name of its buffer and the expression
+of its number of rows, and returns lines of code (for a view: one expression). Spelling only:
+what an op means stands in `foldbatch.static.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from foldbatch.params import Array, SparseRows
+from foldbatch.static.graph import Node
+
+Spelling = Callable[[Node, Sequence[str], str, str], list[str]]
+
+
+def sum_rows(values: Array, ids: Array, size: int) -> SparseRows:
+    """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
+
+    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending.
+    """
+    flat = ids.reshape(-1)
+    rows = values.reshape(len(flat), *values.shape[ids.ndim :])
+    order = np.argsort(flat, kind="stable")
+    ranked = flat[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    sums = np.add.reduceat(rows[order], starts, axis=0) if len(starts) else rows[:0]
+    return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
+
+
+def segment_sum(x: Array, starts: Array, counts: Array, out: Array) -> None:
+    """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
+    if len(x) == 0:
+        out[...] = 0
+    elif counts.all():
+        np.add.reduceat(x, starts, axis=0, out=out)
+    else:
+        out[...] = 0
+        full = np.flatnonzero(counts)
+        out[full] = np.add.reduceat(x, starts[full], axis=0)
+
+
+class OutOfRangeError(IndexError):
+    """A computed index is out of range; `row` is the first such row of the kernel's slice."""
+
+    def __init__(self, row: int, found: int, size: int) -> None:
+        super().__init__(row, found, size)
+        self.row, self.found, self.size = row, found, size
+
+
+def check_range(ids: Array, size: int) -> None:
+    """Refuse indices below 0 or not below `size` (NumPy would wrap negative ones silently)."""
+    bad = (ids < 0) | (ids >= size)
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise OutOfRangeError(at[0] if at else 0, int(ids[at]), size)
+
+
+GLOBALS = {"np": np, "sum_rows": sum_rows, "segment_sum": segment_sum, "check_range": check_range}
+
+
+def _batched(node: Node) -> int:
+    return 1 if node.axis.rank else 0
+
+
+def _shape(node: Node, rows: str, shape: Sequence[int] | None = None) -> str:
+    extents = [rows] * _batched(node) + [str(extent) for extent in (node.shape if shape is None else shape)]
+    return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
+
+
+def _section(node: Node, axis: int, start: int, stop: int) -> str:
+    return f"[{':, ' * (axis + _batched(node))}{start}:{stop}]"
+
+
+def _ufunc(name: str) -> Spelling:
+    return lambda node, xs, out, rows: [f"np.{name}({', '.join(xs)}, out={out})"]
+
+
+def _add(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    if len(xs) == 1:
+        return [f"np.copyto({out}, {xs[0]})"]
+    return [f"np.add({xs[0]}, {xs[1]}, out={out})"] + [f"np.add({out}, {x}, out={out})" for x in xs[2:]]
+
+
+def _sigmoid(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [
+        f"np.multiply({xs[0]}, 0.5, out={out})",
+        f"np.tanh({out}, out={out})",
+        f"np.multiply({out}, 0.5, out={out})",
+        f"np.add({out}, 0.5, out={out})",
+    ]
+
+
+def _linear(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    x, w = xs
+    if node.ndim > 1:  # one GEMM over all leading axes, not one a row
+        inner, outer = node.inputs[0].shape[-1], node.shape[-1]
+        return [f"np.matmul({x}.reshape(-1, {inner}), {w}, out={out}.reshape(-1, {outer}))"]
+    return [f"np.matmul({x}, {w}, out={out})"]
+
+
+def _sum_outer(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    x, g = node.inputs
+    left = xs[0] if x.ndim + _batched(x) == 2 else f"{xs[0]}.reshape(-1, {x.shape[-1]})"
+    right = xs[1] if g.ndim + _batched(g) == 2 else f"{xs[1]}.reshape(-1, {g.shape[-1]})"
+    return [f"np.matmul({left}.T, {right}, out={out})"]
+
+
+def _reshape(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{xs[0]}.reshape({_shape(node, rows)})"]
+
+
+def _slice(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [xs[0] + _section(node, node.attrs["axis"], node.attrs["start"], node.attrs["stop"])]
+
+
+def _transpose(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    b = _batched(node)
+    axes = [0] * b + [axis + b for axis in node.attrs["axes"]]
+    return [f"{xs[0]}.transpose({', '.join(map(str, axes))})"]
+
+
+def _broadcast_to(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    (x,) = node.inputs
+    aligned = (1,) * (node.ndim - x.ndim) + x.shape
+    operand = xs[0] if aligned == x.shape else f"{xs[0]}.reshape({_shape(node, rows, aligned)})"
+    return [f"np.broadcast_to({operand}, {_shape(node, rows)})"]
+
+
+def _batch(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"np.broadcast_to({xs[0]}, {_shape(node, rows)})"]
+
+
+def _pad(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    start = node.attrs["before"]
+    stop = start + node.inputs[0].shape[node.attrs["axis"]]
+    return [f"{out}[...] = 0", f"{out}{_section(node, node.attrs['axis'], start, stop)} = {xs[0]}"]
+
+
+def _concat(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    lines, start, axis = [], 0, node.attrs["axis"]
+    for x, source in zip(xs, node.inputs, strict=True):
+        stop = start + source.shape[axis]
+        if x:  # an empty expression: the part was computed in place
+            lines.append(f"{out}{_section(node, axis, start, stop)} = {x}")
+        start = stop
+    return lines
+
+
+def _stack(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    before = ":, " * (node.attrs["axis"] + _batched(node))
+    return [f"{out}[{before}{i}] = {x}" for i, x in enumerate(xs)]
+
+
+def _axes(node: Node, axes: Sequence[int]) -> str:
+    shifted = [axis + _batched(node) for axis in axes]
+    return str(shifted[0]) if len(shifted) == 1 else str(tuple(shifted))
+
+
+def _reduce(name: str) -> Spelling:
+    def spell(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+        axes = node.attrs.get("axes", (node.attrs.get("axis"),))
+        return [f"np.{name}({xs[0]}, axis={_axes(node, axes)}, out={out})"]
+
+    return spell
+
+
+def _softmax(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    axis = _axes(node, (node.attrs["axis"],))
+    return [
+        f"np.subtract({xs[0]}, {xs[0]}.max({axis}, keepdims=True), out={out})",
+        f"np.exp({out}, out={out})",
+        f"np.divide({out}, {out}.sum({axis}, keepdims=True), out={out})",
+    ]
+
+
+def _logsumexp(x: str, axis: str, out: str) -> list[str]:
+    return [
+        f"top = {x}.max({axis}, keepdims=True)",
+        f"np.log(np.exp({x} - top).sum({axis}), out={out})",
+        f"np.add({out}, top.squeeze({axis}), out={out})",
+    ]
+
+
+def _cross_entropy(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    logits, label = xs
+    picked = f"np.take_along_axis({logits}, {label}[..., None], -1)[..., 0]"
+    return [*_logsumexp(logits, "-1", out), f"np.subtract({out}, {picked}, out={out})"]
+
+
+def _one_hot(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{out}[...] = 0", f"np.put_along_axis({out}, np.asarray({xs[0]})[..., None], 1, -1)"]
+
+
+def _take(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"np.take({xs[0]}, {xs[1]}, axis=0, out={out}, mode='clip')"]
+
+
+def _sum_rows(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {node.attrs['size']}).dense()"]
+
+
+_UFUNCS = (
+    "subtract multiply divide negative square exp log sqrt abs sign tanh maximum minimum less less_equal equal"
+).split()
+
+SPELLINGS: dict[str, Spelling] = {
+    **{name: _ufunc(name) for name in _UFUNCS},
+    "add": _add,
+    "sigmoid": _sigmoid,
+    "relu": lambda node, xs, out, rows: [f"np.maximum({xs[0]}, 0, out={out})"],
+    "softplus": lambda node, xs, out, rows: [f"np.logaddexp({xs[0]}, 0, out={out})"],
+    "power": lambda node, xs, out, rows: [f"np.power({xs[0]}, {node.attrs['exponent']}, out={out})"],
+    "where": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[2]})", f"np.copyto({out}, {xs[1]}, where={xs[0]})"],
+    "cast": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
+    "linear": _linear,
+    "sum_outer": _sum_outer,
+    "matmul": _ufunc("matmul"),
+    "reshape": _reshape,
+    "slice": _slice,
+    "transpose": _transpose,
+    "broadcast_to": _broadcast_to,
+    "batch": _batch,
+    "pad": _pad,
+    "concat": _concat,
+    "stack": _stack,
+    "sum": _reduce("sum"),
+    "max": _reduce("max"),
+    "argmax": _reduce("argmax"),
+    "softmax": _softmax,
+    "logsumexp": lambda node, xs, out, rows: _logsumexp(xs[0], _axes(node.inputs[0], (node.attrs["axis"],)), out),
+    "cross_entropy": _cross_entropy,
+    "one_hot": _one_hot,
+    "gather": _take,
+    "repeat": _take,
+    "sum_rows": _sum_rows,
+    "sum_batch": lambda node, xs, out, rows: [f"np.sum({xs[0]}, axis=0, out={out})"],
+    "segment_sum": lambda node, xs, out, rows: [f"segment_sum({xs[0]}, {xs[1]}, {xs[2]}, {out})"],
+}
+
+# Operands whose buffer the result may overwrite: a single pass reads each element before it
+# writes it; of several passes, only those operands that no later pass reads.
+OVERWRITES: dict[str, tuple[int, ...]] = {
+    **{name: (0, 1) for name in (*_UFUNCS, "add")},
+    "sigmoid": (0,),
+    "relu": (0,),
+    "softplus": (0,),
+    "power": (0,),
+    "where": (2,),
+    "softmax": (),
+}

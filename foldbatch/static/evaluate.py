@@ -1,0 +1,65 @@
+"""The reference interpreter: one instance of a graph, op by op, in float64. The oracle.
+
+It knows nothing of batches, schedules, buffers or generated code. A tensor along a ragged axis
+is a list of instances; an op that leaves a ragged axis sums over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from foldbatch.params import Array
+from foldbatch.static.graph import Axis, Graph, Node
+
+Value = Any  # an array, or a list of arrays along a ragged axis
+
+
+def evaluate(graph: Graph, values: Sequence[Value], dtype: str = "float64") -> list[Value]:
+    """Return the outputs for one instance of the inputs.
+
+    Args:
+        graph: what to compute.
+        values: one array per input, without the batch axis; a list of them along a ragged axis.
+        dtype: the precision of all floats.
+
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((2,)))
+    >>> evaluate(Graph((x,), (x * x,)), [[1.0, 3.0]])[0].tolist()
+    [1.0, 9.0]
+    """
+    known: dict[Node, Value] = {}
+    lengths: dict[Axis, int] = {}
+    for node, value in zip(graph.inputs, values, strict=True):
+        if node.axis.rank == 2:
+            known[node] = [_as_float(x, dtype) for x in value]
+            lengths[node.axis] = len(known[node])
+        else:
+            known[node] = _as_float(value, dtype)
+    for node in graph.nodes:
+        known[node] = _evaluate_node(node, [known[x] for x in node.inputs], lengths, dtype)
+    return [known[node] for node in graph.outputs]
+
+
+def _as_float(value: Any, dtype: str) -> Array:
+    array = np.asarray(value)
+    return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype: str) -> Value:
+    attrs = node.attrs
+    if str(attrs.get("dtype", "")).startswith("float"):
+        attrs = {**attrs, "dtype": dtype}
+    spread = node.axis if node.axis.rank == 2 else next((x.axis for x in node.inputs if x.axis.rank == 2), None)
+    if spread is None:
+        return _as_float(node.op.evaluate(attrs, *xs), dtype)
+    elements = []
+    for i in range(lengths[spread]):
+        row = [x[i] if source.axis is spread else x for x, source in zip(xs, node.inputs, strict=True)]
+        elements.append(_as_float(node.op.evaluate(attrs, *row), dtype))
+    if node.axis is spread:
+        return elements
+    return sum(elements, np.zeros(node.shape, dtype if node.type.is_float else node.dtype))

@@ -1,0 +1,436 @@
+"""Op, Node, Graph: tensor expressions as immutable, interned nodes.
+
+A *node* is one use of an *op*; equal expressions are one object, so common subexpressions and
+dead code vanish by construction. A *graph* is a cut of the node DAG: its inputs may be interior
+nodes, so that splitting a graph means choosing nodes, never rewriting.
+
+Types leave the batch out; a node's `Axis` says which batch axis its rows run along:
+
+======================  =======================================================
+``UNBATCHED`` (``1``)   one value for the whole batch: parameters, constants
+``CALL`` (``N``)        one row per call of the cell
+a ragged axis (``M``)   one row per element of a sequence argument of the call
+======================  =======================================================
+
+Elementwise ops broadcast: an unbatched operand fits anywhere, and a call's row is repeated for
+the elements of its sequence. Each op's type rule, reference evaluation and derivatives stand
+together in `foldbatch.static.ops`; how a backend spells it, in `foldbatch.static.backends`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+from foldbatch.errors import GraphError, UnknownNameError
+from foldbatch.params import Array, Parameter
+from foldbatch.types import TensorType
+
+
+class Axis:
+    """A batch axis; compared by identity. `rank` orders them: 0 unbatched, 1 calls, 2 ragged."""
+
+    __slots__ = ("name", "rank")
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.name = name
+        self.rank = rank
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNBATCHED = Axis("1", 0)
+CALL = Axis("N", 1)
+
+
+def ragged(name: str = "M") -> Axis:
+    """Return a new axis: the elements of one sequence argument, over all calls."""
+    return Axis(name, 2)
+
+
+Attrs = dict[str, Any]  # an op's static arguments: ints, tuples, dtypes, never tensors
+Tangents = tuple["Node | None", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Operands on which tests try an op: types, their axes (default: all `CALL`), attributes."""
+
+    types: tuple[TensorType, ...]
+    attrs: Attrs
+    axes: tuple[Axis, ...] = ()
+    positive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A primitive.
+
+    `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
+    computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
+    `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
+    `bound(types, attrs)` names an operand of indices and the number they must stay below.
+    """
+
+    name: str
+    infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
+    evaluate: Callable[..., Any]
+    vjp: Callable[..., tuple[Node | None, ...]] | None
+    jvp: Callable[..., Node] | None
+    samples: tuple[Sample, ...] = ()
+    axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
+    elementwise: bool = False
+    bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
+
+
+OPS: dict[str, Op] = {}
+
+
+def define(op: Op) -> None:
+    """Enter an op into the table; a name is defined once."""
+    assert op.name not in OPS, f"op {op.name} is defined twice"
+    OPS[op.name] = op
+
+
+def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:
+    """Raise the error of a type rule."""
+    raise GraphError(f"ops.{op}", expected, found, fix)
+
+
+class Node:
+    """A symbolic tensor: what an op yields. Behaves as a NumPy array of instance shape.
+
+    Attributes: `op`, `inputs`, `attrs`, `type`, `axis`, and `number`, which grows with every
+    node made, so that sorting by it is a topological order.
+    """
+
+    __slots__ = ("__weakref__", "attrs", "axis", "inputs", "number", "op", "type")
+    __array_ufunc__ = None  # an ndarray on the left must defer to our reflected operators
+    _numbers = itertools.count()
+
+    def __init__(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs, type: TensorType, axis: Axis) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self.type = type
+        self.axis = axis
+        self.number = next(Node._numbers)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The instance shape, without the batch axis."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of instance axes."""
+        return len(self.type.shape)
+
+    @property
+    def T(self) -> Node:
+        """The transpose."""
+        return apply("transpose", self, axes=tuple(reversed(range(self.ndim))))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            fail("len", "a tensor of at least one axis", str(self.type))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterable[Node]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __bool__(self) -> bool:
+        fail("bool", "a Python value", f"a symbolic {self.type}", "choose with ops.where, or with OneOf on the data")
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.axis} {self.type}>"
+
+    def __add__(self, other: Operand) -> Node:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Operand) -> Node:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Operand) -> Node:
+        return apply("subtract", self, other)
+
+    def __rsub__(self, other: Operand) -> Node:
+        return apply("subtract", other, self)
+
+    def __mul__(self, other: Operand) -> Node:
+        return apply("multiply", self, other)
+
+    def __rmul__(self, other: Operand) -> Node:
+        return apply("multiply", other, self)
+
+    def __truediv__(self, other: Operand) -> Node:
+        return apply("divide", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Node:
+        return apply("divide", other, self)
+
+    def __neg__(self) -> Node:
+        return apply("negative", self)
+
+    def __pow__(self, exponent: float) -> Node:
+        return apply("square", self) if exponent == 2 else apply("power", self, exponent=float(exponent))
+
+    def __lt__(self, other: Operand) -> Node:
+        return apply("less", self, other)
+
+    def __gt__(self, other: Operand) -> Node:
+        return apply("less", other, self)
+
+    def __le__(self, other: Operand) -> Node:
+        return apply("less_equal", self, other)
+
+    def __ge__(self, other: Operand) -> Node:
+        return apply("less_equal", other, self)
+
+    def __matmul__(self, other: Operand) -> Node:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Operand) -> Node:
+        return matmul(other, self)
+
+    def __getitem__(self, key: Any) -> Node:
+        return index(self, key)
+
+
+Operand = Node | Parameter | Array | float | int | bool
+
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+
+
+def _freeze(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return value
+
+
+def _intern(op: Op, inputs: tuple[Node, ...], attrs: Attrs, type_: TensorType, axis: Axis) -> Node:
+    key = (op.name, inputs, tuple((name, _freeze(attrs[name])) for name in sorted(attrs)), type_, axis)
+    node = _interned.get(key)
+    if node is None:
+        node = Node(op, inputs, attrs, type_, axis)
+        _interned[key] = node
+    return node
+
+
+def _no_types(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    raise AssertionError("a source has no type rule")
+
+
+def _no_value(attrs: Attrs, *arrays: Array) -> Array:
+    raise AssertionError("an input's value is given from outside")
+
+
+INPUT = Op("input", _no_types, _no_value, None, None)
+PARAMETER = Op("parameter", _no_types, lambda attrs: attrs["parameter"].value, None, None)
+CONSTANT = Op("constant", _no_types, lambda attrs: attrs["value"], None, None)
+SOURCES = (INPUT, PARAMETER, CONSTANT)
+
+
+def input_node(type_: TensorType, axis: Axis = CALL, name: str = "x") -> Node:
+    """Return a new input; two inputs are never the same node, whatever their names."""
+    return Node(INPUT, (), {"name": name}, type_, axis)
+
+
+def parameter_node(parameter: Parameter) -> Node:
+    """Return the node of a parameter; equal for the same object only."""
+    return _intern(PARAMETER, (), {"parameter": parameter}, parameter.type, UNBATCHED)
+
+
+def constant(value: Any, dtype: str | None = None) -> Node:
+    """Return a constant, the same in every example."""
+    array = np.asarray(value)
+    if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
+        dtype = "float32"
+    array = np.array(array, dtype=dtype)
+    array.setflags(write=False)
+    return _intern(CONSTANT, (), {"value": array}, TensorType(array.shape, array.dtype.name), UNBATCHED)
+
+
+def lift(op: str, operands: tuple[Operand, ...]) -> tuple[Node, ...]:
+    """Turn every operand into a node; Python numbers take the dtype of the first tensor."""
+    dtype = next((x.type.dtype for x in operands if isinstance(x, Node | Parameter)), None)
+    nodes: list[Node] = []
+    for x in operands:
+        match x:
+            case Node():
+                nodes.append(x)
+            case Parameter():
+                nodes.append(parameter_node(x))
+            case bool() | int() | float():
+                if isinstance(x, float) and dtype and not dtype.startswith("float"):
+                    fail(op, f"operands of one dtype ({dtype})", f"the float {x}", "cast the tensor with ops.cast first")
+                nodes.append(constant(x, dtype))
+            case np.ndarray() | np.generic():
+                nodes.append(constant(x))
+            case _:
+                fail(op, "a symbolic tensor, a parameter, an array or a number", type(x).__name__)
+    return tuple(nodes)
+
+
+def apply(name: str, *operands: Operand, **attrs: Any) -> Node:
+    """Return the node of an op on operands, checked and interned.
+
+    Raises:
+        UnknownNameError: when there is no such op.
+        GraphError: when types, dtypes or batch axes do not fit.
+    """
+    if name not in OPS:
+        raise UnknownNameError("ops", f"one of {', '.join(sorted(OPS))}", repr(name))
+    op = OPS[name]
+    inputs = lift(name, operands)
+    if not inputs:
+        fail(name, "at least one tensor", "none")
+    axes = tuple(x.axis for x in inputs)
+    axis = op.axis(axes, attrs) if op.axis else _widest(name, axes)
+    if op.axis is None and axis.rank == 2:
+        inputs = tuple(apply("repeat", x, axis=axis) if x.axis is CALL else x for x in inputs)
+    if op.elementwise and axis.rank:
+        rank = max(x.ndim for x in inputs)
+        inputs = tuple(_with_rank(x, rank) for x in inputs)
+    type_ = op.infer(tuple(x.type for x in inputs), attrs)
+    return _intern(op, inputs, attrs, type_, axis)
+
+
+def _widest(op: str, axes: tuple[Axis, ...]) -> Axis:
+    widest = max(axes, key=lambda axis: axis.rank)
+    if widest.rank == 2 and any(axis.rank == 2 and axis is not widest for axis in axes):
+        fail(op, "elements of one sequence", "elements of two sequences", "join the sequences with Zip first")
+    return widest
+
+
+def _with_rank(x: Node, rank: int) -> Node:
+    """Give a batched operand leading axes of 1, lest its batch axis meet an instance axis."""
+    if x.axis is UNBATCHED or x.ndim == rank:
+        return x
+    return apply("reshape", x, shape=(1,) * (rank - x.ndim) + x.shape)
+
+
+def matmul(a: Operand, b: Operand) -> Node:
+    """Return ``a @ b`` with NumPy's meaning on instance axes; one GEMM where `b` is unbatched."""
+    a, b = lift("matmul", (a, b))
+    if a.ndim == 0 or b.ndim == 0:
+        fail("matmul", "tensors of at least one axis", f"{a.type} and {b.type}", "multiply with * instead")
+    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        fix = f"the last axis of the left ({a.shape[-1]}) must match the right's rows ({b.shape[max(b.ndim - 2, 0)]})"
+        fail("matmul", "matching inner extents", f"{a.type} @ {b.type}", fix)
+    if b.axis is UNBATCHED and b.ndim == 2:
+        return apply("linear", a, b)
+    if a.axis is UNBATCHED and a.ndim == 2 and b.ndim == 1:
+        return apply("linear", b, a.T)
+    left = apply("reshape", a, shape=(1, *a.shape)) if a.ndim == 1 else a
+    right = apply("reshape", b, shape=(*b.shape, 1)) if b.ndim == 1 else b
+    product = apply("matmul", left, right)
+    shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
+    return product if shape == product.shape else apply("reshape", product, shape=shape)
+
+
+def index(x: Node, key: Any) -> Node:
+    """Return ``x[key]`` for ints, slices of step 1, ``...`` and None."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(k is Ellipsis for k in keys):
+        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        missing = x.ndim - sum(k is not None and k is not Ellipsis for k in keys)
+        keys[at : at + 1] = [slice(None)] * missing
+    shape: list[int] = []
+    axis = 0
+    for k in keys:
+        if k is None:
+            shape.append(1)
+            continue
+        if axis >= x.ndim:
+            fail("getitem", f"at most {x.ndim} indices", f"{len(keys)}")
+        extent = x.shape[axis]
+        match k:
+            case slice(step=None | 1):
+                start, stop, _ = k.indices(extent)
+                stop = max(stop, start)
+                shape.append(stop - start)
+            case int() | np.integer() if not isinstance(k, bool):
+                if not -extent <= k < extent:
+                    fail("getitem", f"an index from {-extent} to {extent - 1} on axis {axis}", str(k))
+                start = int(k) % extent
+                stop = start + 1
+            case _:
+                fail("getitem", "an int, a slice of step 1, None or ...", repr(k), "use ops.gather for computed indices")
+        if (start, stop) != (0, extent):
+            x = apply("slice", x, axis=axis, start=start, stop=stop)
+        axis += 1
+    shape.extend(x.shape[axis:])
+    return x if tuple(shape) == x.shape else apply("reshape", x, shape=tuple(shape))
+
+
+def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
+    """Return the nodes that `outputs` depend on, operands first, not looking behind `stop`."""
+    stops = set(stop)
+    found: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            if node not in stops:
+                stack.extend(node.inputs)
+    return sorted(found, key=lambda node: node.number)
+
+
+def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[Node]:
+    """Return `outputs` with nodes replaced wherever they are read; what is untouched stays itself."""
+    outputs = list(outputs)
+    known = dict(replacement)
+    for node in reachable(outputs, replacement):
+        if node in known:
+            continue
+        inputs = tuple(known[x] for x in node.inputs)
+        known[node] = node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
+    return [known[node] for node in outputs]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A cut of the node DAG: what `outputs` are, given `inputs`.
+
+    `inputs` may be interior nodes of a larger graph; parameters and constants need no mention.
+    """
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node between the cut's ends, operands first, inputs left out.
+
+        Sources stand where they are first read: their numbers tell what was built before.
+        """
+        placed: dict[Node, None] = dict.fromkeys(self.inputs)
+        for node in reachable(self.outputs, self.inputs):
+            if node not in placed and node.op not in SOURCES:
+                placed.update(dict.fromkeys((*node.inputs, node)))
+        placed.update(dict.fromkeys(self.outputs))
+        return tuple(placed)[len(self.inputs) :]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters it reads, in order of first use."""
+        return tuple(node.attrs["parameter"] for node in self.nodes if node.op is PARAMETER)
+
+    def __str__(self) -> str:
+        from foldbatch.static.printer import print_graph  # the printer stands above this module
+
+        return print_graph(self)

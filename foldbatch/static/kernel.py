@@ -1,0 +1,42 @@
+"""A kernel: the compiled text of one stage of a cell.
+
+The text is registered with `linecache`, so tracebacks and debuggers show it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from foldbatch.static.backends import Backend
+from foldbatch.static.codegen import Argument, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled stage.
+
+    `function(*arrays)` takes what `arguments` list, in order, and returns one array (or
+    SparseRows) per entry of `results`; each says what the value is: ``("value", i)`` output i,
+    ``("loss", i)``, ``("metric", i)``, ``("cotangent", i)`` of operand i, ``("gradient",
+    Parameter)``. `calls` counts the ops, each one pass over the rows.
+    """
+
+    name: str
+    source: str
+    function: Callable[..., tuple[Any, ...]]
+    arguments: tuple[Argument, ...]
+    results: tuple[tuple[str, Any], ...]
+    calls: int
+
+
+def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: Backend) -> Kernel:
+    """Compile a kernel's text."""
+    filename = f"<foldbatch {backend.name} kernel {name}>"
+    scope: dict[str, Any] = {**backend.globals, **text.constants}
+    exec(compile(text.source, filename, "exec"), scope)  # noqa: S102 - the text is our own
+    linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
+    function = scope[text.source.split("(", 1)[0].removeprefix("def ")]
+    return Kernel(name, text.source, function, text.arguments, results, text.calls)

@@ -1,0 +1,196 @@
+"""Elementwise ops. Their Jacobians are diagonal, so forward and reverse mode share one formula.
+
+A rule ``vjp(g, y, *xs)`` yields one cotangent per operand in the *result's* shape; `autodiff`
+sums it down to the operand's shape, so that no rule repeats that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from foldbatch.static.graph import Attrs, Node, Op, Sample, Tangents, apply, constant, define, fail
+from foldbatch.types import TensorType
+
+
+def _broadcast(name: str, types: tuple[TensorType, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*(t.shape for t in types))
+    except ValueError:
+        fail(name, "shapes that broadcast", " and ".join(map(str, types)), "reshape or slice one of them")
+
+
+def _same_dtype(name: str, types: tuple[TensorType, ...]) -> str:
+    if len({t.dtype for t in types}) > 1:
+        fail(name, "operands of one dtype", " and ".join(map(str, types)), "cast one with ops.cast")
+    return types[0].dtype
+
+
+def _arithmetic(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
+    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+        dtype = _same_dtype(name, types)
+        if dtype == "bool":
+            fail(name, "numbers", " and ".join(map(str, types)), "cast with ops.cast, or use ops.where")
+        return TensorType(_broadcast(name, types), dtype)
+
+    return infer
+
+
+def _floating(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
+    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+        if not types[0].is_float:
+            fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
+        return TensorType(_broadcast(name, types), _same_dtype(name, types))
+
+    return infer
+
+
+def _comparison(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
+    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+        _same_dtype(name, types)
+        return TensorType(_broadcast(name, types), "bool")
+
+    return infer
+
+
+def _zero(g: Node) -> Node:
+    return constant(0, g.dtype)
+
+
+def diagonal_jvp(vjp: Callable[..., tuple[Node | None, ...]]) -> Callable[..., Node]:
+    """Return the forward rule of an op whose Jacobian is diagonal: the same formula, summed."""
+
+    def jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
+        terms = []
+        for i, t in enumerate(tangents):
+            if t is not None and (term := vjp(t, y, *xs)[i]) is not None:
+                terms.append(term)
+        total = terms[0] if len(terms) == 1 else apply("add", *terms)
+        return total if total.shape == y.shape else apply("broadcast_to", total, shape=y.shape)
+
+    return jvp
+
+
+_V = TensorType((3,))
+_M = TensorType((2, 3))
+_S = TensorType(())
+
+
+def _define(
+    name: str,
+    arity: int,
+    infer: Callable[[str], Callable[[tuple[TensorType, ...], Attrs], TensorType]],
+    evaluate: Callable[..., Any],
+    vjp: Callable[..., tuple[Node | None, ...]] | None,
+    samples: tuple[Sample, ...] | None = None,
+    *,
+    positive: bool = False,
+) -> None:
+    if samples is None:
+        samples = (Sample((_V,) * arity, {}, positive=positive),)
+        if arity == 2:
+            samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
+    jvp = diagonal_jvp(vjp) if vjp else None
+    define(Op(name, infer(name), lambda attrs, *xs: evaluate(*xs, **attrs), vjp, jvp, samples, elementwise=True))
+
+
+def _sum(*xs: Any) -> Any:
+    total = xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return total
+
+
+_define("add", 2, _arithmetic, _sum, lambda g, y, *xs: (g,) * len(xs))
+_define("subtract", 2, _arithmetic, np.subtract, lambda g, y, a, b: (g, -g))
+_define("multiply", 2, _arithmetic, np.multiply, lambda g, y, a, b: (g * b, g * a))
+_define("divide", 2, _floating, np.divide, lambda g, y, a, b: (g / b, -(g * y / b)), positive=True)
+_define("negative", 1, _arithmetic, np.negative, lambda g, y, x: (-g,))
+_define("square", 1, _arithmetic, np.square, lambda g, y, x: (g * (2 * x),))
+_define("exp", 1, _floating, np.exp, lambda g, y, x: (g * y,))
+_define("log", 1, _floating, np.log, lambda g, y, x: (g / x,), positive=True)
+_define("sqrt", 1, _floating, np.sqrt, lambda g, y, x: (g * 0.5 / y,), positive=True)
+_define("abs", 1, _arithmetic, np.abs, lambda g, y, x: (g * apply("sign", x),))
+_define("sign", 1, _arithmetic, np.sign, None)
+_define("tanh", 1, _floating, np.tanh, lambda g, y, x: (g * (1 - apply("square", y)),))
+# sigmoid(x) = (1 + tanh(x / 2)) / 2 neither overflows nor loses digits
+_define("sigmoid", 1, _floating, lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda g, y, x: (g * y * (1 - y),))
+_define("relu", 1, _floating, lambda x: np.maximum(x, 0), lambda g, y, x: (apply("where", x > 0, g, _zero(g)),))
+_define("softplus", 1, _floating, lambda x: np.logaddexp(x, 0), lambda g, y, x: (g * apply("sigmoid", x),))
+
+
+def _vjp_power(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:
+    exponent = y.attrs["exponent"]
+    return (g * (exponent * x ** (exponent - 1)) if exponent else g * 0,)  # lest 0 * 0 ** -1 be nan
+
+
+_define(
+    "power",
+    1,
+    _floating,
+    lambda x, exponent: np.power(x, exponent),
+    _vjp_power,
+    (Sample((_V,), {"exponent": 1.5}, positive=True),),
+)
+# where both are equal the first operand takes the whole cotangent
+_define(
+    "maximum", 2, _arithmetic, np.maximum, lambda g, y, a, b: (apply("where", b <= a, g, _zero(g)), apply("where", b <= a, _zero(g), g))
+)
+_define(
+    "minimum", 2, _arithmetic, np.minimum, lambda g, y, a, b: (apply("where", a <= b, g, _zero(g)), apply("where", a <= b, _zero(g), g))
+)
+_define("less", 2, _comparison, np.less, None)
+_define("less_equal", 2, _comparison, np.less_equal, None)
+_define("equal", 2, _comparison, np.equal, None)
+
+
+def _infer_where(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if types[0].dtype != "bool":
+        fail("where", "a bool condition", str(types[0]), "compare first, for example x > 0")
+    return TensorType(_broadcast("where", types), _same_dtype("where", types[1:]))
+
+
+def _vjp_where(g: Node, y: Node, condition: Node, a: Node, b: Node) -> tuple[Node | None, ...]:
+    return None, apply("where", condition, g, _zero(g)), apply("where", condition, _zero(g), g)
+
+
+_B = TensorType((3,), "bool")
+define(
+    Op(
+        "where",
+        _infer_where,
+        lambda attrs, c, a, b: np.where(c, a, b),
+        _vjp_where,
+        diagonal_jvp(_vjp_where),
+        (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
+        elementwise=True,
+    )
+)
+
+
+def _infer_cast(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    return TensorType(types[0].shape, attrs["dtype"])
+
+
+def _vjp_cast(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:
+    return (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,)
+
+
+def _jvp_cast(tangents: Tangents, y: Node, x: Node) -> Node:
+    assert tangents[0] is not None
+    return apply("cast", tangents[0], dtype=y.dtype)
+
+
+define(
+    Op(
+        "cast",
+        _infer_cast,
+        lambda attrs, x: np.asarray(x).astype(attrs["dtype"]),
+        _vjp_cast,
+        _jvp_cast,
+        (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
+        elementwise=True,
+    )
+)

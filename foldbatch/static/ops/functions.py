@@ -1,0 +1,307 @@
+"""The ops as users call them: NumPy's names and meaning on symbolic tensors.
+
+Axes are instance axes: axis 0 is the first axis of one example's tensor, negative axes count
+from the end, and the batch axis is never seen. Every function takes symbolic tensors,
+parameters, arrays or numbers and raises GraphError where types do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from foldbatch.static.graph import CALL, Node, Operand, apply, constant, fail, index, lift
+from foldbatch.static.graph import matmul as matmul
+from foldbatch.types import TensorType
+
+
+def _as_node(x: Operand, op: str) -> Node:
+    return lift(op, (x,))[0]
+
+
+def _axis(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
+    rank = x.ndim + extra
+    if not -rank <= axis < rank:
+        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
+    return axis % rank
+
+
+def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(x.ndim))
+    axes = tuple(sorted(_axis(x, a, op) for a in ([axis] if isinstance(axis, int) else axis)))
+    if len(set(axes)) < len(axes):
+        fail(op, "each axis once", str(axis))
+    return axes
+
+
+def _reduced(name: str, x: Operand, axis: int | Sequence[int] | None, keepdims: bool) -> Node:  # noqa: FBT001
+    node = _as_node(x, name)
+    axes = _axes(node, axis, name)
+    result = apply("sum", node, axes=axes) if axes else node
+    return _keep(result, node, axes) if keepdims else result
+
+
+def _keep(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
+    return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
+
+
+def add(*xs: Operand) -> Node:
+    """Return the sum of any number of tensors."""
+    return apply("add", *xs)
+
+
+def subtract(a: Operand, b: Operand) -> Node:
+    """Return a - b."""
+    return apply("subtract", a, b)
+
+
+def multiply(a: Operand, b: Operand) -> Node:
+    """Return a * b, elementwise."""
+    return apply("multiply", a, b)
+
+
+def divide(a: Operand, b: Operand) -> Node:
+    """Return a / b."""
+    return apply("divide", a, b)
+
+
+def negative(x: Operand) -> Node:
+    """Return -x."""
+    return apply("negative", x)
+
+
+def abs(x: Operand) -> Node:  # noqa: A001 - NumPy's name
+    """Return the absolute value."""
+    return apply("abs", x)
+
+
+def sign(x: Operand) -> Node:
+    """Return -1, 0 or 1; no gradient flows through it."""
+    return apply("sign", x)
+
+
+def square(x: Operand) -> Node:
+    """Return x * x."""
+    return apply("square", x)
+
+
+def sqrt(x: Operand) -> Node:
+    """Return the square root."""
+    return apply("sqrt", x)
+
+
+def exp(x: Operand) -> Node:
+    """Return e to the x."""
+    return apply("exp", x)
+
+
+def log(x: Operand) -> Node:
+    """Return the natural logarithm."""
+    return apply("log", x)
+
+
+def tanh(x: Operand) -> Node:
+    """Return the hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Operand) -> Node:
+    """Return 1 / (1 + exp(-x)), computed without overflow."""
+    return apply("sigmoid", x)
+
+
+def relu(x: Operand) -> Node:
+    """Return max(x, 0); the gradient at 0 is 0."""
+    return apply("relu", x)
+
+
+def softplus(x: Operand) -> Node:
+    """Return log(1 + exp(x)), computed without overflow."""
+    return apply("softplus", x)
+
+
+def power(x: Operand, exponent: float) -> Node:
+    """Return x to a constant power."""
+    return _as_node(x, "power") ** exponent
+
+
+def minimum(a: Operand, b: Operand) -> Node:
+    """Return the smaller of each pair; at a tie the gradient goes to `a`."""
+    return apply("minimum", a, b)
+
+
+def maximum(a: Operand, b: Operand) -> Node:
+    """Return the larger of each pair; at a tie the gradient goes to `a`."""
+    return apply("maximum", a, b)
+
+
+def less(a: Operand, b: Operand) -> Node:
+    """Return a < b as bool."""
+    return apply("less", a, b)
+
+
+def less_equal(a: Operand, b: Operand) -> Node:
+    """Return a <= b as bool."""
+    return apply("less_equal", a, b)
+
+
+def equal(a: Operand, b: Operand) -> Node:
+    """Return a == b as bool. (`==` itself compares expressions by identity.)"""
+    return apply("equal", a, b)
+
+
+def where(condition: Operand, a: Operand, b: Operand) -> Node:
+    """Return `a` where the condition holds, else `b`."""
+    return apply("where", condition, *lift("where", (a, b)))  # numbers must not take the condition's dtype
+
+
+def cast(x: Operand, dtype: Any) -> Node:
+    """Return `x` in another dtype; gradients flow between float dtypes."""
+    node = _as_node(x, "cast")
+    name = TensorType((), dtype).dtype
+    return node if node.dtype == name else apply("cast", node, dtype=name)
+
+
+def sum(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:  # noqa: A001
+    """Return the sum over instance axes (all of them by default)."""
+    return _reduced("sum", x, axis, keepdims)
+
+
+def mean(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+    """Return the mean over instance axes (all of them by default)."""
+    node = _as_node(x, "mean")
+    count = 1
+    for a in _axes(node, axis, "mean"):
+        count *= node.shape[a]
+    if count == 0:
+        fail("mean", "at least one element", str(node.type))
+    return _reduced("mean", node, axis, keepdims) * (1.0 / count)
+
+
+def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:  # noqa: A001 - NumPy's name
+    """Return the maximum along one axis, or of all elements; at a tie the gradient goes to the first."""
+    node = _as_node(x, "max")
+    if axis is None:
+        result = apply("max", reshape(node, -1), axis=0)
+        return _keep(result, node, _axes(node, None, "max")) if keepdims else result
+    at = _axis(node, axis, "max")
+    result = apply("max", node, axis=at)
+    return _keep(result, node, (at,)) if keepdims else result
+
+
+def argmax(x: Operand, axis: int | None = None) -> Node:
+    """Return the index (int64) of the first maximum along an axis, or among all elements in order."""
+    node = _as_node(x, "argmax")
+    if axis is None:
+        return apply("argmax", reshape(node, -1), axis=0)
+    return apply("argmax", node, axis=_axis(node, axis, "argmax"))
+
+
+def softmax(x: Operand, axis: int = -1) -> Node:
+    """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
+    node = _as_node(x, "softmax")
+    return apply("softmax", node, axis=_axis(node, axis, "softmax"))
+
+
+def logsumexp(x: Operand, axis: int = -1) -> Node:
+    """Return log(sum(exp(x))) along an axis, stable for large x."""
+    node = _as_node(x, "logsumexp")
+    return apply("logsumexp", node, axis=_axis(node, axis, "logsumexp"))
+
+
+def cross_entropy(logits: Operand, label: Operand) -> Node:
+    """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``."""
+    return apply("cross_entropy", logits, _as_node(label, "cross_entropy"))
+
+
+def one_hot(ids: Operand, size: int, dtype: str = "float32") -> Node:
+    """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
+    return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)
+
+
+def gather(table: Operand, ids: Operand) -> Node:
+    """Return rows of a table (a parameter or constant); an id out of range is an error."""
+    return apply("gather", table, _as_node(ids, "gather"))
+
+
+def reshape(x: Operand, shape: int | Sequence[int]) -> Node:
+    """Return the elements in another shape; one extent may be -1."""
+    node = _as_node(x, "reshape")
+    sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
+    if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
+        fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
+    if -1 in sizes:
+        known = 1
+        for size in sizes:
+            known *= size if size != -1 else 1
+        sizes[sizes.index(-1)] = node.type.size // known if known else 0
+    return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
+
+
+def transpose(x: Operand, axes: Sequence[int] | None = None) -> Node:
+    """Return the tensor with its axes permuted, reversed by default."""
+    node = _as_node(x, "transpose")
+    if axes is None:
+        return node.T
+    return apply("transpose", node, axes=tuple(_axis(node, a, "transpose") for a in axes))
+
+
+def expand_dims(x: Operand, axis: int) -> Node:
+    """Return the tensor with a new axis of extent 1."""
+    node = _as_node(x, "expand_dims")
+    at = _axis(node, axis, "expand_dims", extra=1)
+    return reshape(node, (*node.shape[:at], 1, *node.shape[at:]))
+
+
+def squeeze(x: Operand, axis: int) -> Node:
+    """Return the tensor without one axis of extent 1."""
+    node = _as_node(x, "squeeze")
+    at = _axis(node, axis, "squeeze")
+    if node.shape[at] != 1:
+        fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
+    return index(node, (slice(None),) * at + (0,))
+
+
+def broadcast_to(x: Operand, shape: Sequence[int]) -> Node:
+    """Return the tensor repeated along axes of extent 1 to `shape`."""
+    node = _as_node(x, "broadcast_to")
+    sizes = tuple(int(size) for size in shape)
+    return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
+
+
+def concat(xs: Sequence[Operand], axis: int = 0) -> Node:
+    """Return tensors joined along an existing axis."""
+    nodes = [_as_node(x, "concat") for x in xs]
+    if not nodes:
+        fail("concat", "at least one tensor", "none")
+    return nodes[0] if len(nodes) == 1 else apply("concat", *nodes, axis=_axis(nodes[0], axis, "concat"))
+
+
+def stack(xs: Sequence[Operand], axis: int = 0) -> Node:
+    """Return tensors of one type joined along a new axis."""
+    nodes = [_as_node(x, "stack") for x in xs]
+    if not nodes:
+        fail("stack", "at least one tensor", "none")
+    return apply("stack", *nodes, axis=_axis(nodes[0], axis, "stack", extra=1))
+
+
+def split(x: Operand, parts: int, axis: int = 0) -> tuple[Node, ...]:
+    """Return equal slices along an axis."""
+    node = _as_node(x, "split")
+    at = _axis(node, axis, "split")
+    if parts < 1 or node.shape[at] % parts:
+        fail("split", f"a divisor of {node.shape[at]}", str(parts))
+    size = node.shape[at] // parts
+    return tuple(index(node, (slice(None),) * at + (slice(i * size, (i + 1) * size),)) for i in range(parts))
+
+
+def segment_sum(x: Operand) -> Node:
+    """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
+    return apply("segment_sum", x)
+
+
+def batched(x: Operand) -> Node:
+    """Return `x` with a row per call, repeating what is the same for the whole batch."""
+    node = _as_node(x, "batched")
+    return node if node.axis.rank else apply("batch", node, axis=CALL)

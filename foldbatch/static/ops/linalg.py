@@ -1,0 +1,113 @@
+"""Products: a GEMM over all rows of a batch, products within one instance, and the sum of outer
+products that is a weight's gradient. All are bilinear: each is the others' derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from foldbatch.static.graph import CALL, UNBATCHED, Attrs, Axis, Node, Op, Sample, Tangents, apply, define, fail
+from foldbatch.types import TensorType
+
+
+def bilinear_jvp(name: str) -> Callable[..., Node]:
+    """Return the product rule: ``op(da, b) + op(a, db)``."""
+
+    def jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
+        da, db = tangents
+        terms = [apply(name, *pair, **y.attrs) for pair in ((da, b), (a, db)) if None not in pair]
+        return terms[0] if len(terms) == 1 else apply("add", *terms)
+
+    return jvp
+
+
+def _check(name: str, types: tuple[TensorType, ...], fits: bool) -> str:  # noqa: FBT001 - a type rule's verdict
+    a, b = types
+    if a.dtype != b.dtype or not a.is_float:
+        fail(name, "float tensors of one dtype", f"{a} and {b}", "cast one with ops.cast")
+    if not fits:
+        fail(name, "matching inner extents", f"{a} and {b}", "check the sizes of both sides")
+    return a.dtype
+
+
+def _infer_linear(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    x, w = types
+    dtype = _check("linear", types, x.shape[-1:] == w.shape[:1] and len(w.shape) == 2)
+    return TensorType((*x.shape[:-1], w.shape[1]), dtype)
+
+
+def _axis_linear(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+    if axes[1] is not UNBATCHED:
+        fail("linear", "a weight that is the same for the whole batch", "a weight per call", "use ops.matmul")
+    return axes[0]
+
+
+_X, _W, _G = TensorType((3,)), TensorType((3, 2)), TensorType((2,))
+
+define(
+    Op(
+        "linear",  # x: [N, *, k] @ w: [k, n] -> [N, *, n], one GEMM over all rows
+        _infer_linear,
+        lambda attrs, x, w: x @ w,
+        lambda g, y, x, w: (apply("linear", g, w.T), apply("sum_outer", x, g)),
+        bilinear_jvp("linear"),
+        (
+            Sample((_X, _W), {}, (CALL, UNBATCHED)),
+            Sample((TensorType((4, 3)), _W), {}, (CALL, UNBATCHED)),
+            Sample((_X, _W), {}, (UNBATCHED, UNBATCHED)),
+        ),
+        axis=_axis_linear,
+    )
+)
+
+
+def _infer_sum_outer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    x, g = types
+    dtype = _check("sum_outer", types, x.shape[:-1] == g.shape[:-1] and bool(x.shape))
+    return TensorType((x.shape[-1], g.shape[-1]), dtype)
+
+
+def _evaluate_sum_outer(attrs: Attrs, x: Any, g: Any) -> Any:
+    rows = tuple(range(x.ndim - 1))
+    return np.tensordot(x, g, (rows, rows))
+
+
+define(
+    Op(
+        "sum_outer",  # x: [N, *, k], g: [N, *, n] -> [k, n], summed over all rows: a weight's gradient
+        _infer_sum_outer,
+        _evaluate_sum_outer,
+        lambda d, y, x, g: (apply("linear", g, d.T), apply("linear", x, d)),
+        bilinear_jvp("sum_outer"),
+        (Sample((_X, _G), {}), Sample((TensorType((4, 3)), TensorType((4, 2))), {})),
+        axis=lambda axes, attrs: UNBATCHED,
+    )
+)
+
+
+def _infer_matmul(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    a, b = types
+    dtype = _check("matmul", types, len(a.shape) == len(b.shape) == 2 and a.shape[1] == b.shape[0])
+    return TensorType((a.shape[0], b.shape[1]), dtype)
+
+
+def _evaluate_matmul(attrs: Attrs, a: Any, b: Any) -> Any:
+    return a @ b
+
+
+define(
+    Op(
+        "matmul",  # a: [N, m, k] @ b: [N, k, n]: a product per instance
+        _infer_matmul,
+        _evaluate_matmul,
+        lambda g, y, a, b: (apply("matmul", g, b.T), apply("matmul", a.T, g)),
+        bilinear_jvp("matmul"),
+        (
+            Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
+            Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
+        ),
+    )
+)

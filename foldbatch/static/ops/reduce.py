@@ -1,0 +1,232 @@
+"""Reductions over instance axes, softmax and its losses (in their stable forms), one-hot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from foldbatch.static.graph import Attrs, Node, Op, Sample, Tangents, apply, define, fail
+from foldbatch.static.ops.shape import linear_jvp
+from foldbatch.types import TensorType
+
+_V, _M = TensorType((3,)), TensorType((2, 3))
+_LABEL = TensorType((), "int32")
+
+
+def kept(x: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of `x` with `axes` shrunk to 1: a reduced tensor's shape for broadcasting."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+
+
+def expand(reduced: Node, x: Node, axes: tuple[int, ...]) -> Node:
+    """Give a tensor reduced from `x` over `axes` those axes back, with extent 1."""
+    return apply("reshape", reduced, shape=kept(x, axes))
+
+
+def _reduced(name: str, x: TensorType, axes: tuple[int, ...]) -> TensorType:
+    if any(not 0 <= axis < len(x.shape) for axis in axes):
+        fail(name, f"axes of {x}", str(axes))
+    return TensorType(tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes), x.dtype)
+
+
+def _infer_sum(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if types[0].dtype == "bool":
+        fail("sum", "numbers", str(types[0]), "cast with ops.cast")
+    return _reduced("sum", types[0], attrs["axes"])
+
+
+def _picked(name: str, x: TensorType, axis: int) -> TensorType:
+    """The type of a reduction that nothing is not enough for."""
+    reduced = _reduced(name, x, (axis,))
+    if x.shape[axis] == 0:
+        fail(name, "at least one element", str(x))
+    return reduced
+
+
+define(
+    Op(
+        "sum",
+        _infer_sum,
+        lambda attrs, x: np.sum(x, attrs["axes"]),
+        lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
+        linear_jvp,
+        (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
+    )
+)
+
+
+def _argmax_mask(y: Node, x: Node) -> Node:
+    """1 at the (first) maximum along the axis, else 0."""
+    axis = y.attrs["axis"]
+    mask = apply("one_hot", apply("argmax", x, axis=axis), size=x.shape[axis], dtype=x.dtype)
+    order = list(range(x.ndim - 1))
+    order.insert(axis, x.ndim - 1)  # one_hot puts its axis last
+    return apply("transpose", mask, axes=tuple(order))
+
+
+def _vjp_max(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
+    return (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),)
+
+
+def _jvp_max(tangents: Tangents, y: Node, x: Node) -> Node:
+    assert tangents[0] is not None
+    return apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],))
+
+
+define(
+    Op(
+        "max",
+        lambda types, attrs: _picked("max", types[0], attrs["axis"]),
+        lambda attrs, x: np.max(x, attrs["axis"]),
+        _vjp_max,
+        _jvp_max,
+        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+    )
+)
+
+
+def _infer_argmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    return TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64")
+
+
+define(Op("argmax", _infer_argmax, lambda attrs, x: np.argmax(x, attrs["axis"]), None, None, (Sample((_M,), {"axis": 1}),)))
+
+
+def _infer_one_hot(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if not types[0].dtype.startswith("int"):
+        fail("one_hot", "an integer tensor", str(types[0]), "declare Scalar('int32')")
+    return TensorType((*types[0].shape, attrs["size"]), attrs["dtype"])
+
+
+define(
+    Op(
+        "one_hot",
+        _infer_one_hot,
+        lambda attrs, x: np.eye(attrs["size"], dtype=attrs["dtype"])[x],
+        None,
+        None,
+        (Sample((_LABEL,), {"size": 4, "dtype": "float64"}),),
+        bound=lambda types, attrs: (0, attrs["size"]),
+    )
+)
+
+
+def _infer_float_axis(name: str, *, reduce: bool) -> Any:
+    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+        x = types[0]
+        if not x.is_float or not x.shape:
+            fail(name, "a float tensor of at least one axis", str(x))
+        reduced = _picked(name, x, attrs["axis"])
+        return reduced if reduce else x
+
+    return infer
+
+
+def _shifted(x: Any, axis: int) -> tuple[Any, Any]:
+    top = np.max(x, axis, keepdims=True)
+    return x - top, top
+
+
+def evaluate_logsumexp(attrs: Attrs, x: Any) -> Any:
+    """log(sum(exp(x))), shifted by the maximum so that nothing overflows."""
+    shifted, top = _shifted(x, attrs["axis"])
+    return np.squeeze(np.log(np.sum(np.exp(shifted), attrs["axis"], keepdims=True)) + top, attrs["axis"])
+
+
+def _evaluate_softmax(attrs: Attrs, x: Any) -> Any:
+    exp = np.exp(_shifted(x, attrs["axis"])[0])
+    return exp / np.sum(exp, attrs["axis"], keepdims=True)
+
+
+def _dot_along(a: Node, b: Node, axis: int) -> Node:
+    return apply("sum", a * b, axes=(axis,))
+
+
+def _softmax_product(g: Node, y: Node, x: Node) -> Node:
+    """The softmax's Jacobian, which is symmetric, times `g`."""
+    axis = y.attrs["axis"]
+    return y * (g - expand(_dot_along(g, y, axis), x, (axis,)))
+
+
+def _jvp_softmax(tangents: Tangents, y: Node, x: Node) -> Node:
+    assert tangents[0] is not None
+    return _softmax_product(tangents[0], y, x)
+
+
+define(
+    Op(
+        "softmax",
+        _infer_float_axis("softmax", reduce=False),
+        _evaluate_softmax,
+        lambda g, y, x: (_softmax_product(g, y, x),),
+        _jvp_softmax,
+        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+    )
+)
+
+
+def _vjp_logsumexp(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
+    axis = y.attrs["axis"]
+    return (apply("softmax", x, axis=axis) * expand(g, x, (axis,)),)
+
+
+def _jvp_logsumexp(tangents: Tangents, y: Node, x: Node) -> Node:
+    assert tangents[0] is not None
+    axis = y.attrs["axis"]
+    return _dot_along(tangents[0], apply("softmax", x, axis=axis), axis)
+
+
+define(
+    Op(
+        "logsumexp",
+        _infer_float_axis("logsumexp", reduce=True),
+        evaluate_logsumexp,
+        _vjp_logsumexp,
+        _jvp_logsumexp,
+        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+    )
+)
+
+
+def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    logits, label = types
+    if not logits.is_float or not logits.shape:
+        fail("cross_entropy", "float logits, one per class", str(logits))
+    if not label.dtype.startswith("int") or label.shape != logits.shape[:-1]:
+        expected = f"integer labels of shape {list(logits.shape[:-1])}"
+        fail("cross_entropy", expected, str(label), "pass (logits, class number), for example Scalar('int32')")
+    return TensorType(label.shape, logits.dtype)
+
+
+def _evaluate_cross_entropy(attrs: Attrs, logits: Any, label: Any) -> Any:
+    picked = np.take_along_axis(logits, np.expand_dims(label, -1), -1)
+    return evaluate_logsumexp({"axis": np.ndim(logits) - 1}, logits) - np.squeeze(picked, -1)
+
+
+def _error(logits: Node, label: Node) -> Node:
+    """Softmax less the one-hot label: the gradient of a cross-entropy."""
+    hot = apply("one_hot", label, size=logits.shape[-1], dtype=logits.dtype)
+    return apply("softmax", logits, axis=logits.ndim - 1) - hot
+
+
+def _vjp_cross_entropy(g: Node, y: Node, logits: Node, label: Node) -> tuple[Node | None, ...]:
+    return _error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None
+
+
+def _jvp_cross_entropy(tangents: Tangents, y: Node, logits: Node, label: Node) -> Node:
+    assert tangents[0] is not None
+    return _dot_along(_error(logits, label), tangents[0], logits.ndim - 1)
+
+
+define(
+    Op(
+        "cross_entropy",  # -log softmax(logits)[label]
+        _infer_cross_entropy,
+        _evaluate_cross_entropy,
+        _vjp_cross_entropy,
+        _jvp_cross_entropy,
+        (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
+        bound=lambda types, attrs: (1, types[0].shape[-1]),
+    )
+)

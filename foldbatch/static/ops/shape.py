@@ -1,0 +1,175 @@
+"""Ops that move elements without computing: all linear, so forward mode applies the op itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from foldbatch.static.graph import UNBATCHED, Attrs, Node, Op, Sample, Tangents, apply, constant, define, fail
+from foldbatch.types import TensorType
+
+_V, _M = TensorType((3,)), TensorType((2, 3))
+
+
+def linear_jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
+    """Return the op applied to the tangents; a missing tangent is zero."""
+    filled = [constant(np.zeros(x.shape, x.dtype)) if t is None else t for t, x in zip(tangents, xs, strict=True)]
+    return apply(y.op.name, *filled, **y.attrs)
+
+
+def _define(
+    name: str,
+    infer: Callable[[tuple[TensorType, ...], Attrs], TensorType],
+    evaluate: Callable[..., Any],
+    vjp: Callable[..., tuple[Node | None, ...]],
+    *samples: Sample,
+) -> None:
+    define(Op(name, infer, evaluate, vjp, linear_jvp, samples))
+
+
+def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    result = TensorType(attrs["shape"], types[0].dtype)
+    if result.size != types[0].size:
+        fail("reshape", f"a shape of {types[0].size} elements", str(list(attrs["shape"])))
+    return result
+
+
+_define(
+    "reshape",
+    _infer_reshape,
+    lambda attrs, x: np.reshape(x, attrs["shape"]),
+    lambda g, y, x: (apply("reshape", g, shape=x.shape),),
+    Sample((_M,), {"shape": (3, 2)}),
+)
+
+
+def _infer_transpose(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    (x,) = types
+    if sorted(attrs["axes"]) != list(range(len(x.shape))):
+        fail("transpose", f"a permutation of {len(x.shape)} axes", str(attrs["axes"]))
+    return TensorType(tuple(x.shape[axis] for axis in attrs["axes"]), x.dtype)
+
+
+_define(
+    "transpose",
+    _infer_transpose,
+    lambda attrs, x: np.transpose(x, attrs["axes"]),
+    lambda g, y, x: (apply("transpose", g, axes=tuple(int(i) for i in np.argsort(y.attrs["axes"]))),),
+    Sample((TensorType((2, 3, 4)),), {"axes": (2, 0, 1)}),
+)
+
+
+def _infer_slice(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    shape, axis = list(types[0].shape), attrs["axis"]
+    if not 0 <= axis < len(shape) or not 0 <= attrs["start"] <= attrs["stop"] <= shape[axis]:
+        fail("slice", f"a range within {types[0]}", f"{attrs['start']}:{attrs['stop']} of axis {axis}")
+    shape[axis] = attrs["stop"] - attrs["start"]
+    return TensorType(tuple(shape), types[0].dtype)
+
+
+def _evaluate_slice(attrs: Attrs, x: Any) -> Any:
+    return x[(slice(None),) * attrs["axis"] + (slice(attrs["start"], attrs["stop"]),)]
+
+
+def _vjp_slice(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
+    axis, start, stop = y.attrs["axis"], y.attrs["start"], y.attrs["stop"]
+    return (apply("pad", g, axis=axis, before=start, after=x.shape[axis] - stop),)
+
+
+_define("slice", _infer_slice, _evaluate_slice, _vjp_slice, Sample((_M,), {"axis": 1, "start": 1, "stop": 3}))
+
+
+def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    shape, axis = list(types[0].shape), attrs["axis"]
+    if not 0 <= axis < len(shape) or min(attrs["before"], attrs["after"]) < 0:
+        fail("pad", f"widths for an axis of {types[0]}", f"{attrs['before']} and {attrs['after']} for axis {axis}")
+    shape[axis] += attrs["before"] + attrs["after"]
+    return TensorType(tuple(shape), types[0].dtype)
+
+
+def _evaluate_pad(attrs: Attrs, x: Any) -> Any:
+    width = [(0, 0)] * np.ndim(x)
+    width[attrs["axis"]] = (attrs["before"], attrs["after"])
+    return np.pad(x, width)
+
+
+def _vjp_pad(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
+    axis, start = y.attrs["axis"], y.attrs["before"]
+    return (apply("slice", g, axis=axis, start=start, stop=start + x.shape[axis]),)
+
+
+_define("pad", _infer_pad, _evaluate_pad, _vjp_pad, Sample((_M,), {"axis": 0, "before": 1, "after": 2}))
+
+
+def _infer_concat(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    axis, first = attrs["axis"], types[0]
+    rest = {(t.dtype, len(t.shape), t.shape[:axis], t.shape[axis + 1 :]) for t in types}
+    if len(rest) > 1 or not 0 <= axis < len(first.shape):
+        fail("concat", f"tensors alike but for axis {axis}", " and ".join(map(str, types)))
+    extent = sum(t.shape[axis] for t in types)
+    return TensorType((*first.shape[:axis], extent, *first.shape[axis + 1 :]), first.dtype)
+
+
+def _vjp_concat(g: Node, y: Node, *xs: Node) -> tuple[Node, ...]:
+    axis, start, parts = y.attrs["axis"], 0, []
+    for x in xs:
+        parts.append(apply("slice", g, axis=axis, start=start, stop=start + x.shape[axis]))
+        start += x.shape[axis]
+    return tuple(parts)
+
+
+_define(
+    "concat",
+    _infer_concat,
+    lambda attrs, *xs: np.concatenate(xs, attrs["axis"]),
+    _vjp_concat,
+    Sample((_V, TensorType((2,))), {"axis": 0}),
+    Sample((_M, TensorType((2, 1))), {"axis": 1}),
+)
+
+
+def _infer_stack(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    axis, first = attrs["axis"], types[0]
+    if len(set(types)) > 1 or not 0 <= axis <= len(first.shape):
+        fail("stack", "tensors of one type", " and ".join(map(str, types)))
+    return TensorType((*first.shape[:axis], len(types), *first.shape[axis:]), first.dtype)
+
+
+def _vjp_stack(g: Node, y: Node, *xs: Node) -> tuple[Node, ...]:
+    axis = y.attrs["axis"]
+    parts = (apply("slice", g, axis=axis, start=i, stop=i + 1) for i in range(len(xs)))
+    return tuple(apply("reshape", part, shape=x.shape) for part, x in zip(parts, xs, strict=True))
+
+
+_define(
+    "stack",
+    _infer_stack,
+    lambda attrs, *xs: np.stack(xs, attrs["axis"]),
+    _vjp_stack,
+    Sample((_V, _V), {"axis": 0}),
+    Sample((_V, _V, _V), {"axis": 1}),
+)
+
+
+def _infer_broadcast_to(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    (x,) = types
+    try:
+        fits = np.broadcast_shapes(x.shape, attrs["shape"]) == tuple(attrs["shape"])
+    except ValueError:
+        fits = False
+    if not fits:
+        fail("broadcast_to", f"a shape that {x} broadcasts to", str(list(attrs["shape"])))
+    return TensorType(tuple(attrs["shape"]), x.dtype)
+
+
+# autodiff sums a cotangent down to its operand's shape, so the rule is the identity
+_define(
+    "broadcast_to",
+    _infer_broadcast_to,
+    lambda attrs, x: np.broadcast_to(x, attrs["shape"]),
+    lambda g, y, x: (g,),
+    Sample((_V,), {"shape": (2, 3)}),
+    Sample((_V,), {"shape": (2, 3)}, (UNBATCHED,)),
+)

@@ -1,0 +1,47 @@
+"""Operands that a cell reads side by side: several inputs become one input of several rows.
+
+A node that stacks or concatenates its children's states would copy them together on every
+level. Where the operands lie side by side in the arena (and the layout sees to it that they
+do) that copy is a view. So `pack` replaces inputs that a graph stacks, or joins end to end, by
+one input with a leading axis over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foldbatch.static.graph import CALL, Node, apply, index, input_node, reachable, substitute
+from foldbatch.types import TensorType
+
+
+def pack(operands: Sequence[Node], results: Sequence[Node]) -> tuple[list[tuple[Node, tuple[int, ...]]], list[Node]]:
+    """Return new operands, each with the numbers of the old ones it holds, and the results in their terms.
+
+    Only operands with a row per call are packed, each into the first group that wants it.
+    """
+    numbers = {node: i for i, node in enumerate(operands) if node.axis is CALL}
+    replaced: dict[Node, Node] = {}
+    packed: dict[int, tuple[Node, tuple[int, ...]]] = {}
+    for node in reachable(results, operands):
+        members = node.inputs
+        alike = len({(x.type, x.axis) for x in members}) == 1
+        free = all(x in numbers and x not in replaced for x in members)
+        if not _joins(node) or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
+            continue
+        first = members[0]
+        whole = input_node(TensorType((len(members), *first.shape), first.dtype), name="pack")
+        for i, x in enumerate(members):
+            replaced[x] = index(whole, i)
+        replaced[node] = whole if node.shape == whole.shape else apply("reshape", whole, shape=node.shape)
+        held = tuple(numbers[x] for x in members)
+        packed[held[0]] = (whole, held)
+    taken = {i for _, held in packed.values() for i in held}
+    new = [packed[i] if i in packed else (node, (i,)) for i, node in enumerate(operands) if i in packed or i not in taken]
+    return new, substitute(results, replaced)
+
+
+def _joins(node: Node) -> bool:
+    """Whether the node's memory is that of its operands one after the other."""
+    if node.op.name not in ("stack", "concat"):
+        return False
+    return bool(node.attrs["axis"] == 0)

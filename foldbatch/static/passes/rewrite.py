@@ -1,0 +1,73 @@
+"""One walk for all rewriting passes: bottom-up, iterative, never behind a graph's inputs.
+
+A graph's inputs may be interior nodes of a larger graph. While a pass works they are masked by
+fresh inputs (`sealed`), so that no rule can look behind them by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node
+
+Rule = Callable[[Node], Node]
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Return the graph with every node replaced by what `rule` makes of it.
+
+    `rule` gets a node whose operands are already rewritten, and returns a node of the same type
+    and batch axis, or the node itself. A node none of whose operands changed stays the identical
+    object; where nothing changes, so does the graph.
+
+    Raises:
+        AssertionError: a rule changes a type or an axis.
+
+    >>> from foldbatch.static import ops
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((3,)))
+    >>> graph = Graph((x,), (ops.tanh(-x),))
+    >>> print(rewrite(graph, lambda node: node.inputs[0] if node.op.name == "negative" else node))
+    (%0: N float32[3])
+    %1: N float32[3] = tanh(%0)
+    return (%1)
+    """
+    return sealed(graph, lambda inner: _walk(inner, rule))
+
+
+def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
+    """Return what `transform` makes of the graph, showing it no node behind the graph's inputs."""
+    interior = [x for x in graph.inputs if x.op is not INPUT]
+    if not interior:
+        return transform(graph)
+    mask = {x: input_node(x.type, x.axis, f"given {x.op.name}") for x in interior}
+    given = {mask_: x for x, mask_ in mask.items()}
+    inputs = tuple(mask.get(x, x) for x in graph.inputs)
+    outputs = transform(Graph(inputs, _replaced(graph, mask))).outputs
+    outputs = _replaced(Graph(inputs, outputs), given)
+    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
+
+
+def rebuilt(node: Node, operands: Sequence[Node]) -> Node:
+    """Return the node's op on other operands of the same types; the node itself on its own."""
+    inputs = tuple(operands)
+    return node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
+
+
+def _walk(graph: Graph, rule: Rule) -> Graph:
+    new: dict[Node, Node] = {x: x for x in graph.inputs}
+    for node in graph.nodes:
+        replacement = rule(rebuilt(node, [new[x] for x in node.inputs]))
+        kept = replacement.type == node.type and replacement.axis is node.axis
+        assert kept, f"rewriting {node} gave {replacement}"
+        new[node] = replacement
+    outputs = tuple(new[node] for node in graph.outputs)
+    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
+
+
+def _replaced(graph: Graph, replacements: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """Return the outputs with some of the graph's inputs replaced."""
+    new: dict[Node, Node] = {x: replacements.get(x, x) for x in graph.inputs}
+    for node in graph.nodes:
+        new[node] = rebuilt(node, [new[x] for x in node.inputs])
+    return tuple(new[node] for node in graph.outputs)

@@ -1,0 +1,52 @@
+"""Which part of a cell runs when: before, step, after.
+
+Of a cell that takes part in a recursion, only what lies on a path from a recursive input to a
+recursive output must wait for its turn, level by level (*step*). What depends on no recursive
+input (*before*: embeddings, input projections) and what no recursive output depends on
+(*after*: classifiers, losses) runs once per batch, over all calls. The same cut serves the
+backward graph, whose recursive inputs are the cotangents of recursive outputs; there all
+parameter gradients fall into *after*.
+
+Source: Theano's scan pushes computation out of loops likewise; Cavs (Xu et al. 2018) moves
+parameter gradients out of its levels ("lazy batching").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from foldbatch.static.graph import SOURCES, Node, reachable
+
+BEFORE, STEP, AFTER = STAGES = ("before", "step", "after")
+
+# These only look at their operand's memory in another way, so every stage that wants one makes
+# its own instead of storing it.
+VIEWS = frozenset({"reshape", "slice", "transpose", "broadcast_to", "batch"})
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node costs nothing to make again from its operand."""
+    return node.op.name in VIEWS
+
+
+def split(
+    outputs: Iterable[Node],
+    recursive_inputs: Collection[Node],
+    recursive_outputs: Collection[Node],
+    given: Collection[Node],
+) -> dict[Node, str]:
+    """Return the stage of every node behind `outputs` that must be computed.
+
+    `given` are the nodes whose values come from outside (the graph's inputs); sources have no
+    stage either.
+    """
+    nodes = [n for n in reachable(outputs, given) if n.op not in SOURCES and n not in given]
+    late = set(recursive_inputs)
+    for node in nodes:
+        if any(x in late for x in node.inputs):
+            late.add(node)
+    wanted = set(recursive_outputs)
+    for node in reversed(nodes):
+        if node in wanted:
+            wanted.update(node.inputs)
+    return {n: BEFORE if n not in late else STEP if n in wanted else AFTER for n in nodes}

@@ -1,0 +1,107 @@
+"""Gradients on their way to an optimizer: whether they fit their parameters, and clipping.
+
+In: gradients by parameter name, each an array or `SparseRows`. Out: the same, checked or scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import ParameterError, TrainingError
+from foldbatch.params import SparseRows
+from foldbatch.types import describe_value
+
+Array = NDArray[Any]
+Gradients = Mapping[str, Any]  # each an array or SparseRows
+
+
+def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, Any], float]:
+    """Scale all gradients by one factor so that their joint Euclidean norm is at most `max_norm`.
+
+    Returns the gradients and the norm they had. Those within the limit are returned as they
+    are, and so are those with a NaN or an infinity, for the optimizer to name; scaled ones are copies.
+
+    Raises:
+        TrainingError: when `max_norm` is not above 0; infinity only measures.
+
+    >>> clipped, norm = clip_by_global_norm({"a": np.array([3.0]), "b": np.array([4.0])}, 1.0)
+    >>> norm, clipped["a"]
+    (5.0, array([0.6]))
+
+    Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
+    """
+    if not max_norm > 0:
+        raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "5.0 is a common choice")
+    norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
+    if norm <= max_norm or not math.isfinite(norm):
+        return dict(grads), norm
+    return {name: _scaled(gradient, max_norm / norm) for name, gradient in grads.items()}, norm
+
+
+def _numbers(gradient: Any) -> Array:
+    return gradient.values if isinstance(gradient, SparseRows) else np.asarray(gradient)
+
+
+def _square_sum(array: Array) -> float:
+    flat = array.reshape(-1)
+    with np.errstate(all="ignore"):
+        total = float(np.dot(flat, flat))
+        if not math.isfinite(total):  # large numbers overflow float32 when squared
+            flat = flat.astype(np.float64)
+            total = float(np.dot(flat, flat))
+    return total
+
+
+def _scaled(gradient: Any, factor: float) -> Any:
+    if isinstance(gradient, SparseRows):
+        return SparseRows(gradient.rows, gradient.values * factor, gradient.shape)
+    return gradient * factor
+
+
+def fitting_gradient(name: str, parameter: Array, gradient: Any) -> Any:
+    """Return a gradient in its parameter's dtype, an array of one axis or more, once it is known to fit.
+
+    Raises:
+        ParameterError: when the parameter cannot be updated in place, or the gradient has another
+            shape or no numbers, or holds a NaN or an infinity (in the parameter's dtype), or its
+            rows are not ascending, distinct and within the table.
+
+    >>> fitting_gradient("w", np.zeros(2, "float32"), np.array([1, 2]))
+    array([1., 2.], dtype=float32)
+    """
+    if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
+        found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
+        raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
+    where = f"{name} gradient"
+    values = _numbers(gradient)
+    shape = gradient.shape if isinstance(gradient, SparseRows) else values.shape
+    if shape != parameter.shape or values.dtype.kind not in "fiub":
+        found = f"{values.dtype} of shape {shape}"
+        raise ParameterError(where, f"{parameter.dtype} of shape {parameter.shape}", found, "give this parameter's")
+    if isinstance(gradient, SparseRows):
+        _check_rows(where, gradient)
+    if values.dtype != parameter.dtype:
+        with np.errstate(over="ignore"):
+            values = values.astype(parameter.dtype)
+    if not math.isfinite(_square_sum(values)):
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        place = (int(gradient.rows[first[0]]), *first[1:]) if isinstance(gradient, SparseRows) else first
+        fix = "nothing was changed; look for it in the data, or lower the learning rate"
+        raise ParameterError(where, "finite numbers", f"{values[first]} at {place}", fix)
+    if isinstance(gradient, SparseRows):
+        return SparseRows(gradient.rows, values, shape)
+    return np.atleast_1d(values)
+
+
+def _check_rows(where: str, gradient: SparseRows) -> None:
+    rows, values, shape = gradient.rows, gradient.values, gradient.shape
+    fits = values.shape == (len(rows), *shape[1:]) and (rows[1:] > rows[:-1]).all()
+    if not fits or (len(rows) and not 0 <= rows[0] <= rows[-1] < shape[0]):
+        expected = f"ascending, distinct rows of the {shape[0]}, with one value each"
+        found = f"rows {describe_value(rows.tolist())} and values of shape {values.shape}"
+        raise ParameterError(where, expected, found, "sort the rows and sum the values of equal ones")

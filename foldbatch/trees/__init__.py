@@ -1,0 +1,34 @@
+"""Trees and the data around them: the `Tree` type, readers, word vectors and an embedded data set."""
+
+from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
+from foldbatch.trees.pyast import python_tree
+from foldbatch.trees.stdlib_functions import (
+    Corpus,
+    Example,
+    bag_baseline,
+    majority_baseline,
+    standard_library_functions,
+)
+from foldbatch.trees.tree import Node, Tree
+from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors
+from foldbatch.trees.vocabulary import Vocabulary
+
+__all__ = [
+    "Corpus",
+    "Coverage",
+    "Example",
+    "Node",
+    "Tree",
+    "Vectors",
+    "Vocabulary",
+    "bag_baseline",
+    "embedding_matrix",
+    "majority_baseline",
+    "parse_brackets",
+    "python_tree",
+    "read_brackets",
+    "read_sst",
+    "read_vectors",
+    "standard_library_functions",
+    "write_brackets",
+]

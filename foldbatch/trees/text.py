@@ -1,0 +1,186 @@
+"""Text from files, in pieces that know where they lie, so that readers can name line and column.
+
+In comes a path (plain or ``.gz``) or an iterable of lines, out come `Piece`s of UTF-8 text in
+order. Memory is bounded by the size of a piece. What cannot be read (a missing file, invalid
+UTF-8, a NUL byte, broken gzip data) raises a `ReadError` at the place where it lies, after
+everything before it has been given out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from foldbatch.errors import ReadError
+from foldbatch.types import describe_value
+
+BLOCK_BYTES = 1 << 18
+_BOM = "\ufeff"
+_Problem = tuple[str, str, str]  # expected, found, fix
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of text, with the line and column (both from 1, in characters) of its beginning."""
+
+    text: str
+    name: str
+    line: int
+    column: int
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return the line and column of the character at `offset`."""
+        line_start = self.text.rfind("\n", 0, offset)
+        if line_start < 0:
+            return self.line, self.column + offset
+        return self.line + self.text.count("\n", 0, offset), offset - line_start
+
+    def where(self, offset: int) -> str:
+        r"""Return the place of the character at `offset` as ``name:line:column``.
+
+        >>> Piece("one\ntwo", "notes.txt", 1, 1).where(5)
+        'notes.txt:2:2'
+        """
+        line, column = self.place(offset)
+        return f"{self.name}:{line}:{column}"
+
+
+def shorten(text: str) -> str:
+    """Return the repr of a piece of user data, cut at 40 characters, for error messages."""
+    return repr(text) if len(text) <= 40 else f"{text[:37]!r}..."
+
+
+def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterator[Piece]:
+    """Yield the text of a file, or of an iterable of lines: one piece at least, perhaps empty.
+
+    A byte order mark at the very beginning is dropped. A path that ends in ``.gz`` is unpacked.
+    A line of an iterable may lack its line end.
+
+    Raises:
+        ReadError: when the file is missing or a folder, is not UTF-8, holds a NUL byte, or is
+            named ``.gz`` and is no whole gzip file; while iterating, not before.
+    """
+    if isinstance(path_or_lines, str | os.PathLike):
+        path = os.fspath(path_or_lines)
+        return _place(_decode(_read_blocks(path)), path)
+    return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
+
+
+def text_pieces(text: str, name: str = "text") -> Iterator[Piece]:
+    """Yield one string as pieces, checked as a file's text is."""
+    return _place([(text, None)], name)
+
+
+def whole_pieces(pieces: Iterable[Piece], ends: str) -> Iterator[Piece]:
+    """Regroup pieces so that each, but perhaps the last, ends with a character of `ends`.
+
+    >>> [piece.text for piece in whole_pieces([Piece("ab c", "x", 1, 1), Piece("d e", "x", 1, 5)], " ")]
+    ['ab ', 'cd ', 'e']
+    """
+    held: list[Piece] = []
+    for piece in pieces:
+        cut = 1 + max(piece.text.rfind(end) for end in ends)
+        if not cut:
+            held.append(piece)
+            continue
+        line, column = piece.place(cut)
+        yield _join([*held, Piece(piece.text[:cut], piece.name, piece.line, piece.column)])
+        rest = piece.text[cut:]
+        held = [Piece(rest, piece.name, line, column)] if rest else []
+    if held:
+        yield _join(held)
+
+
+def _join(pieces: list[Piece]) -> Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    first = pieces[0]
+    return Piece("".join(piece.text for piece in pieces), first.name, first.line, first.column)
+
+
+def _open(path: str) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except IsADirectoryError:
+        raise ReadError(path, "a file", "a folder", "name one file in it") from None
+    except FileNotFoundError:
+        raise ReadError(
+            path, "a file", "nothing of that name", f"check the path from {os.getcwd()}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ReadError(path, "a readable file", str(error), "check its path and permissions") from None
+
+
+def _read_blocks(path: str) -> Iterator[bytes | _Problem]:
+    with _open(path) as file:
+        source: IO[bytes] = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file  # type: ignore[assignment]
+        while True:
+            try:
+                block = source.read(BLOCK_BYTES)
+            except (OSError, EOFError, zlib.error) as error:
+                yield "a readable file", f"{type(error).__name__}: {error}", _fix_of(error)
+                return
+            if not block:
+                return
+            yield block
+
+
+def _fix_of(error: Exception) -> str:
+    if isinstance(error, gzip.BadGzipFile):
+        return "pack it with gzip, or drop .gz from its name"
+    if isinstance(error, EOFError | zlib.error):
+        return "the file is cut off or damaged: fetch it again"
+    return "check the disk"
+
+
+def _decode(blocks: Iterable[bytes | _Problem]) -> Iterator[tuple[str, _Problem | None]]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    problem: _Problem | None = None
+    try:
+        for block in blocks:
+            if isinstance(block, bytes):
+                yield decoder.decode(block), None
+            else:
+                problem = block
+        if problem is None:
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        data = bytes(error.object)
+        found = f"the byte 0x{data[error.start]:02x} ({error.reason})"
+        problem = ("UTF-8 text", found, "save the file as UTF-8")
+        yield data[: error.start].decode("utf-8"), problem
+        return
+    if problem is not None:
+        yield "", problem
+
+
+def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, _Problem | None]]:
+    for line in lines:
+        if not isinstance(line, str):
+            yield "", ("a line of text", describe_value(line), "open the file as text, with encoding='utf-8'")
+            return
+        yield line if line.endswith("\n") else line + "\n", None
+
+
+def _place(texts: Iterable[tuple[str, _Problem | None]], name: str) -> Iterator[Piece]:
+    line, column, begun = 1, 1, False
+    for raw, problem in texts:
+        text = raw if begun else raw.removeprefix(_BOM)
+        begun = begun or bool(raw)
+        nul = text.find("\0")
+        piece = Piece(text if nul < 0 else text[:nul], name, line, column)
+        if piece.text:
+            yield piece
+        end = piece.where(len(piece.text))
+        if nul >= 0:
+            raise ReadError(end, "text", "a NUL byte", "save the file as UTF-8 text, or remove the byte")
+        if problem is not None:
+            raise ReadError(end, *problem)
+        line, column = piece.place(len(text))
+    if not begun:
+        yield Piece("", name, line, column)

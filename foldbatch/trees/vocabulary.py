@@ -1,0 +1,95 @@
+"""`Vocabulary`: words and their numbers, with number 0 for every word that is not in it.
+
+In come the distinct words of the training data, out come the rows of an embedding table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from foldbatch.errors import BlockValueError
+from foldbatch.types import describe_value
+
+UNKNOWN = "<unk>"
+
+
+class Vocabulary:
+    """An immutable list of distinct words that answers with a word's number; unknown words get 0.
+
+    Args:
+        words: the words, numbered from 1 in this order; `unknown` itself may stand among them.
+        unknown: the name of number 0.
+
+    Raises:
+        BlockValueError: when a word is given twice or is no str.
+
+    >>> vocabulary = Vocabulary(["a", "gem"])
+    >>> vocabulary["gem"], vocabulary["loom"], len(vocabulary), list(vocabulary)
+    (2, 0, 3, ['<unk>', 'a', 'gem'])
+    """
+
+    __slots__ = ("_numbers", "unknown", "words")
+
+    words: tuple[str, ...]
+    unknown: str
+    _numbers: dict[str, int]
+
+    def __init__(self, words: Iterable[str], unknown: str = UNKNOWN) -> None:
+        if isinstance(words, str):
+            raise BlockValueError("Vocabulary", "an iterable of words", describe_value(words), "write [word]")
+        numbers = {unknown: 0}
+        for word in words:
+            if not isinstance(word, str):
+                fix = "leave out nodes without a token"
+                raise BlockValueError("Vocabulary", "words of str", describe_value(word), fix)
+            if word == unknown:
+                continue
+            if word in numbers:
+                fix = "pass dict.fromkeys(words), or use Vocabulary.count"
+                raise BlockValueError("Vocabulary", "distinct words", f"{word!r} twice", fix)
+            numbers[word] = len(numbers)
+        object.__setattr__(self, "words", tuple(numbers))
+        object.__setattr__(self, "unknown", unknown)
+        object.__setattr__(self, "_numbers", numbers)
+
+    @classmethod
+    def count(cls, words: Iterable[str], minimum: int = 1, unknown: str = UNKNOWN) -> Vocabulary:
+        """Return the vocabulary of the words met at least `minimum` times, the most frequent first.
+
+        Words met equally often keep the order in which they were first met.
+
+        >>> list(Vocabulary.count("to be or not to be".split(), minimum=2))
+        ['<unk>', 'to', 'be']
+        """
+        counts = Counter(words).most_common()
+        return cls((word for word, times in counts if times >= minimum), unknown)
+
+    def __getitem__(self, word: str) -> int:
+        return self._numbers.get(word, 0)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._numbers
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def __setattr__(self, name: str, value: object = None) -> None:
+        raise AttributeError(f"Vocabulary.{name}: a vocabulary is immutable; build another")
+
+    __delattr__ = __setattr__
+
+    def __eq__(self, other: object) -> bool:
+        return self.words == other.words if isinstance(other, Vocabulary) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.words)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Vocabulary, (self.words, self.unknown)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} words, unknown={self.unknown!r})"

@@ -1,0 +1,210 @@
+"""The types that flow through blocks: tensors, tuples, sequences, Python objects, nothing.
+
+Types are immutable and compared by value. The batch axis is never part of a type: a
+``TensorType`` is what one example holds. Wherever a type is asked for, a short-hand will do
+(see `as_type`).
+
+Source: the kinds are TensorFlow Fold's (Looks et al. 2017, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from foldbatch.errors import BlockTypeError
+
+DEFAULT_DTYPE = "float32"
+DTYPES = ("float32", "float64", "int32", "int64", "bool")
+_OTHER_DTYPES = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "float16")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """An array of known shape and dtype, without the batch axis.
+
+    >>> print(TensorType((2, 3)), TensorType((), "int32"))
+    float32[2,3] int32
+    """
+
+    shape: tuple[int, ...] = ()
+    dtype: str = DEFAULT_DTYPE
+
+    def __post_init__(self) -> None:
+        shape = tuple(int(extent) for extent in self.shape)
+        if any(extent < 0 for extent in shape):
+            raise BlockTypeError("TensorType", "extents of 0 or more", str(shape), "give the full shape")
+        object.__setattr__(self, "shape", shape)
+        try:
+            dtype = np.dtype(self.dtype).name
+        except TypeError:
+            dtype = str(self.dtype)
+        if dtype not in DTYPES:
+            fix = "cast the data first" if dtype in _OTHER_DTYPES else "name one of them"
+            raise BlockTypeError("TensorType", f"a dtype of {', '.join(DTYPES)}", dtype, fix)
+        object.__setattr__(self, "dtype", dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one instance."""
+        return self.size * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether gradients can flow through values of this type."""
+        return self.dtype.startswith("float")
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]" if self.shape else self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """A fixed number of values, each with its own type.
+
+    >>> print(TupleType((TensorType((3,)), ObjectType())))
+    (float32[3], object)
+    """
+
+    items: tuple[Type, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Type]:
+        return iter(self.items)
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.items))
+        return f"({inner},)" if len(self.items) == 1 else f"({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """Any finite number of values of one type.
+
+    >>> print(SequenceType(TensorType((3,))))
+    [float32[3], ...]
+    """
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"[{self.element}, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastType:
+    """One value repeated as often as its reader asks.
+
+    >>> print(BroadcastType(TensorType((3,))))
+    repeat(float32[3])
+    """
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"repeat({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectType:
+    """Any Python object: what an example is made of before it becomes tensors."""
+
+    def __str__(self) -> str:
+        return "object"
+
+
+@dataclass(frozen=True, slots=True)
+class VoidType:
+    """No value at all."""
+
+    def __str__(self) -> str:
+        return "void"
+
+
+Type = TensorType | TupleType | SequenceType | BroadcastType | ObjectType | VoidType
+OBJECT = ObjectType()
+VOID = VoidType()
+
+
+def as_type(spec: object, where: str = "type") -> Type:
+    """Return the type that a short-hand stands for.
+
+    A Type stands for itself, an int ``n`` for a float32 vector of n, a list of ints (with an
+    optional dtype at its end) for a tensor of that shape, a dtype name for a scalar, a tuple
+    for a `TupleType`, None for void.
+
+    Raises:
+        BlockTypeError: when the short-hand is none of these.
+
+    >>> print(as_type((5, [2, 3], [4, "int32"], "int64")))
+    (float32[5], float32[2,3], int32[4], int64)
+    """
+    match spec:
+        case TensorType() | TupleType() | SequenceType() | BroadcastType() | ObjectType() | VoidType():
+            return spec
+        case None:
+            return VOID
+        case bool():
+            pass
+        case int():
+            return TensorType((spec,))
+        case str():
+            return TensorType((), spec)
+        case tuple():
+            return TupleType(tuple(as_type(item, where) for item in spec))
+        case list():
+            *shape, last = spec or [None]
+            if isinstance(last, str):
+                return TensorType(tuple(shape), last)
+            return TensorType(tuple(spec))
+    expected = "a type, an int, a dtype name, a list (shape) or a tuple of these"
+    raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
+
+
+def terminals(type_: Type) -> Iterator[Type]:
+    """Yield the leaves of a type in order; a sequence counts as one leaf.
+
+    >>> [str(t) for t in terminals(as_type((5, (3, None))))]
+    ['float32[5]', 'float32[3]']
+    """
+    match type_:
+        case TupleType(items):
+            for item in items:
+                yield from terminals(item)
+        case VoidType():
+            return
+        case _:
+            yield type_
+
+
+def describe_value(value: object) -> str:
+    """Return a short phrase for a piece of user data, for error messages.
+
+    >>> describe_value({"a": 1}), describe_value(np.zeros(3)), describe_value("x" * 99)[:20]
+    ("dict with keys ['a']", 'float64 array of shape (3,)', "str 'xxxxxxxxxxxxxxx")
+    """
+    match value:
+        case None:
+            return "None"
+        case dict():
+            keys = [repr(key) for key in list(value)[:8]]
+            more = ", ..." if len(value) > len(keys) else ""
+            return f"dict with keys [{', '.join(keys)}{more}]"
+        case np.ndarray():
+            return f"{value.dtype} array of shape {value.shape}"
+        case str() | bytes() | int() | float() | np.generic():
+            text = repr(value)
+            return f"{type(value).__name__} {text if len(text) <= 48 else text[:45] + '...'}"
+        case Sequence():
+            return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
