@@ -33,5 +33,44 @@ from foldbatch.blocks import (
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
 from foldbatch.static import ops
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AdaGrad",
+    "Adam",
+    "AllOf",
+    "Block",
+    "ChildSumTreeLSTM",
+    "Concat",
+    "Embedding",
+    "ForwardDeclaration",
+    "FromTensor",
+    "Function",
+    "GetItem",
+    "Identity",
+    "InputTransform",
+    "LazyAdam",
+    "Linear",
+    "Loss",
+    "Map",
+    "Metric",
+    "OneOf",
+    "Parameter",
+    "Pipe",
+    "Program",
+    "Record",
+    "SGD",
+    "Scalar",
+    "SparseRows",
+    "Tensor",
+    "TreeLSTM",
+    "Vector",
+    "Void",
+    "compile",
+    "errors",
+    "ops",
+    "trees",
+    "types",
+]

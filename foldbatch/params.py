@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldbatch.errors import ParameterError, UnknownNameError
-from foldbatch.types import TensorType
+from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
+from foldbatch.types import TensorType, as_type
 
 Array = NDArray[np.generic]
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
@@ -80,7 +80,8 @@ class Parameter:
     """A named array that training changes (or not, when frozen).
 
     Args:
-        type: its shape and dtype; it has no batch axis.
+        type: its shape and dtype, without a batch axis; a short-hand as in `foldbatch.types.as_type`
+            (``[3, 4]`` for a float32 matrix) will do.
         init: the name of an initialiser (a key of `INITIALIZERS`), a number, an array, or a
             function of a generator and a shape.
         name: what it is called inside its layer, e.g. ``weight``.
@@ -89,9 +90,10 @@ class Parameter:
 
     Raises:
         UnknownNameError: when `init` names no initialiser.
+        BlockTypeError: when `type` is not that of a tensor.
         ParameterError: when a value of another shape is assigned, or a NaN.
 
-    >>> Parameter(TensorType((2,)), init=0.5, name="bias").value
+    >>> Parameter([2], init=0.5, name="bias").value
     array([0.5, 0.5], dtype=float32)
     """
 
@@ -99,7 +101,7 @@ class Parameter:
 
     def __init__(
         self,
-        type: TensorType,
+        type: TensorType | int | str | list[int | str],
         init: Initializer = "glorot_uniform",
         name: str = "parameter",
         *,
@@ -109,7 +111,10 @@ class Parameter:
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
             raise UnknownNameError(name, expected, repr(init), "or give a number, an array or a function")
-        self.type = type
+        spec = as_type(type, f"Parameter {name}")
+        if not isinstance(spec, TensorType):
+            raise BlockTypeError(f"Parameter {name}", "the type of a tensor", str(spec), "for example [3, 4]")
+        self.type = spec
         self.init = init
         self.name = name
         self.owner = owner

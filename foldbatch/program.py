@@ -10,21 +10,24 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.params import Array, Gradient, ParameterStore, SparseRows, name_parameters
+from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
 from foldbatch.runtime.batch import Batch, schedule_batch
 from foldbatch.runtime.executor import Execution, total
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.report import CellReport, Report
 from foldbatch.runtime.results import Metrics, Results, collect_metric, decode, join
+from foldbatch.runtime.threads import available_cores, in_threads, single_threaded_blas, split
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy, longest_chains, lower_bound
@@ -38,6 +41,7 @@ from foldbatch.trees import Node, Tree
 from foldbatch.types import describe_value
 
 REFERENCE = "reference"
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ def compile(
     *,
     batched: bool = True,
     seed: int = 0,
+    threads: int | None = None,
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
@@ -67,6 +72,8 @@ def compile(
         layout: how values are numbered: ``consumer`` or ``producer``.
         batched: False runs one example at a time, for comparison.
         seed: from which parameters that have no value yet draw theirs.
+        threads: into how many parts a large batch is cut, to run side by side; by default the
+            cores at hand. Results differ with it by rounding only.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
@@ -78,7 +85,7 @@ def compile(
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
-    options = Options(backend, policy, layout, batched, debug)
+    options = Options(backend, policy, layout, batched, available_cores() if threads is None else threads, debug)
     chosen = find_backend("numpy" if backend == REFERENCE else backend)
     find_layout(layout)
     lowered = lower(as_block(block), find_policy(policy), chosen)
@@ -93,6 +100,7 @@ class Options:
     policy: str
     layout: str
     batched: bool
+    threads: int
     debug: bool
 
 
@@ -109,7 +117,8 @@ class Program:
         self.params = ParameterStore(name_parameters(lowered.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
-        self._workspace = Workspace()
+        self._workspaces = [Workspace()]
+        self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
@@ -156,10 +165,7 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        traces = self._trace_all(examples)
-        with self._lock:
-            parts = [self._run(part, first) for first, part in self._batches(traces)]
-        return join(parts)
+        return join(self._each(self._run, self._trace_all(examples)))
 
     def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
@@ -170,36 +176,39 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        traces = self._trace_all(examples)
-        with self._lock:
-            parts = [self._value_and_grad(part, first) for first, part in self._batches(traces)]
+        parts = self._each(self._value_and_grad, self._trace_all(examples))
         gradients: dict[str, Gradient] = {}
         for name, parameter in self.params.parameters.items():
             if parameter.trainable:
                 found = [part[parameter] for _, part in parts if parameter in part]
                 gradients[name] = total(found) if found else np.zeros(parameter.type.shape, parameter.type.dtype)
-        return sum(loss for loss, _ in parts), gradients
+        return float(sum(loss for loss, _ in parts)), gradients
 
-    def _batches(self, traces: list[Trace]) -> list[tuple[int, list[Trace]]]:
+    def _each(self, work: Callable[[list[Trace], int, Workspace], R], traces: list[Trace]) -> list[R]:
+        """Apply `work` to the parts of a batch; returns the results in order."""
         if not traces:
             return []
-        if self.options.batched and self.options.backend != REFERENCE:
-            return [(0, traces)]
-        return [(number, [trace]) for number, trace in enumerate(traces)]
+        with self._lock, single_threaded_blas():
+            if not self.options.batched or self.options.backend == REFERENCE:
+                return [work([trace], number, self._workspaces[0]) for number, trace in enumerate(traces)]
+            parts = split(traces, self.options.threads)
+            self._workspaces += [Workspace() for _ in parts[len(self._workspaces) :]]
+            pairs = zip(parts, self._workspaces, strict=False)
+            return in_threads(self._pool, [partial(work, part, first, space) for (first, part), space in pairs])
 
-    def _schedule(self, traces: Sequence[Trace]) -> Batch:
+    def _schedule(self, traces: Sequence[Trace], workspace: Workspace) -> Batch:
         lowered, options = self.lowered, self.options
         arenas = len(lowered.arenas)
         batch = schedule_batch(traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas)
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
-            self._workspace.fill(float("nan"))
+            workspace.fill(float("nan"))
         return batch
 
-    def _execute(self, batch: Batch, first: int, *, training: bool) -> Execution:
+    def _execute(self, batch: Batch, first: int, workspace: Workspace, *, training: bool) -> Execution:
         lowered = self.lowered
         execution = Execution(
-            lowered.cells, lowered.signatures, lowered.arenas, self._workspace, batch.schedule, batch.feeds, training
+            lowered.cells, lowered.signatures, lowered.arenas, workspace, batch.schedule, batch.feeds, training
         )
         try:
             execution.forward()
@@ -211,11 +220,11 @@ class Program:
             raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id") from None
         return execution
 
-    def _run(self, traces: list[Trace], first: int) -> Results:
+    def _run(self, traces: list[Trace], first: int, workspace: Workspace) -> Results:
         if self.options.backend == REFERENCE:
-            return self._run_reference(traces[0], first)
-        batch = self._schedule(traces)
-        execution = self._execute(batch, first, training=False)
+            return self._run_reference(traces[0])
+        batch = self._schedule(traces, workspace)
+        execution = self._execute(batch, first, workspace, training=False)
         merged, schedule, cells = batch.merged, batch.schedule, self.lowered.signatures
         arena_of = np.full(merged.trace.values, -1)
         for k, cell in enumerate(cells):
@@ -232,16 +241,18 @@ class Program:
             collected.setdefault(self.lowered.metrics[k][i], []).append(part)
         return Results(items, self._metrics(collected), _sum_losses(execution.losses))
 
-    def _value_and_grad(self, traces: list[Trace], first: int) -> tuple[float, dict[Any, Gradient]]:
+    def _value_and_grad(
+        self, traces: list[Trace], first: int, workspace: Workspace
+    ) -> tuple[float, dict[Parameter, Gradient]]:
         if self.options.backend == REFERENCE:
             reference = Reference(self.lowered.cells, self.lowered.signatures, traces[0])
             reference.forward()
             return reference.losses, dict(reference.backward())
-        execution = self._execute(self._schedule(traces), first, training=True)
+        execution = self._execute(self._schedule(traces, workspace), first, workspace, training=True)
         gradients = execution.backward()
         return _sum_losses(execution.losses), gradients
 
-    def _run_reference(self, trace: Trace, first: int) -> Results:
+    def _run_reference(self, trace: Trace) -> Results:
         reference = Reference(self.lowered.cells, self.lowered.signatures, trace)
         reference.forward()
         items = decode(self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers])
@@ -266,18 +277,20 @@ class Program:
     def describe(self, examples: Iterable[Any]) -> Report:
         """Return a report on one batch of examples: steps, kernel calls, bytes, seconds.
 
-        A single example that is no list will do. Parameters are not changed.
+        A single example that is no list will do. The batch is run whole, on one thread.
+        Parameters are not changed.
         """
         batch_of = examples if isinstance(examples, list | tuple) else [examples]
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
         lowered = self.lowered
-        with self._lock:
-            batch = self._schedule(traces)
+        workspace = self._workspaces[0]
+        with self._lock, single_threaded_blas():
+            batch = self._schedule(traces, workspace)
             phases |= batch.seconds
             start = time.perf_counter()
-            execution = self._execute(batch, 0, training=True)
+            execution = self._execute(batch, 0, workspace, training=True)
             phases["forward"] = time.perf_counter() - start
             calls_forward = execution.kernel_calls
             start = time.perf_counter()
@@ -304,7 +317,7 @@ class Program:
             calls_forward,
             execution.kernel_calls - calls_forward,
             batch.schedule.gathered_rows,
-            self._workspace.nbytes,
+            workspace.nbytes,
             phases,
             cells,
             lowered.tracer.source,

@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""The benchmark harness: ``python -m foldbatch.bench``."""

@@ -111,7 +111,9 @@ class FromTensor(Block):
         self.tensor = tensor
 
     def build(self, builder: Builder, value: Value) -> Node:
-        return parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else constant(self.tensor)
+        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else constant(self.tensor)
+        builder.note(node)
+        return node
 
     def arguments(self) -> str:
         return repr(self.tensor)

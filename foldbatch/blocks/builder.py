@@ -13,6 +13,7 @@ was looking, at no cost while it runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ from foldbatch.blocks.values import (
 )
 from foldbatch.blocks.wires import Wire
 from foldbatch.errors import BlockTypeError
-from foldbatch.static.graph import CALL, INPUT, UNBATCHED, Axis, Node, apply, input_node, ragged, reachable
+from foldbatch.params import Parameter
+from foldbatch.static.graph import CALL, INPUT, PARAMETER, UNBATCHED, Axis, Node, apply, input_node, ragged, reachable
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
@@ -123,6 +125,8 @@ class Builder:
         self.globals: dict[str, Any] = {}
         self.metric_types: dict[str, TensorType] = {}
         self.declared: dict[object, Function] = {}
+        self.parameters: dict[Parameter, None] = {}
+        self._noted: set[Node] = set()
         self._path: list[str] = [root]
         self._function: Function | None = None
         self._regions: list[Region] = []
@@ -213,6 +217,21 @@ class Builder:
                 return Broadcast(self.unflatten(element, slots))
             case _:
                 return self.receive(next(slots))
+
+    def note(self, value: Value) -> None:
+        """Remember the parameters behind new tensors, in the order in which the blocks read them.
+
+        The order names them, so it must not depend on what was compiled before; the numbers of
+        interned nodes do.
+        """
+        stack = [leaf for leaf in leaves(value) if isinstance(leaf, Node)][::-1]
+        while stack:
+            node = stack.pop()
+            if node not in self._noted:
+                self._noted.add(node)
+                if node.op is PARAMETER:
+                    self.parameters[node.attrs["parameter"]] = None
+                stack += node.inputs[::-1]
 
     def read(self, source: Object, type_: TensorType, where: str) -> Node:
         """Return the tensor that an object of the example is read as; `where` names the block."""
@@ -360,7 +379,8 @@ class Builder:
             Slot(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
         ]
         results = [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
-        function = Function(self.fresh(f"{name}_"), input_type, output_type, parameters, results)
+        stem = re.sub(r"[^A-Za-z0-9]", "_", name)
+        function = Function(self.fresh(f"run_{stem}_"), input_type, output_type, parameters, results)
         self.declared[key] = function
         self.functions.append(function)
         return function

@@ -37,7 +37,9 @@ class TensorBlock(Block):
     def build(self, builder: Builder, value: Value) -> Value:
         argument = self._symbolic(builder, value)
         result = self.apply(*argument) if isinstance(argument, tuple) else self.apply(argument)
-        return self._checked(builder, result)
+        outcome = self._checked(builder, result)
+        builder.note(outcome)
+        return outcome
 
     def _symbolic(self, builder: Builder, value: Value) -> Any:
         match value:

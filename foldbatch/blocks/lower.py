@@ -19,6 +19,7 @@ from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.backends import Backend
 from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, feed_bounds
+from foldbatch.static.graph import Graph
 from foldbatch.static.packing import pack
 from foldbatch.types import OBJECT, VOID, TensorType, Type
 
@@ -35,7 +36,7 @@ class Lowered:
         arenas: the type of each arena.
         tracer: turns an example into a trace.
         metrics: per cell, the names of its metrics; `labels`: which of them have labels.
-        parameters: all parameters reached, in the order in which cells read them.
+        parameters: all parameters that cells read, in the order in which blocks do.
     """
 
     block: Block
@@ -89,7 +90,8 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
     exec(compile(source, "<foldbatch trace>", "exec"), namespace)  # noqa: S102 - the text is our own
     width = max([1, *(len(draft.outputs) for draft in drafts)])
     tracer = Tracer(builder.functions, drafts, signatures, bounds, policy, source, namespace, width)
-    parameters = tuple(dict.fromkeys(p for cell in cells for p in cell.parameters))
+    read = {p for cell in cells for p in cell.parameters}
+    parameters = tuple(p for p in builder.parameters if p in read)
     return Lowered(
         block,
         type_,
@@ -217,5 +219,14 @@ def _signature(
         tuple(arena_of[wire] for wire in p.outputs),
         len(draft.operands),
         tuple(len(members) for _, members in draft.sequences),
+        _is_shareable(cell.graph),
     )
+
+
+def _is_shareable(graph: CellGraph) -> bool:
+    """Whether calls are known by a few integers of data, and cost more than finding those alike."""
+    if graph.operands or graph.losses or graph.metrics or not graph.outputs:
+        return False
+    ids = all(not x.shape and not x.type.is_float for x in graph.feeds)
+    return ids and Graph(graph.inputs, graph.outputs).computes
 

@@ -43,7 +43,7 @@ class Map(Block):
         return self._loop(builder, value)
 
     def _loop(self, builder: Builder, value: Object | Sequence) -> Value:
-        result, index, element = builder.fresh("list"), builder.fresh("i"), builder.fresh("x")
+        result, index, element = builder.fresh("list"), builder.fresh("i"), builder.fresh("item")
         subject = value if isinstance(value, Object) else None
         builder.line(f"{result} = []")
         with builder.at(".map"), builder.indented(f"for {index}, {element} in enumerate({value.code}):", subject, "a sequence"):

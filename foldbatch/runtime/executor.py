@@ -98,7 +98,7 @@ class Execution:
             match kind:
                 case "value":
                     arena = self.values(self.signatures[step.cell].outputs[key])
-                    arena[table.outputs[key][step.start : step.stop]] = value
+                    arena[table.written(key, step.start, step.stop)] = _copied(value, table, step)
                 case "cotangent":
                     self._add_cotangents(table.operands[key], table, step, value)
                 case "gradient":
@@ -115,14 +115,15 @@ class Execution:
             case "scratch":
                 rows = 1 if key.axis is UNBATCHED else _count(self._extent(key.axis, step, table))
                 array = self.workspace.rows(("scratch", key.type, key.number), key.type, rows)
-                return array[0] if key.axis is UNBATCHED else array
+                return array[0, ...] if key.axis is UNBATCHED else array
             case "kept":
                 return self._kept(key, step, table)
             case "operand":
                 return self._operand(key, step, table)
             case "cotangent":
                 arena = self.cotangents(self.signatures[step.cell].outputs[key])
-                return self._gather(("cotangent", step.cell, key), arena, table.outputs[key][step.start : step.stop])
+                rows = table.written(key, step.start, step.stop)
+                return _summed(self._gather(("cotangent", step.cell, key), arena, rows), table, step)
             case "parameter":
                 value: Array = key.value
                 return value
@@ -145,7 +146,7 @@ class Execution:
         kept = (cell.kept if self.training else cell.kept_inference)[number]
         key = ("kept", step.cell, number, self.training)
         if kept.axis is UNBATCHED:
-            return self.workspace.rows(key, kept.type, 1)[0]
+            return self.workspace.rows(key, kept.type, 1)[0, ...]
         start, stop = self._extent(kept.axis, step, table)
         rows = len(table.order) if kept.axis is CALL else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
         return self.workspace.rows(key, kept.type, rows)[start:stop]
@@ -192,6 +193,21 @@ class Execution:
 
 def _count(extent: tuple[int, int]) -> int:
     return extent[1] - extent[0]
+
+
+def _copied(value: Array, table: CellTable, step: Step) -> Array:
+    """Repeat the rows of shared calls, once for each call."""
+    if table.copies is None:
+        return value
+    return np.repeat(value, np.diff(table.copies[step.start : step.stop + 1]), axis=0)
+
+
+def _summed(cotangents: Array, table: CellTable, step: Step) -> Array:
+    """Sum the cotangents of shared calls, in the order of the batch."""
+    if table.copies is None:
+        return cotangents
+    starts = table.copies[step.start : step.stop]
+    return np.add.reduceat(cotangents, starts - starts[0], axis=0)
 
 
 def _zero(array: Array, rows: Index) -> None:

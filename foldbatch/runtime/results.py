@@ -150,6 +150,7 @@ def join(parts: Sequence[Results]) -> Results:
     """Return the results of consecutive parts of a batch as one."""
     if len(parts) == 1:
         return parts[0]
+    loss = float(sum(part.loss for part in parts))
     collected: dict[str, list[MetricValues]] = {}
     first = 0
     for part in parts:
@@ -158,7 +159,7 @@ def join(parts: Sequence[Results]) -> Results:
             collected.setdefault(name, []).append(shifted)
         first += len(part)
     metrics = {name: _join_metric(ms) for name, ms in collected.items()}
-    return Results([item for part in parts for item in part], Metrics(metrics), sum(part.loss for part in parts))
+    return Results([item for part in parts for item in part], Metrics(metrics), loss)
 
 
 def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:

@@ -31,7 +31,7 @@ class Workspace:
 
     def single(self, key: Hashable, type_: TensorType) -> Array:
         """Return an array of the type's own shape."""
-        return self.rows(key, type_, 1)[0]
+        return self.rows(key, type_, 1)[0, ...]
 
     @property
     def nbytes(self) -> int:

@@ -64,6 +64,8 @@ class CellTable:
         outputs: per output ``[n] int64``: the arena row each result goes to, by rank.
         segments: per sequence argument ``[n + 1] int64``: where each call's elements start.
         examples: ``[n] int64``: the example of each rank.
+        copies: None, or ``[n + 1] int64``, where calls share ranks (see `sharing`): rank i stands
+            for calls ``copies[i]`` to ``copies[i + 1]``, and `outputs` have a row for each of these.
     """
 
     order: Index
@@ -71,6 +73,13 @@ class CellTable:
     outputs: tuple[Index, ...]
     segments: tuple[Index, ...]
     examples: Index
+    copies: Index | None = None
+
+    def written(self, output: int, start: int, stop: int) -> Index:
+        """Return the arena rows that ranks start to stop write an output to."""
+        if self.copies is not None:
+            start, stop = int(self.copies[start]), int(self.copies[stop])
+        return self.outputs[output][start:stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,9 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
     written = [np.zeros(rows, bool) for rows in schedule.arena_rows]
     run = [np.zeros(len(table.order), int) for table in schedule.cells]
     for number, table in enumerate(schedule.cells):
-        assert np.array_equal(np.sort(table.order), np.arange(len(table.order))), f"cell {number}: order is no permutation"
+        distinct = np.unique(table.order)
+        whole = table.copies is not None or np.array_equal(distinct, np.arange(len(table.order)))
+        assert whole and len(distinct) == len(table.order), f"cell {number}: order is no permutation"
     for step in schedule.steps:
         if not _is_group(step):
             continue
@@ -142,8 +153,8 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
         run[step.cell][step.start : step.stop] += 1
         for span, rows in ((span, _rows(span, table, step)) for span in table.operands):
             assert written[span.arena][rows].all(), f"cell {step.cell}: ranks {step.start}.. read a value too early"
-        for arena, rows in zip(outputs[step.cell], table.outputs, strict=True):
-            mine = rows[step.start : step.stop]
+        for output, arena in enumerate(outputs[step.cell]):
+            mine = table.written(output, step.start, step.stop)
             assert not written[arena][mine].any(), f"cell {step.cell}: two values share a row"
             assert len(np.unique(mine)) == len(mine), f"cell {step.cell}: two values share a row"
             written[arena][mine] = True

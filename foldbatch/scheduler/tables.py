@@ -12,6 +12,7 @@ from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
+from foldbatch.scheduler.sharing import share
 from foldbatch.scheduler.trace import CellSignature, Trace
 
 ALL = ("before", "step", "after")
@@ -38,8 +39,12 @@ def build(
         key = levels.astype(np.uint16) if many and len(count) < 2**16 else levels  # 16 bits: radix sort
         orders.append(np.argsort(key, kind="stable") if many else np.arange(len(levels)))
         bounds.append(np.concatenate([[0], np.cumsum(count)]))
+    shared = [share(trace.feeds[k], len(orders[k])) if cell.shareable else None for k, cell in enumerate(cells)]
+    for k, sharing in enumerate(shared):
+        if sharing is not None:
+            orders[k], bounds[k] = sharing.order, np.array([0, len(sharing.copies) - 1])
     steps = _steps(cells, bounds, policy)
-    fixed = [len(bound) > 2 for bound in bounds]
+    fixed = [len(bound) > 2 or sharing is not None for bound, sharing in zip(bounds, shared, strict=True)]
     rows = layout(trace, cells, orders, fixed, arenas)
     for k in _execution_order(steps):
         for output, arena in enumerate(cells[k].outputs):
@@ -51,18 +56,17 @@ def build(
         for k in group:
             spans[k] = [_span(trace, cells, k, i, orders[k], rows) for i in range(len(cells[k].operands))]
         _claim(group, cells, spans, touched, stored)
-    tables = tuple(
-        CellTable(
-            orders[k],
-            tuple(spans[k]),
-            tuple(rows.of_value[trace.calls[k][:, 0][orders[k]].astype(np.int64) + i] for i in range(len(cell.outputs))),
-            tuple(_segments(trace, cells, k, i, orders[k]) for i in range(len(cell.sequences))),
-            merged.examples(k)[orders[k]],
-        )
-        for k, cell in enumerate(cells)
-    )
+    tables = []
+    for k, cell in enumerate(cells):
+        bases = trace.calls[k][:, 0][orders[k]].astype(np.int64)
+        outputs = tuple(rows.of_value[bases + output] for output in range(len(cell.outputs)))
+        segments = tuple(_segments(trace, cells, k, i, orders[k]) for i in range(len(cell.sequences)))
+        sharing = shared[k]
+        order = orders[k] if sharing is None else sharing.representatives
+        copies = None if sharing is None else sharing.copies
+        tables.append(CellTable(order, tuple(spans[k]), outputs, segments, merged.examples(k)[order], copies))
     zero_rows = tuple(np.flatnonzero(~mask) for mask in stored)
-    return Schedule(tables, tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
+    return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
 
 
 def _steps(cells: Sequence[CellSignature], bounds: Sequence[Index], policy: Policy) -> list[Step]:

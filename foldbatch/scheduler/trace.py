@@ -45,6 +45,7 @@ class CellSignature:
         outputs: the arena of each of its values.
         arguments: how many single values a call takes.
         sequences: for each sequence argument, how many values an element has.
+        shareable: whether calls with the same data yield the same, so that one will do.
     """
 
     name: str
@@ -54,6 +55,7 @@ class CellSignature:
     outputs: tuple[int, ...]
     arguments: int
     sequences: tuple[int, ...] = ()
+    shareable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

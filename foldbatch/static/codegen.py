@@ -198,7 +198,8 @@ class _Emitter:
             name = f"v{sum(n.startswith('v') for n in self.names.values())}"
             if node.ndim != 1:
                 rows = [self._rows(node.axis)] if node.axis.rank else []
-                part += f".reshape(({', '.join(rows + [str(e) for e in node.shape])}), copy=False)"
+                # splitting the last axis of a section never copies
+                part += f".reshape(({', '.join(rows + [str(e) for e in node.shape])}{',' if node.ndim == 0 else ''}))"
             self.lines.append(f"{name} = {part}")
             return name
         if node in self.kept:

@@ -301,10 +301,9 @@ def apply(name: str, *operands: Operand, **attrs: Any) -> Node:
     axis = op.axis(axes, attrs) if op.axis else _widest(name, axes)
     if op.axis is None and axis.rank == 2:
         inputs = tuple(apply("repeat", x, axis=axis) if x.axis is CALL else x for x in inputs)
-    if op.elementwise and axis.rank:
-        rank = max(x.ndim for x in inputs)
-        inputs = tuple(_with_rank(x, rank) for x in inputs)
     type_ = op.infer(tuple(x.type for x in inputs), attrs)
+    if op.elementwise and axis.rank:
+        inputs = tuple(_with_rank(x, len(type_.shape)) for x in inputs)
     return _intern(op, inputs, attrs, type_, axis)
 
 
@@ -330,10 +329,14 @@ def matmul(a: Operand, b: Operand) -> Node:
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
         fix = f"the last axis of the left ({a.shape[-1]}) must match the right's rows ({b.shape[max(b.ndim - 2, 0)]})"
         fail("matmul", "matching inner extents", f"{a.type} @ {b.type}", fix)
+    if a.dtype != b.dtype or not a.type.is_float:
+        fail("matmul", "float tensors of one dtype", f"{a.type} @ {b.type}", "cast with ops.cast")
     if b.axis is UNBATCHED and b.ndim == 2:
         return apply("linear", a, b)
     if a.axis is UNBATCHED and a.ndim == 2 and b.ndim == 1:
         return apply("linear", b, a.T)
+    if max(a.ndim, b.ndim) > 2:
+        fail("matmul", "at most two axes on both sides, unless the right is a weight", f"{a.type} @ {b.type}")
     left = apply("reshape", a, shape=(1, *a.shape)) if a.ndim == 1 else a
     right = apply("reshape", b, shape=(*b.shape, 1)) if b.ndim == 1 else b
     product = apply("matmul", left, right)
@@ -430,7 +433,7 @@ class Graph:
         """The parameters it reads, in order of first use."""
         return tuple(node.attrs["parameter"] for node in self.nodes if node.op is PARAMETER)
 
-    def __str__(self) -> str:
-        from foldbatch.static.printer import print_graph  # the printer stands above this module
-
-        return print_graph(self)
+    @property
+    def computes(self) -> bool:
+        """Whether it does more than pass on inputs and constants."""
+        return any(node.op not in SOURCES for node in self.nodes)

@@ -64,10 +64,9 @@ def plan(
         results: nodes read after the kernel ends.
         overwrites: by op name, the operands whose buffer the op may write its result to.
     """
-    computed = set(nodes)
-    position = {node: i for i, node in enumerate(nodes)}
-    made = Plan(sections=_sections(nodes, computed, set(kept) | set(results)))
-    last_read = _last_reads(nodes, position, results, made.sections)
+    made = Plan(sections=_sections(nodes, set(kept) | set(results)))
+    root = _roots(nodes, made.sections)
+    last_read = _last_reads(nodes, results, root)
     free: dict[tuple[TensorType, Axis], list[Slot]] = {}
     count: dict[TensorType, int] = {}
     owner: dict[Slot, Node] = {}
@@ -97,6 +96,7 @@ def plan(
                     and owner[slot] is x
                     and last_read[x] == i
                     and (x.type, x.axis) == (node.type, node.axis)
+                    and not _is_read_again(node, at, root)
                 ):
                     made.scratch[node] = slot
                     owner[slot] = node
@@ -111,8 +111,20 @@ def plan(
     return made
 
 
-def _sections(nodes: Sequence[Node], computed: set[Node], fixed: set[Node]) -> dict[Node, Section]:
+def _is_read_again(node: Node, at: int, root: Mapping[Node, Node]) -> bool:
+    """Whether overwriting operand number `at` could spoil another operand before it is read.
+
+    A view of it could be read in another order, the operand itself by a later pass of a sum.
+    """
+    x = node.inputs[at]
+    if node.inputs == (x, x):
+        return False
+    return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != at)
+
+
+def _sections(nodes: Sequence[Node], fixed: set[Node]) -> dict[Node, Section]:
     """Find values that can be computed straight into the concatenation that reads them."""
+    computed = set(nodes)
     sections: dict[Node, Section] = {}
     for whole in nodes:
         if whole.op.name != "concat" or whole.ndim != 1:
@@ -122,24 +134,34 @@ def _sections(nodes: Sequence[Node], computed: set[Node], fixed: set[Node]) -> d
             x, stop = part, start + part.shape[0]
             while x.op.name == "reshape" and x in computed:
                 x = x.inputs[0]
-            direct = x in computed and not is_view(x) and x.op.name != "concat" and x not in fixed
+            direct = x in computed and x.op.name != "concat" and x not in fixed and _may_be_strided(x)
             if direct and x not in sections and x.axis is whole.axis:
                 sections[x] = Section(whole, start, stop)
             start = stop
     return sections
 
 
-def _last_reads(
-    nodes: Sequence[Node], position: dict[Node, int], results: Collection[Node], sections: dict[Node, Section]
-) -> dict[Node, int]:
-    """Return the position after which a node's memory is no longer read, through views or whole."""
-    last = dict(position)
-    for node in reversed(nodes):
-        if node in results:
-            last[node] = len(nodes)
+def _may_be_strided(node: Node) -> bool:
+    """Whether the node's buffer may be a part of larger rows: a GEMM sees all its leading axes as one."""
+    return not is_view(node) and not (node.op.name == "linear" and node.ndim > 1)
+
+
+def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node, Node]:
+    """Return the node whose buffer holds each computed node: its own, a view's operand, a section's whole."""
+    root: dict[Node, Node] = {}
+    for node in nodes:
         if node in sections:
-            last[node] = max(last[node], last[sections[node].whole])
-        for x in node.inputs:
-            if x in last:
-                last[x] = max(last[x], last[node] if is_view(node) else position[node])
-    return last
+            root[node] = sections[node].whole
+        else:
+            root[node] = root.get(node.inputs[0], node) if is_view(node) else node
+    return root
+
+
+def _last_reads(nodes: Sequence[Node], results: Collection[Node], root: Mapping[Node, Node]) -> dict[Node, int]:
+    """Return, for each node that has a buffer, the position after which nothing in it is read any more."""
+    last: dict[Node, int] = {}
+    for i, node in enumerate(nodes):
+        for x in (node, *node.inputs):
+            if x in root:
+                last[root[x]] = i
+    return last | {root[node]: len(nodes) for node in results if node in root}

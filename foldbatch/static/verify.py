@@ -26,8 +26,9 @@ def verify(graph: Graph, where: str = "graph") -> Graph:
             type_, axis = _infer(node)
         except GraphError as error:
             raise AssertionError(f"{where}: {error}, in\n{_text(graph)}") from error
-        assert type_ == node.type, f"{where}: {node.op.name} yields {type_}, not {node.type}, in\n{_text(graph)}"
-        assert axis is node.axis, f"{where}: {node.op.name} runs along {axis}, not {node.axis}, in\n{_text(graph)}"
+        name = f"{where}: {node.op.name}"
+        assert type_ == node.type, f"{name} yields {type_}, not {node.type}, in\n{_text(graph)}"
+        assert axis is node.axis, f"{name} runs along {axis}, not {node.axis}, in\n{_text(graph)}"
         assert all(x.number < node.number for x in node.inputs), f"{where}: {node} precedes its operands"
     return graph
 
@@ -42,7 +43,8 @@ def _infer(node: Node) -> tuple[TensorType, Axis]:
     assert len(batched) < 2, f"{node.op.name} mixes the axes {sorted(map(str, batched))}"
     if node.op.elementwise:
         ranks = {x.ndim for x in node.inputs if x.axis is not UNBATCHED}
-        assert not batched or ranks == {len(type_.shape)}, f"{node.op.name} has batched operands of ranks {ranks}"
+        alike = not batched or ranks == {len(type_.shape)}
+        assert alike, f"{node.op.name} has batched operands of ranks {ranks}"
     return type_, batched.pop() if batched else UNBATCHED
 
 

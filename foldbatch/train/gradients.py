@@ -36,7 +36,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
     Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
     """
     if not max_norm > 0:
-        raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "5.0 is a common choice")
+        raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
     norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
     if norm <= max_norm or not math.isfinite(norm):
         return dict(grads), norm
@@ -59,7 +59,7 @@ def _square_sum(array: Array) -> float:
 
 def _scaled(gradient: Any, factor: float) -> Any:
     if isinstance(gradient, SparseRows):
-        return SparseRows(gradient.rows, gradient.values * factor, gradient.shape)
+        return SparseRows(gradient.rows, _numbers(gradient) * factor, gradient.shape)
     return gradient * factor
 
 
@@ -82,7 +82,7 @@ def fitting_gradient(name: str, parameter: Array, gradient: Any) -> Any:
     shape = gradient.shape if isinstance(gradient, SparseRows) else values.shape
     if shape != parameter.shape or values.dtype.kind not in "fiub":
         found = f"{values.dtype} of shape {shape}"
-        raise ParameterError(where, f"{parameter.dtype} of shape {parameter.shape}", found, "give this parameter's")
+        raise ParameterError(where, f"{parameter.dtype} of shape {parameter.shape}", found, "check the name")
     if isinstance(gradient, SparseRows):
         _check_rows(where, gradient)
     if values.dtype != parameter.dtype:

@@ -64,12 +64,13 @@ def read_vectors(
     for piece in whole_pieces(read_pieces(path), "\n"):
         lines = piece.text.split("\n")
         width = width or _count_columns(piece, lines)
-        rows.append(_read_rows(piece, lines, width, keep, kept, unique=duplicates == "error"))
+        if width:
+            rows.append(_read_rows(piece, lines, width, keep, kept, unique=duplicates == "error"))
     if not width:
         end = piece.where(len(piece.text))
         fix = "check that it was fetched whole"
         raise ReadError(end, "a word and its numbers", "the end of the file", fix)
-    return Vectors(tuple(kept), np.concatenate([part for part in rows if part.size or not kept]))
+    return Vectors(tuple(kept), np.concatenate(rows))
 
 
 def _read_rows(

@@ -27,7 +27,7 @@ def sum_rows(values: Array, ids: Array, size: int) -> SparseRows:
     order = np.argsort(flat, kind="stable")
     ranked = flat[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    sums = np.add.reduceat(rows[order], starts, axis=0) if len(starts) else rows[:0]
+    sums = np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype) if len(starts) else rows[:0]
     return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
 
 
@@ -96,14 +96,18 @@ def _sigmoid(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
 
 def _linear(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     x, w = xs
-    if node.ndim > 1:  # one GEMM over all leading axes, not one a row
-        inner, outer = node.inputs[0].shape[-1], node.shape[-1]
+    inner, outer = node.inputs[0].shape[-1], node.shape[-1]
+    if inner == 0:
+        return [f"{out}[...] = 0"]
+    if node.ndim > 1 and outer > 0:  # one GEMM over all leading axes, not one a row
         return [f"np.matmul({x}.reshape(-1, {inner}), {w}, out={out}.reshape(-1, {outer}))"]
     return [f"np.matmul({x}, {w}, out={out})"]
 
 
 def _sum_outer(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     x, g = node.inputs
+    if node.type.size == 0:  # -1 would stand for any number of rows of nothing
+        return [f"{out}[...] = 0"]
     left = xs[0] if x.ndim + _batched(x) == 2 else f"{xs[0]}.reshape(-1, {x.shape[-1]})"
     right = xs[1] if g.ndim + _batched(g) == 2 else f"{xs[1]}.reshape(-1, {g.shape[-1]})"
     return [f"np.matmul({left}.T, {right}, out={out})"]
@@ -186,7 +190,11 @@ def _logsumexp(x: str, axis: str, out: str) -> list[str]:
 
 
 def _cross_entropy(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
-    logits, label = xs
+    # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
+    logits, label = (
+        x if source.axis is node.axis else f"np.broadcast_to({x}, {_shape(node, rows, source.shape)})"
+        for x, source in zip(xs, node.inputs, strict=True)
+    )
     picked = f"np.take_along_axis({logits}, {label}[..., None], -1)[..., 0]"
     return [*_logsumexp(logits, "-1", out), f"np.subtract({out}, {picked}, out={out})"]
 

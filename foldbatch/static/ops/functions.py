@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldbatch.static.graph import CALL, Node, Operand, apply, constant, fail, index, lift
+from foldbatch.static.graph import CALL, Node, Operand, apply, fail, index, lift
 from foldbatch.static.graph import matmul as matmul
 from foldbatch.types import TensorType
 
@@ -21,6 +21,8 @@ def _as_node(x: Operand, op: str) -> Node:
 
 def _axis(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
     rank = x.ndim + extra
+    if rank == 0:
+        fail(op, "a tensor of at least one axis", str(x.type))
     if not -rank <= axis < rank:
         fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
     return axis % rank
@@ -171,6 +173,8 @@ def sum(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool =
 def mean(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the mean over instance axes (all of them by default)."""
     node = _as_node(x, "mean")
+    if not node.type.is_float:
+        fail("mean", "a float tensor", str(node.type), "cast with ops.cast(x, 'float32')")
     count = 1
     for a in _axes(node, axis, "mean"):
         count *= node.shape[a]

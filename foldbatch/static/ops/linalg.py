@@ -9,7 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import CALL, UNBATCHED, Attrs, Axis, Node, Op, Sample, Tangents, apply, define, fail
+from foldbatch.static.graph import (
+    CALL,
+    UNBATCHED,
+    Attrs,
+    Axis,
+    Node,
+    Op,
+    Sample,
+    Tangents,
+    apply,
+    define,
+    fail,
+)
 from foldbatch.types import TensorType
 
 

@@ -12,7 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import CALL, UNBATCHED, Attrs, Axis, Node, Op, Sample, Tangents, apply, define, fail, ragged
+from foldbatch.static.graph import (
+    CALL,
+    UNBATCHED,
+    Attrs,
+    Axis,
+    Node,
+    Op,
+    Sample,
+    Tangents,
+    apply,
+    define,
+    fail,
+    ragged,
+)
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 

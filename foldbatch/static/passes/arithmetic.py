@@ -29,7 +29,7 @@ def _is_uniform(node: Node, value: float) -> bool:
 
 
 def times_one(node: Node) -> Node | None:
-    """x * 1 and 1 * x are x."""
+    """``x * 1`` and ``1 * x`` are x."""
     a, b = node.inputs
     if _is_uniform(b, 1):
         return in_place_of(node, a)
@@ -37,19 +37,19 @@ def times_one(node: Node) -> Node | None:
 
 
 def divided_by_one(node: Node) -> Node | None:
-    """x / 1 is x."""
+    """``x / 1`` is x."""
     x, divisor = node.inputs
     return in_place_of(node, x) if _is_uniform(divisor, 1) else None
 
 
 def minus_zero(node: Node) -> Node | None:
-    """x - 0 is x."""
+    """``x - 0`` is x."""
     x, subtracted = node.inputs
     return in_place_of(node, x) if _is_uniform(subtracted, 0) else None
 
 
 def negative_twice(node: Node) -> Node | None:
-    """-(-x) is x."""
+    """``-(-x)`` is x."""
     (x,) = node.inputs
     return x.inputs[0] if x.op.name == "negative" else None
 
@@ -60,7 +60,7 @@ def sum_of_one(node: Node) -> Node | None:
 
 
 def constants_joined(node: Node) -> Node | None:
-    """x + 1 + y + 2 is x + y + 3."""
+    """``x + 1 + y + 2`` is ``x + y + 3``."""
     constants = [x for x in node.inputs if x.op is CONSTANT]
     if not 1 < len(constants) < len(node.inputs):
         return None
@@ -71,7 +71,7 @@ def constants_joined(node: Node) -> Node | None:
 
 
 def plus_zero(node: Node) -> Node | None:
-    """x + 0 + y is x + y, where the zero does not make the sum larger."""
+    """``x + 0 + y`` is ``x + y`` where the zero does not make the sum larger."""
     terms = [x for x in node.inputs if not _is_uniform(x, 0)]
     if not 0 < len(terms) < len(node.inputs):
         return None
@@ -79,7 +79,7 @@ def plus_zero(node: Node) -> Node | None:
 
 
 def without_spreading(node: Node) -> Node | None:
-    """op(broadcast_to(x), y) is op(x, y) where y is as large; likewise op(batch(x), y)."""
+    """``op(broadcast_to(x), y)`` is ``op(x, y)`` where y is as large; likewise ``op(batch(x), y)``."""
     spreads = [at for at, x in enumerate(node.inputs) if x.op.name in ("broadcast_to", "batch")]
     attempts = [spreads, *([at] for at in spreads)] if len(spreads) > 1 else [spreads]
     for places in attempts if spreads else ():
@@ -91,7 +91,7 @@ def without_spreading(node: Node) -> Node | None:
 
 
 def batched_last(node: Node) -> Node | None:
-    """op(batch(x)) is batch(op(x)): one row is computed instead of many."""
+    """``op(batch(x))`` is ``batch(op(x))``: one row is computed instead of many."""
     if not node.inputs or node.axis is UNBATCHED:
         return None
     if any(x.op.name != "batch" and x.axis is not UNBATCHED for x in node.inputs):
@@ -107,7 +107,7 @@ def repeated_batch(node: Node) -> Node | None:
 
 
 def known_condition(node: Node) -> Node | None:
-    """where(True, a, b) is a, where(False, a, b) is b."""
+    """``where(True, a, b)`` is a, ``where(False, a, b)`` is b."""
     condition, a, b = node.inputs
     if _is_uniform(condition, value=True):
         chosen = a
@@ -115,7 +115,9 @@ def known_condition(node: Node) -> Node | None:
         chosen = b
     else:
         return None
-    return in_place_of(node, chosen if chosen.shape == node.shape else apply("broadcast_to", chosen, shape=node.shape))
+    if chosen.shape != node.shape:
+        chosen = apply("broadcast_to", chosen, shape=node.shape)
+    return in_place_of(node, chosen)
 
 
 def same_cast(node: Node) -> Node | None:

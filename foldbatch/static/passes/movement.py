@@ -57,7 +57,7 @@ def full_slice(node: Node) -> Node | None:
 
 
 def slice_of_slice(node: Node) -> Node | None:
-    """x[2:8][1:3] is x[3:5]."""
+    """``x[2:8][1:3]`` is ``x[3:5]``."""
     (x,) = node.inputs
     axis, start, stop = _range(node)
     if x.op.name != "slice" or x.attrs["axis"] != axis:
@@ -125,13 +125,14 @@ def concat_of_one(node: Node) -> Node | None:
 
 
 def adjacent_slices(node: Node) -> Node | None:
-    """concat(x[0:2], x[2:5], y) is concat(x[0:5], y)."""
+    """``concat(x[0:2], x[2:5], y)`` is ``concat(x[0:5], y)``."""
     axis = node.attrs["axis"]
     parts: list[Node] = []
     for part in node.inputs:
         last = parts[-1] if parts else part
         if parts and _continues(last, part, axis):
-            parts[-1] = apply("slice", last.inputs[0], axis=axis, start=last.attrs["start"], stop=part.attrs["stop"])
+            start, stop = last.attrs["start"], part.attrs["stop"]
+            parts[-1] = apply("slice", last.inputs[0], axis=axis, start=start, stop=stop)
         else:
             parts.append(part)
     if len(parts) == len(node.inputs):

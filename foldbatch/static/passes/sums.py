@@ -82,7 +82,7 @@ class _Filled:
 
 
 def pads_joined(node: Node) -> Node | None:
-    """pad(a) + pad(b) + rest, where a and b do not overlap, is concat(a, b) + rest."""
+    """``pad(a) + pad(b) + rest``, where a and b do not overlap, is ``concat(a, b) + rest``."""
     if node.type.size == 0:
         return None
     by_lead: defaultdict[int, list[_Filled]] = defaultdict(list)

@@ -1,0 +1,22 @@
+# The verbs of the house; CI runs .ci/run, which is `check` in a clean environment.
+.PHONY: setup check test format bench
+
+setup:
+	[ -x .venv/bin/python ] || python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[dev]'
+
+test:
+	.venv/bin/python -m pytest
+
+format:
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+check: test
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench:
+	.venv/bin/python -m foldbatch.bench

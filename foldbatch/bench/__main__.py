@@ -1,0 +1,87 @@
+"""``python -m foldbatch.bench``: measure what batching gains on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from foldbatch.bench import sst
+from foldbatch.bench.workload import load_trees, random_trees
+from foldbatch.errors import FoldbatchError
+
+DEFAULT_DATA = Path("../shared/data/sst")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    console = Console()
+    try:
+        directory = options.data or (DEFAULT_DATA if DEFAULT_DATA.is_dir() else None)
+        trees = load_trees(directory, options.batch) if directory else random_trees(options.batch)
+        source = f"trees of {directory}" if directory else "random trees (give --data for a treebank)"
+        console.print(f"SST Tree-LSTM, hidden {options.hidden}, {len(trees)} {source}")
+        outcome = sst.run(trees, options.hidden, options.repeats, peers=not options.no_peers)
+        if options.json:
+            options.json.write_text(json.dumps(outcome.as_dict(), indent=1), encoding="utf-8")
+    except (FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    _show(console, outcome)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m foldbatch.bench", description=__doc__)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a directory with train.txt in bracket form")
+    parser.add_argument("--hidden", type=_positive, default=150, help="size of h and c (default 150)")
+    parser.add_argument("--batch", type=_positive, default=256, help="trees per batch (default 256)")
+    parser.add_argument("--repeats", type=_positive, default=11, help="runs of each task (default 11)")
+    parser.add_argument("--no-peers", action="store_true", help="do not measure PyTorch even if it is installed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {value}")
+    return value
+
+
+def _show(console: Console, outcome: sst.Outcome) -> None:
+    console.print(", ".join(f"{name} {value}" for name, value in outcome.machine.items()), highlight=False)
+    table = Table("sentences per second", "training step", "inference", "quartiles of training, ms", title="Speed")
+    batch = outcome.options["batch"]
+    rows = [(f"foldbatch, batch {batch}", ""), ("foldbatch, one tree at a time", "_one"), (outcome.peer, "torch_")]
+    for label, mark in rows:
+        train, infer = (f"{mark}{task}" if mark == "torch_" else f"{task}{mark}" for task in ("train", "infer"))
+        if train not in outcome.timings:
+            table.add_row(f"PyTorch: {label}", "-", "-", "-")
+            continue
+        timing = outcome.timings[train]
+        spread = f"{timing.low * 1e3:.1f} to {timing.high * 1e3:.1f}"
+        table.add_row(label, f"{outcome.rate(train):.0f}", f"{outcome.rate(infer):.0f}", spread)
+    for label, other in (("one tree at a time", "{}_one"), ("PyTorch", "torch_{}")):
+        names = [other.format(task) for task in ("train", "infer")]
+        if all(name in outcome.timings for name in names):
+            ratios = [outcome.rate(t) / outcome.rate(n) for t, n in zip(("train", "infer"), names, strict=True)]
+            table.add_row(f"ratio to {label}", *(f"{ratio:.1f}x" for ratio in ratios), "")
+    console.print(table)
+    phases = Table("phase", "ms", "share", title=f"One training step of {batch} trees, {outcome.nodes} nodes")
+    total = sum(outcome.phases.values())
+    for name, seconds in outcome.phases.items():
+        phases.add_row(name, f"{seconds * 1e3:.2f}", f"{seconds / total:.1%}")
+    console.print(phases)
+    cold = outcome.trace_seconds
+    console.print(f"first sight of the batch: tracing takes {cold * 1e3:.0f} ms more, {cold / outcome.nodes * 1e6:.1f} us a node")
+    console.print(outcome.report, highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The case ``sst``: what batching gains on the SST Tree-LSTM, and how PyTorch fares beside it.
+
+Everything is measured in one process, in turn. A training step is loss, gradients and Adam's
+update (rows of the embedding sparsely), with traces cached, as from the second epoch on; the
+seconds of tracing are reported apart. The peer starts from flat arrays of each tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from foldbatch.bench.measure import Timing, interleave, machine
+from foldbatch.bench.flat import FlatTree
+from foldbatch.bench.peers import TorchByLevel, torch_version
+from foldbatch.bench.workload import tree_lstm
+from foldbatch.errors import BackendError, FoldbatchError
+from foldbatch.params import Gradient, SparseRows
+from foldbatch.program import Program, compile
+from foldbatch.train import LazyAdam
+from foldbatch.trees import Tree, Vocabulary
+
+TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the same model
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of the benchmark found; seconds are medians.
+
+    Attributes:
+        options: hidden, batch, repeats.
+        machine: see `measure.machine`.
+        trees: number of trees in the batch, `nodes` all their nodes.
+        timings: seconds per batch (``train``, ``infer``), per tree one at a time (``train_one``,
+            ``infer_one``), and of the peer (``torch_train``, ``torch_infer``) where it could run.
+        phases: seconds of each phase of a training step.
+        trace_seconds: tracing the batch when it is first seen.
+        report: `Program.describe` of the batch.
+        peer: what the peer is, or why there is none.
+    """
+
+    options: dict[str, Any]
+    machine: dict[str, str]
+    trees: int
+    nodes: int
+    timings: dict[str, Timing]
+    phases: dict[str, float]
+    trace_seconds: float
+    report: str
+    peer: str
+
+    def rate(self, name: str) -> float:
+        """Return trees per second."""
+        count = 1 if name.endswith("_one") else self.trees
+        return count / self.timings[name].median
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, with trees per second."""
+        return asdict(self) | {"trees_per_second": {name: self.rate(name) for name in self.timings}}
+
+
+class Step:
+    """A training step of our own: loss, gradients, update."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.optimizer = LazyAdam(lr=1e-3)
+
+    def __call__(self, trees: Sequence[Tree]) -> float:
+        loss, gradients = self.program.value_and_grad(trees)
+        self.update(gradients, len(trees))
+        return loss / len(trees)
+
+    def update(self, gradients: dict[str, Gradient], count: int) -> None:
+        """Update the parameters by the gradient of the mean loss over `count` trees."""
+        scaled = {name: _scaled(gradient, 1.0 / count) for name, gradient in gradients.items()}
+        self.optimizer.update(self.program.params, scaled)
+
+
+def _scaled(gradient: Gradient, factor: float) -> Gradient:
+    if isinstance(gradient, SparseRows):
+        return SparseRows(gradient.rows, gradient.values * np.float32(factor), gradient.shape)
+    return gradient * np.float32(factor)
+
+
+def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True) -> Outcome:
+    """Measure one batch of trees.
+
+    Raises:
+        FoldbatchError: when the peer computes another loss, which would make the comparison void.
+    """
+    vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
+    program = compile(tree_lstm(hidden, vocabulary))
+    step = Step(program)
+    cold = program.describe(list(trees)).phases["trace"]
+    singles = [trees[i % len(trees)] for i in range(16)]
+    tasks: dict[str, Any] = {
+        "train": lambda: step(trees),
+        "train_one": lambda: [step([tree]) for tree in singles],
+        "infer": lambda: program.run(trees),
+        "infer_one": lambda: [program.run([tree]) for tree in singles],
+    }
+    peer = _peer(program, trees, vocabulary, hidden) if peers else "not asked for"
+    if not isinstance(peer, str):
+        model, flat = peer
+        tasks |= {"torch_train": lambda: model.step(flat), "torch_infer": lambda: model.infer(flat)}
+    timings = interleave(tasks, repeats, warmup=2)
+    for name in ("train_one", "infer_one"):
+        t = timings[name]
+        timings[name] = Timing(*(x / len(singles) for x in (t.median, t.low, t.high)), t.runs)
+    phases = _phases(program, step, trees, repeats)
+    label = peer if isinstance(peer, str) else f"PyTorch {torch_version()}, hand-batched by level"
+    nodes = sum(tree.size for tree in trees)
+    options = {"hidden": hidden, "batch": len(trees), "repeats": repeats}
+    report = str(program.describe(list(trees)))
+    return Outcome(options, machine(), len(trees), nodes, timings, phases, cold, report, label)
+
+
+def _peer(
+    program: Program, trees: Sequence[Tree], vocabulary: Vocabulary, hidden: int
+) -> tuple[TorchByLevel, list[FlatTree]] | str:
+    """Return PyTorch's model with our parameters and the trees it reads, or why there is none."""
+    names = {name.replace(".weight", "_weight").replace(".bias", "_bias"): name for name in program.params}
+    parameters = {peer: np.array(program.params[name]) for peer, name in names.items()}
+    parameters["embedding"] = parameters.pop("embedding_weight")
+    try:
+        model = TorchByLevel(hidden, len(vocabulary), parameters)
+    except BackendError as error:
+        return str(error)
+    flat = [_flat(tree, vocabulary) for tree in trees]
+    ours, theirs = program.value_and_grad(trees)[0] / len(trees), model.loss(flat)
+    if abs(ours - theirs) > TOLERANCE * abs(ours):
+        raise FoldbatchError("bench sst", f"PyTorch's loss to be {ours:.6f}", f"{theirs:.6f}", "the models differ")
+    return model, flat
+
+
+def _flat(tree: Tree, vocabulary: Vocabulary) -> FlatTree:
+    words = [-1 if token is None else vocabulary[token] for token in tree.tokens]
+    return FlatTree(np.asarray(tree.parents), np.array(tree.labels), np.array(words))
+
+
+def _phases(program: Program, step: Step, trees: Sequence[Tree], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each phase of a training step."""
+    found: dict[str, list[float]] = {}
+    batch = list(trees)
+    _, gradients = program.value_and_grad(batch)
+    for _ in range(repeats):
+        for name, seconds in program.describe(batch).phases.items():
+            found.setdefault(name, []).append(seconds)
+    update = interleave({"update": lambda: step.update(gradients, len(batch))}, repeats)["update"]
+    return {name: float(np.median(seconds)) for name, seconds in found.items()} | {"update": update.median}

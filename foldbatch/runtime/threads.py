@@ -1,0 +1,75 @@
+"""Threads: sub-batches side by side, each with single-threaded BLAS.
+
+BLAS threads that wait for each other by spinning collapse as soon as anything else wants their
+core, and elementwise work between GEMMs does not use them at all. So BLAS is held to one thread
+while a program runs, and a batch is cut into one part per core instead; the parts share nothing
+but the weights, and their gradients are added in the order of the batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+from foldbatch.scheduler.trace import Trace
+
+R = TypeVar("R")
+
+# Fewer calls than this are not worth a thread of their own.
+CALLS_PER_PART = 300
+
+
+def available_cores() -> int:
+    """Return the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def single_threaded_blas() -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread."""
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limit
+
+
+def split(traces: Sequence[Trace], parts: int) -> list[tuple[int, list[Trace]]]:
+    """Cut a batch into at most `parts` runs of traces of about as many calls each.
+
+    Returns each run with the number of its first trace.
+    """
+    sizes = [trace.size for trace in traces]
+    parts = max(1, min(parts, len(traces), sum(sizes) // CALLS_PER_PART))
+    target = sum(sizes) / parts
+    runs: list[tuple[int, list[Trace]]] = [(0, [])]
+    done = 0.0
+    for number, (trace, size) in enumerate(zip(traces, sizes, strict=True)):
+        if runs[-1][1] and len(runs) < parts and done + size / 2 > target * len(runs):
+            runs.append((number, []))
+        runs[-1][1].append(trace)
+        done += size
+    return runs
+
+
+def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:
+    """Run tasks side by side, the first in this thread; return their results in order.
+
+    Raises what the first task that failed raised, after all have ended.
+    """
+    futures = [pool.submit(task) for task in tasks[1:]]
+    try:
+        first = tasks[0]()
+    finally:
+        for future in futures:
+            future.exception()  # waits; buffers must not be in use when we leave
+    return [first, *(future.result() for future in futures)]

@@ -1,0 +1,18 @@
+"""Tasks run in turn, and the machine is named."""
+
+from foldbatch.bench.measure import interleave, machine
+
+
+def test_tasks_take_turns_and_warm_up_runs_do_not_count() -> None:
+    """a b a b ..., so that a drift of the machine's speed meets both alike."""
+    order: list[str] = []
+    timings = interleave({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeats=3, warmup=1)
+    assert order == ["a", "b"] * 4
+    assert timings["a"].runs == 3
+    assert timings["a"].low <= timings["a"].median <= timings["a"].high
+
+
+def test_the_machine_line_names_what_figures_depend_on() -> None:
+    """A figure without its machine says nothing."""
+    assert {"processor", "cores", "python", "numpy", "blas"} <= machine().keys()
+    assert all(machine().values())

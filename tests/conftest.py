@@ -1,0 +1,37 @@
+"""How Hypothesis draws, and where the real data lies: ``shared/data`` beside the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+
+# Machines are shared: a deadline would test the neighbours. In CI the same cases are drawn every time.
+settings.register_profile("local", deadline=None)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def _found(path: Path, what: str) -> Path:
+    if not path.exists():
+        pytest.skip(f"no {what}: there is no {path.relative_to(ROOT.parent)} beside the repository")
+    return path
+
+
+@pytest.fixture(scope="session")
+def sst_dir() -> Path:
+    """The Stanford Sentiment Treebank: a folder with train.txt, dev.txt and test.txt."""
+    return _found(DATA / "sst", "treebank")
+
+
+@pytest.fixture(scope="session")
+def glove_file() -> Path:
+    """GloVe vectors of the treebank's words, gzipped text."""
+    return _found(DATA / "glove" / "glove.6B.100d.sst.txt.gz", "word vectors")

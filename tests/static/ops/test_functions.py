@@ -1,0 +1,312 @@
+"""The public functions and operators mean what NumPy's of the same name mean."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from foldbatch.errors import GraphError
+from foldbatch.params import Parameter
+from foldbatch.static import ops
+from foldbatch.static.evaluate import evaluate
+from foldbatch.static.graph import CALL, UNBATCHED, Graph, Node, constant, input_node
+from foldbatch.static.verify import verify
+from foldbatch.types import TensorType
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(2, 3)), RNG.normal(size=(2, 3))
+CUBE = RNG.normal(size=(2, 3, 4))
+
+
+def run(function: Callable[..., Any], *arrays: Any) -> Any:
+    """Return what a function of symbolic tensors gives on arrays, having checked its type."""
+    arrays = tuple(np.asarray(array) for array in arrays)
+    inputs = tuple(input_node(TensorType(array.shape, array.dtype.name)) for array in arrays)
+    result = function(*inputs)
+    nodes = result if isinstance(result, tuple) else (result,)
+    found = evaluate(verify(Graph(inputs, nodes)), list(arrays))
+    for node, value in zip(nodes, found, strict=True):
+        assert np.shape(value) == node.shape
+        assert np.asarray(value).dtype == node.dtype
+    return tuple(found) if isinstance(result, tuple) else found[0]
+
+
+def check(function: Callable[..., Any], expected: Callable[..., Any], *arrays: Any) -> None:
+    """Check that a symbolic function gives what a NumPy function gives, shape and dtype kind included."""
+    found, right = run(function, *arrays), np.asarray(expected(*arrays))
+    np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-14)
+    assert (found.shape, found.dtype.kind) == (right.shape, right.dtype.kind)
+
+
+UNARY = ["negative", "abs", "sign", "square", "exp", "tanh"]
+BINARY = ["add", "subtract", "multiply", "divide", "minimum", "maximum", "less", "less_equal", "equal"]
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_a_function_of_one_tensor_is_numpys(name: str) -> None:
+    check(getattr(ops, name), getattr(np, name), X)
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt"])
+def test_a_function_of_one_positive_tensor_is_numpys(name: str) -> None:
+    check(getattr(ops, name), getattr(np, name), X**2 + 0.1)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("right", [Y, Y[0], Y[:, :1], Y[0, 0], X])
+def test_a_function_of_two_tensors_is_numpys(name: str, right: Any) -> None:
+    check(getattr(ops, name), getattr(np, name), X, right)
+    check(getattr(ops, name), getattr(np, name), right, X)
+
+
+def test_functions_that_numpy_lacks_are_their_formulas() -> None:
+    check(ops.sigmoid, lambda x: 1 / (1 + np.exp(-x)), X)
+    check(ops.relu, lambda x: np.maximum(x, 0), X)
+    check(ops.softplus, lambda x: np.log(1 + np.exp(x)), X)
+    check(lambda x: ops.power(x, 3), lambda x: x**3, X)
+    check(lambda x: ops.power(x, 2), lambda x: x**2, X)
+    check(lambda x: x**-0.5, lambda x: x**-0.5, X**2 + 0.1)
+
+
+def test_any_number_of_tensors_is_added() -> None:
+    check(ops.add, lambda a: a, X)
+    check(ops.add, lambda a, b, c: a + b + c, X, Y, Y[0])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -3, (0, 2), (-1, 0), (0, 1, 2), ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_sums_and_means_take_numpys_axes(name: str, axis: Any, keepdims: bool) -> None:
+    check(
+        lambda x: getattr(ops, name)(x, axis, keepdims=keepdims),
+        lambda x: getattr(np, name)(x, axis, keepdims=keepdims),
+        CUBE,
+    )
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_max_and_argmax_take_numpys_axes(axis: int | None) -> None:
+    check(lambda x: ops.max(x, axis), lambda x: np.max(x, axis), CUBE)
+    check(lambda x: ops.max(x, axis, keepdims=True), lambda x: np.max(x, axis, keepdims=True), CUBE)
+    check(lambda x: ops.argmax(x, axis), lambda x: np.argmax(x, axis), CUBE)
+    check(lambda x: ops.argmax(x, axis), lambda x: np.argmax(x, axis), np.array([[1.0, 3, 3], [3, 0, 3]]))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
+def test_softmax_and_logsumexp_run_along_an_axis(axis: int) -> None:
+    check(lambda x: ops.softmax(x, axis), lambda x: np.exp(x) / np.exp(x).sum(axis, keepdims=True), CUBE)
+    check(lambda x: ops.logsumexp(x, axis), lambda x: np.log(np.exp(x).sum(axis)), CUBE)
+
+
+def test_cross_entropy_takes_logits_and_class_numbers() -> None:
+    probability = np.exp(X) / np.exp(X).sum(1, keepdims=True)
+    check(ops.cross_entropy, lambda _, label: -np.log(probability[[0, 1], label]), X, np.array([2, 0]))
+    check(lambda x: ops.cross_entropy(x, 1), lambda _: -np.log(probability[0, 1]), X[0])
+
+
+@pytest.mark.parametrize("shape", [6, -1, (6,), (3, 2), [3, -1], (-1, 1, 2), (1, 2, 3), (np.int64(2), 3)])
+def test_reshape_is_numpys(shape: Any) -> None:
+    check(lambda x: ops.reshape(x, shape), lambda x: np.reshape(x, shape), X)
+
+
+def test_reshape_of_nothing_is_numpys() -> None:
+    check(lambda x: ops.reshape(x, (3, -1)), lambda x: np.reshape(x, (3, -1)), np.zeros((0, 2)))
+
+
+@pytest.mark.parametrize("axes", [None, *itertools.permutations(range(3)), (-1, 0, 1)])
+def test_transpose_is_numpys(axes: Any) -> None:
+    check(lambda x: ops.transpose(x, axes), lambda x: np.transpose(x, axes), CUBE)
+
+
+def test_the_transpose_of_a_vector_or_scalar_is_itself() -> None:
+    check(lambda x: x.T, np.transpose, X[0])
+    check(ops.transpose, np.transpose, X[0, 0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+def test_expand_dims_and_squeeze_are_numpys(axis: int) -> None:
+    check(lambda x: ops.expand_dims(x, axis), lambda x: np.expand_dims(x, axis), X)
+    check(lambda x: ops.squeeze(x, axis), lambda x: np.squeeze(x, axis), np.expand_dims(X, axis))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 2, 3), [1, 2, 3]])
+def test_broadcast_to_is_numpys(shape: Any) -> None:
+    check(lambda x: ops.broadcast_to(x, shape), lambda x: np.broadcast_to(x, shape), X)
+    check(lambda x: ops.broadcast_to(x, shape), lambda x: np.broadcast_to(x, shape), X[:, :1])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_concat_stack_and_split_are_numpys(axis: int) -> None:
+    check(lambda a, b: ops.concat([a, b, a], axis), lambda a, b: np.concatenate([a, b, a], axis), X, Y)
+    check(lambda a, b: ops.stack([a, b], axis), lambda a, b: np.stack([a, b], axis), X, Y)
+    check(lambda a: ops.concat([a], axis), lambda a: a, X)
+    found = run(lambda a: ops.split(a, a.shape[axis], axis), X)
+    for part, expected in zip(found, np.split(X, X.shape[axis], axis), strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_a_stack_has_an_axis_more() -> None:
+    check(lambda a, b: ops.stack([a, b], 2), lambda a, b: np.stack([a, b], 2), X, Y)
+
+
+SHAPED = [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4))]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPED)
+def test_matmul_is_numpys(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    check(ops.matmul, np.matmul, RNG.normal(size=left), RNG.normal(size=right))
+
+
+def test_where_is_numpys() -> None:
+    mask = X > 0
+    check(ops.where, np.where, mask, X, Y)
+    check(ops.where, np.where, mask, X[0], Y[:, :1])
+    check(lambda c, x: ops.where(c, x, 0), lambda c, x: np.where(c, x, 0), mask, X)
+    check(lambda c, x: ops.where(c, -1.5, x), lambda c, x: np.where(c, -1.5, x), mask, X)
+
+
+def test_where_of_two_numbers_has_the_numbers_dtype_not_the_conditions() -> None:
+    condition = input_node(TensorType((3,), "bool"))
+    assert ops.where(condition, 1.0, 0.0).dtype == "float32"
+    assert ops.where(condition, 1, 0).dtype == "int64"
+    assert ops.where(condition, True, False).dtype == "bool"
+
+
+def test_where_takes_a_number_and_a_parameter() -> None:
+    parameter = Parameter(TensorType((3,), "float64"))
+    assert ops.where(input_node(TensorType((3,), "bool")), parameter, 0).dtype == "float64"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", np.float64, int, float])
+def test_cast_takes_a_dtype_as_numpy_does(dtype: Any) -> None:
+    x = input_node(TensorType((3,), "float64"))
+    y = ops.cast(x, dtype)
+    assert y.dtype == np.dtype(dtype).name
+    (found,) = evaluate(Graph((x,), (y,)), [[-1.7, 0.0, 1.7]])
+    np.testing.assert_allclose(found, np.array([-1.7, 0.0, 1.7]).astype(dtype))
+
+
+def test_a_cast_to_its_own_dtype_is_the_tensor() -> None:
+    x = input_node(TensorType((3,)))
+    assert ops.cast(x, np.float32) is x
+
+
+@pytest.mark.parametrize("ids", [3, np.array([0, 3]), np.array([[1, 1], [2, 0]])])
+def test_gather_and_one_hot_look_ids_up(ids: Any) -> None:
+    table = RNG.normal(size=(4, 2))
+    check(lambda i: ops.gather(table, i), lambda i: table[i], np.asarray(ids))
+    check(lambda i: ops.one_hot(i, 4, "float64"), lambda i: np.eye(4)[i], np.asarray(ids))
+
+
+def test_gather_takes_a_python_number() -> None:
+    (found,) = evaluate(Graph((), (ops.gather(constant(np.eye(3)), 1),)), [])
+    assert found.tolist() == [0, 1, 0]
+
+
+def test_one_hot_takes_a_dtype_as_numpy_does() -> None:
+    ids = input_node(TensorType((), "int32"))
+    assert ops.one_hot(ids, 3, np.float64) is ops.one_hot(ids, 3, "float64")  # type: ignore[arg-type]
+
+
+def test_batched_gives_a_row_per_call_once() -> None:
+    parameter = Parameter(TensorType((3,)))
+    x = ops.batched(parameter)
+    assert (x.op.name, x.axis) == ("batch", CALL)
+    assert ops.batched(x) is x
+
+
+def _unstepped(key: Any) -> bool:
+    keys = key if isinstance(key, tuple) else (key,)
+    return all(not isinstance(k, slice) or k.step in (None, 1) for k in keys)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_indexing_is_numpys(data: st.DataObject) -> None:
+    """Ints, slices, ``...`` and None, in any combination; negative and out-of-range bounds of slices."""
+    array = data.draw(st.sampled_from([CUBE, X, X[0], X[0, 0]]))
+    key = data.draw(hnp.basic_indices(array.shape, allow_newaxis=True).filter(_unstepped))
+    check(lambda x: x[key], lambda x: x[key], array)
+
+
+@pytest.mark.parametrize(
+    "key", [np.int64(1), (np.int32(-1), 0), slice(-100, 100), slice(2, 1), (..., None, 0)]
+)
+def test_indexing_with_less_usual_keys_is_numpys(key: Any) -> None:
+    check(lambda x: x[key], lambda x: x[key], CUBE)
+
+
+def test_a_tensor_iterates_over_its_first_axis() -> None:
+    x = input_node(TensorType((2, 3)))
+    assert len(x) == 2
+    assert list(x) == [x[0], x[1]]
+
+
+OPERATORS: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a / b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("other", [2, -0.5, np.float64(0.25), np.array([1.0, -2, 0.5])], ids=str)
+def test_an_operator_takes_a_number_or_an_array_on_either_side(
+    operator: Callable[[Any, Any], Any], other: Any
+) -> None:
+    """An ndarray on the left must not try to spread the operation over its elements."""
+    check(lambda x: operator(x, other), lambda x: operator(x, other), X)
+    check(lambda x: operator(other, x), lambda x: operator(other, x), X)
+
+
+def test_an_array_on_the_left_of_a_product_is_a_constant() -> None:
+    check(lambda x: Y.T @ x, lambda x: Y.T @ x, X)
+    check(lambda x: x @ Y.T, lambda x: x @ Y.T, X)
+
+
+def test_a_number_takes_the_dtype_of_the_tensor() -> None:
+    for dtype in ("float32", "float64", "int32", "int64"):
+        x = input_node(TensorType((3,), dtype))
+        assert (x + 1).dtype == (2 * x).dtype == (x - True).dtype == dtype
+    x = input_node(TensorType((3,)))
+    assert (x * np.sqrt(2)).dtype == "float32"
+    assert (x * np.pi).dtype == "float32"
+
+
+def test_a_parameter_may_stand_wherever_a_tensor_may() -> None:
+    x, parameter = input_node(TensorType((3,))), Parameter(TensorType((3,)))
+    assert (parameter + x).axis is CALL
+    assert ops.tanh(parameter).axis is UNBATCHED
+    assert ops.concat([parameter, x]).axis is CALL
+
+
+def test_a_function_without_an_operation_returns_its_operand() -> None:
+    x = input_node(TensorType((2, 3)))
+    same: list[Node] = [
+        x[:],
+        x[...],
+        ops.reshape(x, (2, 3)),
+        ops.broadcast_to(x, (2, 3)),
+        ops.concat([x]),
+        ops.sum(x, ()),
+    ]
+    assert all(y is x for y in same)
+
+
+def test_every_public_function_is_documented_and_exported() -> None:
+    for name in ops.__all__:
+        assert getattr(ops, name).__doc__, name
+    with pytest.raises(GraphError):
+        ops.add()

@@ -1,0 +1,14 @@
+"""Simplifications of ops that only move elements, each as text before and after: cases/movement.txt."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch.static.passes.simplify import simplify
+from tests.static.passes.checks import cases, check_case
+from tests.static.text_graph import Case
+
+
+@pytest.mark.parametrize("case", cases("movement"), ids=str)
+def test_the_graph_becomes_what_its_case_says(case: Case) -> None:
+    check_case(case, simplify)

@@ -1,0 +1,149 @@
+"""The rewriting walk: operands first, identical where nothing changes, never behind an input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldbatch.static import ops
+from foldbatch.static.evaluate import evaluate
+from foldbatch.static.graph import SOURCES, Graph, Node, constant, input_node
+from foldbatch.static.passes import run
+from foldbatch.static.passes.rewrite import rebuilt, rewrite, sealed
+from foldbatch.static.verify import verify
+from foldbatch.types import TensorType
+from tests.static.passes.checks import check_same
+from tests.strategies import Problem, problems
+
+VECTOR = TensorType((3,))
+
+
+def _tanh_is_negative(node: Node) -> Node:
+    return -node.inputs[0] if node.op.name == "tanh" else node
+
+
+def test_a_rule_that_changes_nothing_keeps_the_graph() -> None:
+    x = input_node(VECTOR)
+    graph = Graph((x,), (ops.tanh(x) + 1,))
+    assert rewrite(graph, lambda node: node) is graph
+
+
+def test_a_node_whose_operands_did_not_change_stays_the_identical_object() -> None:
+    x = input_node(VECTOR)
+    kept = ops.exp(x)
+    result = rewrite(Graph((x,), (ops.tanh(x) * kept, kept)), _tanh_is_negative)
+    assert result.outputs[1] is kept
+    assert result.outputs[0].inputs == (-x, kept)
+
+
+def test_a_rule_sees_operands_that_are_already_rewritten() -> None:
+    x = input_node(VECTOR)
+    seen: list[Node] = []
+
+    def rule(node: Node) -> Node:
+        seen.append(node)
+        return _tanh_is_negative(node)
+
+    rewrite(Graph((x,), (ops.exp(ops.tanh(x)),)), rule)
+    assert [node.op.name for node in seen] == ["tanh", "exp"]
+    assert seen[1].inputs == (-x,)
+
+
+def test_a_node_read_twice_is_rewritten_once() -> None:
+    x = input_node(VECTOR)
+    y = ops.tanh(x)
+    seen: list[Node] = []
+    rewrite(Graph((x,), (y + y, y)), lambda node: (seen.append(node), node)[1])
+    assert seen.count(y) == 1
+
+
+def test_an_input_is_neither_rewritten_nor_looked_behind() -> None:
+    """A rule would have liked to rewrite the tanh, and to see that a tanh lies under the exp."""
+    x = input_node(VECTOR)
+    inner = ops.tanh(x)
+    operands: list[str] = []
+
+    def rule(node: Node) -> Node:
+        operands.extend(operand.op.name for operand in node.inputs)
+        return _tanh_is_negative(node)
+
+    graph = Graph((inner,), (ops.exp(inner), inner))
+    assert rewrite(graph, rule) is graph
+    assert operands == ["input"]
+
+
+def test_interior_inputs_come_back_unmasked() -> None:
+    x = input_node(VECTOR)
+    inner = ops.tanh(x)
+    result = rewrite(Graph((inner, x), (ops.tanh(inner * x),)), _tanh_is_negative)
+    assert result.inputs == (inner, x)
+    assert result.outputs == (-(inner * x),)
+
+
+def test_an_input_may_depend_on_another_one() -> None:
+    x = input_node(VECTOR)
+    first = ops.exp(x)
+    second = ops.exp(first)
+    graph = Graph((first, second), (ops.tanh(first * second),))
+    assert rewrite(graph, _tanh_is_negative).outputs == (-(first * second),)
+
+
+def test_a_rule_that_changes_a_type_is_found_out() -> None:
+    x = input_node(VECTOR)
+    with pytest.raises(AssertionError, match="rewriting <tanh N float32"):
+        rewrite(Graph((x,), (ops.tanh(x),)), lambda node: ops.sum(node))
+
+
+def test_a_rule_that_loses_the_batch_axis_is_found_out() -> None:
+    x = input_node(VECTOR)
+    zeros = constant(np.zeros(3, np.float32))
+    with pytest.raises(AssertionError, match="gave <constant 1 float32"):
+        rewrite(Graph((x,), (ops.tanh(x),)), lambda node: zeros)
+
+
+def test_rebuilding_on_the_same_operands_gives_the_node_itself() -> None:
+    x = input_node(VECTOR)
+    y = ops.concat([x, x])
+    assert rebuilt(y, list(y.inputs)) is y
+    assert rebuilt(y, [x, -x]) is ops.concat([x, -x])
+
+
+def test_a_chain_of_20000_nodes_is_no_recursion() -> None:
+    x = input_node(VECTOR)
+    y = x
+    for _ in range(20_000):
+        y = ops.tanh(y)
+    result = rewrite(Graph((x,), (y,)), _tanh_is_negative)
+    assert len(result.nodes) == 20_000
+    assert {node.op.name for node in result.nodes} == {"negative"}
+
+
+def test_sealing_shows_a_transformation_only_inputs() -> None:
+    x = input_node(VECTOR)
+    inner = ops.tanh(x)
+    shown: list[Graph] = []
+    graph = Graph((x, inner), (x + inner,))
+    assert sealed(graph, lambda masked: (shown.append(masked), masked)[1]) is graph
+    assert shown[0].inputs[0] is x
+    assert all(node.op in SOURCES for node in shown[0].inputs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(smooth=False, gradients=True), st.data())
+def test_a_cut_at_any_node_reads_only_what_it_is_given(problem: Problem, data: st.DataObject) -> None:
+    """Stages cut graphs anywhere; no pass may bring back what lies behind the cut."""
+    interior = [node for node in problem.graph.nodes if node.op not in SOURCES] or list(problem.graph.inputs)
+    cut = data.draw(st.lists(st.sampled_from(range(len(interior))), min_size=1, max_size=3, unique=True))
+    nodes = [interior[i] for i in cut if interior[i] not in problem.graph.inputs]
+    values = evaluate(Graph(problem.graph.inputs, tuple(nodes)), problem.values)
+    graph = Graph((*problem.graph.inputs, *nodes), problem.graph.outputs)
+    result = verify(run(graph))
+    check_same(graph, result, [*problem.values, *values])
+    assert _read(result) <= _read(graph)
+
+
+def _read(graph: Graph) -> set[Node]:
+    read = {x for node in graph.nodes for x in node.inputs} | set(graph.outputs)
+    return read & set(graph.inputs)

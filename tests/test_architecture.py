@@ -1,0 +1,54 @@
+"""The shape of the house: tests mirror modules, modules stay small, ARCHITECTURE.md lists them all.
+
+That floors import only downward is import-linter's part, in CI.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_LINES = 400
+MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "foldbatch").rglob("*.py"))
+TESTS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
+WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what other modules hold
+
+# Tests of the whole rather than of one module.
+OF_THE_WHOLE = {"test_architecture", "test_docs", "test_examples", "test_laws", "test_readme"}
+
+
+def test_of(module: Path) -> Path:
+    """Return where a module's test lies; a package's own lies inside, under the package's name."""
+    folder = Path("tests", *module.parent.parts[1:])
+    name = {"__init__": module.parent.name, "__main__": "main"}.get(module.stem, module.stem)
+    return folder / f"test_{name}.py"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name not in WITHOUT_IDEAS], ids=str)
+def test_every_module_has_a_test_of_its_name(module):
+    assert test_of(module) in TESTS
+
+
+@pytest.mark.parametrize("test", TESTS, ids=str)
+def test_every_test_has_a_module_of_its_name(test):
+    whole = test.parent == Path("tests") and test.stem in OF_THE_WHOLE
+    assert whole or test in {test_of(module) for module in MODULES}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_no_module_is_long(module):
+    lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, "is there more than one idea in it?"
+
+
+def test_architecture_lists_the_modules_and_nothing_else():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| *`(foldbatch/[\w/]+\.py)` *\|", text, flags=re.MULTILINE)
+    modules = {module.as_posix() for module in MODULES}
+    required = {module for module in modules if not module.endswith(WITHOUT_IDEAS)}
+    assert sorted(listed) == sorted(set(listed))
+    assert required - set(listed) == set(), "modules that ARCHITECTURE.md does not list"
+    assert set(listed) - modules == set(), "modules that ARCHITECTURE.md lists and that are gone"

@@ -1,0 +1,31 @@
+"""README.md keeps its word: two commands of one line each, and Python that runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def fenced(language: str) -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_two_commands_are_one_line_each():
+    first, second, *_ = fenced("sh")
+    assert [len(block.splitlines()) for block in (first, second)] == [1, 1]
+
+
+def test_the_second_command_runs_the_tests():
+    assert "pytest" in fenced("sh")[1]  # .ci/run runs this very line
+
+
+def test_the_python_runs_from_top_to_bottom(monkeypatch):
+    blocks = fenced("python")
+    assert blocks
+    monkeypatch.chdir(ROOT)
+    namespace: dict[str, object] = {"__name__": "readme"}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"README.md, Python block {number}", "exec"), namespace)

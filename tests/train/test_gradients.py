@@ -1,0 +1,137 @@
+"""Clipping by the joint norm, and what a gradient must be to reach an optimizer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import ParameterError, TrainingError
+from foldbatch.params import SparseRows
+from foldbatch.train.gradients import clip_by_global_norm, fitting_gradient
+
+
+def gradients(seed: int, scale: float = 1.0):
+    rng = np.random.default_rng(seed)
+    rows = np.flatnonzero(rng.random(6) < 0.5)
+    return {
+        "matrix": scale * rng.normal(size=(3, 2)),
+        "scalar": np.array(scale * rng.normal()),
+        "table": SparseRows(rows, scale * rng.normal(size=(len(rows), 4)), (6, 4)),
+    }
+
+
+def dense(grads):
+    return {name: g.dense() if isinstance(g, SparseRows) else np.asarray(g) for name, g in grads.items()}
+
+
+def norm_of(grads) -> float:
+    return math.sqrt(sum(float((g**2).sum()) for g in dense(grads).values()))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_clipping_bounds_the_joint_norm_and_keeps_the_direction(seed, scale, max_norm):
+    grads = gradients(seed, scale)
+    clipped, norm = clip_by_global_norm(grads, max_norm)
+    assert norm == pytest.approx(norm_of(grads))
+    assert norm_of(clipped) == pytest.approx(min(norm, max_norm))
+    factor = min(1.0, max_norm / norm)
+    for name, g in dense(grads).items():
+        np.testing.assert_allclose(dense(clipped)[name], g * factor, rtol=1e-12)
+
+
+def test_gradients_within_the_limit_are_returned_as_they_are():
+    grads = gradients(0)
+    clipped, _ = clip_by_global_norm(grads, math.inf)
+    assert all(clipped[name] is grads[name] for name in grads)
+
+
+def test_clipping_leaves_the_given_gradients_alone():
+    grads, before = gradients(0), dense(gradients(0))
+    clip_by_global_norm(grads, 0.1)
+    assert all((g == before[name]).all() for name, g in dense(grads).items())
+
+
+def test_clipping_keeps_the_dtype():
+    clipped, _ = clip_by_global_norm({"w": np.full(3, 9, "float32")}, 1.0)
+    assert clipped["w"].dtype == np.float32
+
+
+def test_the_norm_of_numbers_whose_squares_overflow_is_right():
+    clipped, norm = clip_by_global_norm({"w": np.full(4, 1e30, "float32")}, 1.0)
+    assert norm == pytest.approx(2e30)
+    np.testing.assert_allclose(clipped["w"], 0.5, rtol=1e-6)
+
+
+def test_a_nan_passes_clipping_unscaled_so_that_the_optimizer_can_name_it():
+    clipped, norm = clip_by_global_norm({"a": np.array([np.nan]), "b": np.array([9.0])}, 1.0)
+    assert math.isnan(norm)
+    assert clipped["b"] == 9.0
+
+
+def test_no_gradients_have_norm_zero():
+    assert clip_by_global_norm({}, 1.0) == ({}, 0.0)
+
+
+@pytest.mark.parametrize("max_norm", [0.0, -1.0, math.nan])
+def test_a_limit_not_above_zero_is_an_error(max_norm):
+    with pytest.raises(TrainingError, match="expected max_norm above 0"):
+        clip_by_global_norm({}, max_norm)
+
+
+def test_a_gradient_of_another_dtype_comes_in_the_parameters():
+    sparse = fitting_gradient(
+        "w", np.zeros((3, 1), "float32"), SparseRows(np.array([2]), np.ones((1, 1)), (3, 1))
+    )
+    assert sparse.values.dtype == np.float32
+    assert fitting_gradient("w", np.zeros((), "float32"), np.float64(2.0)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (
+            np.zeros((2, 3)),
+            r"w gradient: expected float32 of shape \(3, 2\), found float64 of shape \(2, 3\)",
+        ),
+        (np.zeros((3, 2, 1)), r"found float64 of shape \(3, 2, 1\)"),
+        (np.zeros((3, 2), "complex64"), "found complex64"),
+        ("text", "found <U4"),
+        (np.array([[0, 0], [0, 0], [0, np.inf]]), r"expected finite numbers, found inf at \(2, 1\)"),
+        (np.full((3, 2), 1e300), r"expected finite numbers, found inf at \(0, 0\)"),  # too large for float32
+        (SparseRows(np.array([2]), np.array([[0, np.nan]]), (3, 2)), r"found nan at \(2, 1\)"),
+        (SparseRows(np.array([0]), np.zeros((1, 2)), (4, 2)), r"found float64 of shape \(4, 2\)"),
+        (SparseRows(np.array([0]), np.zeros((1, 3)), (3, 2)), r"values of shape \(1, 3\)"),
+        (SparseRows(np.array([0, 1]), np.zeros((1, 2)), (3, 2)), r"values of shape \(1, 2\)"),
+        (
+            SparseRows(np.array([1, 0]), np.zeros((2, 2)), (3, 2)),
+            "expected ascending, distinct rows of the 3",
+        ),
+        (
+            SparseRows(np.array([1, 1]), np.zeros((2, 2)), (3, 2)),
+            "expected ascending, distinct rows of the 3",
+        ),
+        (SparseRows(np.array([-1]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
+        (SparseRows(np.array([3]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
+    ],
+)
+def test_a_gradient_that_does_not_fit_is_an_error(gradient, message):
+    with pytest.raises(ParameterError, match=message):
+        fitting_gradient("w", np.zeros((3, 2), "float32"), gradient)
+
+
+def test_a_parameter_that_cannot_be_updated_is_an_error():
+    fixed = np.zeros(2)
+    fixed.flags.writeable = False
+    for parameter in (fixed, np.zeros(2, "int32"), [0.0, 0.0]):
+        with pytest.raises(ParameterError, match="expected a float array that can be updated in place"):
+            fitting_gradient("w", parameter, np.zeros(2))
+
+
+def test_large_finite_gradients_are_finite():
+    assert (
+        fitting_gradient("w", np.zeros(2, "float32"), np.full(2, 1e30, "float32")) == np.float32(1e30)
+    ).all()

@@ -1,0 +1,282 @@
+"""What all optimizers share, tried on each: checks before changes, state, factors, sparse = dense."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
+from foldbatch.params import Parameter, ParameterStore, SparseRows
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer
+from foldbatch.types import TensorType
+
+MAKERS = {
+    "sgd": lambda **kw: SGD(0.1, **kw),
+    "sgd decayed": lambda **kw: SGD(0.1, weight_decay=0.1, **kw),
+    "momentum": lambda **kw: SGD(0.1, momentum=0.9, **kw),
+    "nesterov": lambda **kw: SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.1, **kw),
+    "adagrad": lambda **kw: AdaGrad(0.1, **kw),
+    "adagrad decayed": lambda **kw: AdaGrad(0.1, weight_decay=0.1, initial_accumulator=0.5, **kw),
+    "adam": lambda **kw: Adam(0.1, **kw),
+    "adam decayed": lambda **kw: Adam(0.1, weight_decay=0.1, **kw),
+    "lazy adam": lambda **kw: LazyAdam(0.1, **kw),
+    "lazy adam decayed": lambda **kw: LazyAdam(0.1, weight_decay=0.1, **kw),
+}
+every_optimizer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def parameters(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    shapes = {"table.weight": (7, 3), "layer.weight": (3, 4), "layer.bias": (4,), "scale": ()}
+    return {name: np.asarray(rng.normal(size=shape), "float32") for name, shape in shapes.items()}
+
+
+def gradients(seed: int):
+    rng = np.random.default_rng([1, seed])
+    rows = np.flatnonzero(rng.random(7) < 0.4)
+    grads = {name: np.asarray(rng.normal(size=p.shape), "float32") for name, p in parameters().items()}
+    grads["table.weight"] = SparseRows(rows, rng.normal(size=(len(rows), 3)).astype("float32"), (7, 3))
+    return grads
+
+
+def densified(grads):
+    return {name: g.dense() if isinstance(g, SparseRows) else g for name, g in grads.items()}
+
+
+def copied(params):
+    return {name: p.copy() for name, p in params.items()}
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith("lazy")])
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=5, unique=True), st.sampled_from([1, 5, 32_768]))
+def test_a_sparse_gradient_does_bit_for_bit_what_its_dense_form_does(name, seeds, block):
+    sparse, dense = parameters(), parameters()
+    by_rows, by_table = MAKERS[name](), MAKERS[name]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimizer, "BLOCK", block)  # several blocks even in a small table
+        for seed in seeds:
+            by_rows.update(sparse, gradients(seed))
+            by_table.update(dense, densified(gradients(seed)))
+    assert_same(sparse, dense)
+    assert_same(by_rows.state(), by_table.state())
+
+
+@given(st.sampled_from(sorted(MAKERS)), st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
+    whole, cut = parameters(), parameters()
+    MAKERS[name]().update(whole, gradients(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimizer, "BLOCK", block)
+        MAKERS[name]().update(cut, gradients(seed))
+    assert_same(whole, cut)
+
+
+@every_optimizer
+def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
+    params = {name: np.ones(p.shape, "float32") for name, p in parameters().items()}
+    opt = make()
+    for _ in range(3):
+        before = copied(params)
+        opt.update(params, {name: np.ones_like(p) for name, p in params.items()})
+        assert all((params[name] < before[name]).all() for name in params)
+
+
+@every_optimizer
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"scale": np.float32(np.nan)},
+        {"scale": np.zeros(1)},
+        {"layer.bias": np.array([0, np.inf, 0, 0])},
+        {"table.weight": SparseRows(np.array([8]), np.zeros((1, 3)), (7, 3))},
+        {"missing": np.zeros(1)},
+    ],
+    ids=str,
+)
+def test_a_bad_batch_changes_nothing(make, bad):
+    params, opt = parameters(), make()
+    opt.update(params, gradients(0))
+    params_before, state_before = copied(params), opt.state()
+    with pytest.raises(FoldbatchError, match=next(iter(bad))):
+        opt.update(params, gradients(1) | bad)
+    assert_same(params, params_before)
+    assert_same(opt.state(), state_before)
+
+
+def test_a_bad_first_batch_leaves_no_moments():
+    opt = Adam()
+    with pytest.raises(ParameterError):
+        opt.update(parameters(), gradients(0) | {"scale": np.float32(np.inf)})
+    assert opt.state() == {"lr": 0.001}
+
+
+@every_optimizer
+def test_parameters_are_updated_in_place_and_only_those_with_a_gradient(make):
+    params = parameters()
+    arrays, before = dict(params), copied(params)
+    make().update(params, {"layer.bias": np.ones(4, "float32")})
+    assert all(params[name] is arrays[name] for name in params)
+    assert {name for name in params if (params[name] != before[name]).any()} == {"layer.bias"}
+
+
+def test_a_parameter_that_is_no_contiguous_array_is_updated_in_place():
+    table = np.ones((4, 6), "float32")
+    params = {"w": table[:, ::2].T}
+    Adam(0.5).update(params, {"w": np.ones((3, 4), "float32")})
+    np.testing.assert_allclose(table, [[0.5, 1, 0.5, 1, 0.5, 1]] * 4, rtol=1e-6)
+
+
+@every_optimizer
+def test_an_empty_table_and_a_gradient_of_no_rows_are_fine(make):
+    params = {"empty": np.zeros((0, 3)), "w": np.zeros((2, 3))}
+    nothing = {
+        name: SparseRows(np.zeros(0, np.int64), np.zeros((0, 3)), p.shape) for name, p in params.items()
+    }
+    make().update(params, nothing)
+    assert (params["w"] == 0).all()
+
+
+def test_a_frozen_parameter_is_skipped():
+    layer = {
+        "free": Parameter(TensorType((2,)), 1.0),
+        "frozen": Parameter(TensorType((2,)), 1.0, trainable=False),
+    }
+    params = ParameterStore(layer)
+    opt = SGD(1.0, momentum=0.9)
+    opt.update(params, {"free": np.ones(2), "frozen": np.ones(2)})
+    assert params["free"].tolist() == [0, 0]
+    assert params["frozen"].tolist() == [1, 1]
+    assert set(opt.state()) == {"lr", "steps/free", "velocity/free"}
+
+
+def test_a_gradient_of_an_unknown_parameter_is_an_error():
+    with pytest.raises(UnknownNameError, match="expected a parameter of table.weight, .*found 'bias'"):
+        SGD().update(parameters(), {"bias": np.zeros(4)})
+
+
+@every_optimizer
+def test_training_resumed_from_a_state_goes_on_bit_for_bit(make):
+    straight, resumed = parameters(), parameters()
+    opt, first, second = make(), make(), make()
+    for seed in range(4):
+        opt.update(straight, gradients(seed))
+    for seed in range(2):
+        first.update(resumed, gradients(seed))
+    second.load_state({key: np.asarray(value) for key, value in first.state().items()})  # as a file has it
+    for seed in range(2, 4):
+        second.update(resumed, gradients(seed))
+    assert_same(straight, resumed)
+    assert_same(opt.state(), second.state())
+
+
+@every_optimizer
+def test_a_state_is_a_copy_when_given_and_when_taken(make):
+    opt, other, params = make(), make(), parameters()
+    opt.update(params, gradients(0))
+    state = opt.state()
+    before = {key: np.copy(value) for key, value in state.items()}
+    other.load_state(state)
+    opt.update(params, gradients(1))
+    other.update(params, gradients(1))
+    assert_same(state, before)
+
+
+def test_a_state_carries_the_learning_rate():
+    opt = SGD(0.5)
+    opt.lr = 0.25
+    other = SGD(0.5)
+    other.load_state(opt.state())
+    assert other.lr == 0.25
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"lr": 0.1, "steps/w": 1, "mean/w": np.zeros(2)}, "found 'square/w' missing"),
+        ({"lr": 0.1, "velocity/w": np.zeros(2)}, "found 'velocity/w' besides"),
+        ({"steps/w": 1, "mean/w": np.zeros(2), "square/w": np.zeros(2)}, "found 'lr' missing"),
+        ({"lr": -1.0}, "expected a number above 0"),
+    ],
+)
+def test_a_state_of_another_optimizer_is_refused_and_changes_nothing(state, message):
+    opt = Adam(0.5)
+    opt.update(parameters(), gradients(0))
+    before = opt.state()
+    with pytest.raises(TrainingError, match=message):
+        opt.load_state(state)
+    assert_same(opt.state(), before)
+
+
+def test_a_state_of_another_model_is_refused_at_the_next_step():
+    opt = Adam()
+    opt.update({"w": np.zeros(3)}, {"w": np.ones(3)})
+    params = {"first": np.zeros(2), "w": np.zeros(2)}
+    with pytest.raises(ParameterError, match=r"w moment: expected .*\(2,\), found .*\(3,\)"):
+        opt.update(params, {"first": np.ones(2), "w": np.ones(2)})
+    assert (params["first"] == 0).all()
+
+
+def test_factors_multiply_the_learning_rate_by_name_or_prefix_and_the_longest_counts():
+    params = {name: np.zeros(1) for name in ("a.b.weight", "a.b.bias", "a.c", "a_1.c", "free")}
+    opt = SGD(1.0, lr_factors={"a": 0.5, "a.b": 0.25, "a.b.bias": 0.0})
+    opt.update(params, {name: np.ones(1) for name in params})
+    moved = {name: -float(p[0]) for name, p in params.items()}
+    assert moved == {"a.b.weight": 0.25, "a.b.bias": 0.0, "a.c": 0.5, "a_1.c": 1.0, "free": 1.0}
+
+
+@every_optimizer
+def test_a_factor_is_a_learning_rate_of_its_own(make):
+    params, other = parameters(), parameters()
+    opt, slow = make(lr_factors={"layer": 0.5}), make()
+    slow.lr = 0.05
+    for seed in range(3):
+        opt.update(params, gradients(seed))
+        slow.update(other, gradients(seed))
+    for name in params:
+        assert (name.startswith("layer.")) == np.allclose(params[name], other[name], rtol=1e-5)
+
+
+def test_a_factor_that_belongs_to_no_parameter_is_an_error():
+    with pytest.raises(UnknownNameError, match="SGD lr_factors: .*found 'tab'"):
+        SGD(lr_factors={"tab": 0.1}).update(parameters(), {})
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SGD(0), "SGD lr: expected a number above 0, found int 0"),
+        (lambda: SGD(math.nan), "SGD lr"),
+        (lambda: SGD(math.inf), "SGD lr"),
+        (lambda: Adam("fast"), "Adam lr: .*found str 'fast'"),
+        (
+            lambda: SGD(momentum=1.0),
+            "SGD momentum: expected a number of 0 or more and below 1, found float 1.0",
+        ),
+        (lambda: SGD(nesterov=True), "SGD nesterov: expected a momentum above 0"),
+        (lambda: SGD(weight_decay=-0.1), "SGD weight_decay"),
+        (lambda: SGD(lr_factors={"a": -1}), r"SGD lr_factors\['a'\]"),
+        (lambda: AdaGrad(eps=0), "AdaGrad eps"),
+        (lambda: AdaGrad(initial_accumulator=-1), "AdaGrad initial_accumulator"),
+        (lambda: Adam(betas=(0.9, 1.0)), r"Adam betas\[1\]"),
+        (lambda: LazyAdam(betas=(-0.1, 0.9)), r"LazyAdam betas\[0\]"),
+        (lambda: LazyAdam(eps=-1), "LazyAdam eps"),
+    ],
+)
+def test_a_setting_out_of_range_is_an_error(build, message):
+    with pytest.raises(TrainingError, match=message):
+        build()
+
+
+def test_an_optimizer_without_a_formula_says_so():
+    with pytest.raises(NotImplementedError):
+        Optimizer(0.1, weight_decay=0.0, lr_factors=None).update({"w": np.ones(1)}, {"w": np.ones(1)})

@@ -1,0 +1,367 @@
+"""The bracket reader: what it reads, where it finds fault, and that depth and blocks do not matter."""
+
+import gzip
+import itertools
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import ExampleError, ReadError
+from foldbatch.trees import Tree, brackets, parse_brackets, read_brackets, read_sst, text, write_brackets
+from foldbatch.trees.brackets import unescape
+
+DEPTH = 1_000_000
+WORDS = st.text(
+    st.characters(exclude_characters=" \t\r\n()\0", exclude_categories=["Cs"]), min_size=1, max_size=6
+)
+
+
+@st.composite
+def written_trees(draw):
+    """Trees that brackets can hold: every node has a label, and only leaves have words."""
+    tree = draw(st.from_type(Tree))
+    labels = draw(st.lists(WORDS, min_size=tree.size, max_size=tree.size))
+    words = draw(st.lists(st.none() | WORDS, min_size=tree.size, max_size=tree.size))
+    if len(tree) > 1 and draw(st.booleans()):
+        labels[-1] = ""
+    return Tree(
+        tree.parents,
+        labels,
+        [w if node.is_leaf else None for w, node in zip(words, tree.nodes(), strict=True)],
+    )
+
+
+def outcome(source):
+    """What the reader says of a file or lines: the trees, and then the error if there is one."""
+    said = []
+    try:
+        said.extend(read_brackets(source))
+    except ReadError as error:
+        said.append(str(error))
+    return said
+
+
+@given(written_trees())
+def test_reading_undoes_writing(tree):
+    assert parse_brackets(write_brackets(tree)) == tree
+
+
+@given(st.lists(written_trees(), min_size=1, max_size=4), st.sampled_from(["", " ", "\n", "\r\n", "\n\n\t"]))
+def test_trees_may_share_a_line_or_be_spread_over_several(trees, blank):
+    written = blank.join(write_brackets(tree) for tree in trees)
+    assert list(read_brackets([written])) == trees
+    assert list(read_brackets(written.replace(" ", "\r\n ").split("\n"))) == trees
+
+
+@given(st.text("() ab\n\t\r\0\ufeff\u00a0", max_size=30))
+def test_any_text_is_read_back_alike_or_refused_with_its_place(anything):
+    trees = outcome([anything])
+    if isinstance(trees[-1], str):
+        assert re.match(r"lines:\d+:\d+: expected ", trees.pop())
+    if trees:
+        assert list(read_brackets(map(write_brackets, trees))) == trees
+
+
+def test_a_sentence_is_read():
+    tree = parse_brackets("(S (NP (D the)\n  (N film))\t(VP slept))")
+    assert tree == Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept")))
+
+
+def test_words_are_split_at_plain_blanks_only():
+    assert parse_brackets("(X 8\u00a01/2\u2028\x0b\x0c\x85)").words() == ("8\u00a01/2\u2028\x0b\x0c\x85",)
+
+
+def test_unary_chains_and_leaves_without_a_word_are_kept():
+    tree = parse_brackets("(S (VP (V (V' go))) (T))")
+    assert (tree.height, tree[0][0].label, tree[1].label, tree[1].token) == (3, "V", "T", None)
+
+
+def test_the_outer_bracket_of_the_penn_treebank_is_dropped_around_one_child():
+    assert parse_brackets("( (S (NP I) (VP slept)) )") == parse_brackets("(S (NP I) (VP slept))")
+    assert parse_brackets("((S I))") == parse_brackets("(S I)")
+    assert parse_brackets("( (3 a))", int).label == 3
+    assert parse_brackets("( (S I) (S you))").label == ""
+    assert parse_brackets("( (S I) (S you)) ") == Tree.from_nested(("", ("S", "I"), ("S", "you")))
+
+
+def test_labels_are_made_by_the_function_once_for_each_text():
+    calls = []
+
+    def label(word):
+        calls.append(word)
+        return len(word)
+
+    assert parse_brackets("(a (bb x) (a (bb y)))", label).labels == (2, 2, 1, 1)
+    assert calls == ["a", "bb"]
+    assert parse_brackets("(neg (pos x))", {"neg": 0, "pos": 1}.__getitem__).labels == (1, 0)
+
+
+def test_labels_beyond_those_that_are_remembered_are_made_again(monkeypatch):
+    monkeypatch.setattr(brackets, "_MANY_LABELS", 3)
+    calls = []
+
+    def label(word):
+        calls.append(word)
+        return int(word)
+
+    assert parse_brackets("(1 (2 a) (3 b) (2 c) (4 d) (1 e))", label).labels == (2, 3, 2, 4, 1, 1)
+    assert calls == ["1", "2", "3", "4", "1"]
+
+
+def test_escapes_stand_unless_asked_for():
+    written = "(X (A -LRB-) (B 1\\/2) (C -RRB-))"
+    assert parse_brackets(written).words() == ("-LRB-", "1\\/2", "-RRB-")
+    tree = parse_brackets(written, unescape=True)
+    assert tree.words() == ("(", "1/2", ")")
+    assert write_brackets(tree, escape=True) == written
+    assert list(read_brackets([written], unescape=True)) == [tree]
+    assert unescape("and\\/or") == "and/or"
+
+
+def test_a_byte_order_mark_crlf_and_gzip_are_accepted(tmp_path):
+    data = "\ufeff(S\r\n  (NP I)\r\n  (VP slept))\r\n(S ok)\r\n".encode()
+    expected = [parse_brackets("(S (NP I) (VP slept))"), parse_brackets("(S ok)")]
+    for name, packed in (("trees.txt", data), ("trees.txt.gz", gzip.compress(data))):
+        (tmp_path / name).write_bytes(packed)
+        assert list(read_brackets(tmp_path / name)) == expected
+
+
+def test_no_tree_at_all_is_allowed_on_request(tmp_path):
+    path = tmp_path / "empty.txt"
+    path.write_bytes(b" \n")
+    assert list(read_brackets(path, allow_empty=True)) == []
+    assert list(read_brackets([], allow_empty=True)) == []
+
+
+def test_trees_are_given_out_while_reading():
+    endless = (f"(S w{i})" for i in itertools.count())
+    trees = read_brackets(endless)
+    assert [next(trees).words() for _ in range(3)] == [("w0",), ("w1",), ("w2",)]
+
+
+MALFORMED = [
+    # text, place, what the message must hold
+    ("", "1:1", "expected a tree, found the end of the file; check the path, or pass allow_empty=True"),
+    ("  \n\n ", "3:2", "expected a tree, found the end of the file"),
+    (")", "1:1", "expected '(' to begin a tree, found ')'; remove it, or add the '(' that it closes"),
+    ("(A b))", "1:6", "expected '(' to begin a tree, found ')'"),
+    ("(A b)\n )", "2:2", "expected '(' to begin a tree, found ')'"),
+    ("word", "1:1", "expected '(' to begin a tree, found 'word'; put text in brackets: (LABEL word)"),
+    ("(A b) c (D e)", "1:7", "expected '(' to begin a tree, found 'c'"),
+    ("(A b)\r\nc", "2:1", "found 'c'"),
+    ("()", "1:2", "expected a label after '(', found ')'; remove the empty node, or write (LABEL word)"),
+    ("(A ())", "1:5", "expected a label after '(', found ')'"),
+    ("(A (B c)\n   ( ))", "2:6", "expected a label after '(', found ')'"),
+    (
+        "(A ((B c)))",
+        "1:5",
+        "expected a label after '(', found '('; only the outermost bracket of a tree may lack one",
+    ),
+    ("(((A b)))", "1:3", "expected a label after '(', found '('"),
+    ("(A b c)", "1:6", "expected ')' after the node's word, found 'c'; wrap each word in a node of its own"),
+    ("(A b (C d))", "1:6", "expected ')' after the node's word, found '('"),
+    ("(A (B c) d)", "1:10", "expected '(' or ')' after a child, found 'd'; wrap each word"),
+    ("( (A b) c)", "1:9", "expected '(' or ')' after a child, found 'c'"),
+    (
+        "(A",
+        "1:3",
+        "expected 1 more ')' to close the tree that begins at text:1:1, found the end of the file; close it",
+    ),
+    ("(A b)\n (C (D e)\n", "3:1", "expected 1 more ')' to close the tree that begins at text:2:2"),
+    ("(A (B (C", "1:9", "expected 3 more ')' to close the tree that begins at text:1:1"),
+    ("(", "1:2", "expected 1 more ')'"),
+    ("(A b", "1:5", "expected 1 more ')'"),
+    ("(A b\0)", "1:5", "expected text, found a NUL byte"),
+    ("\0", "1:1", "expected text, found a NUL byte"),
+    ("(A b) (C d)", "1:7", "expected one tree, found a second one; read several with read_brackets"),
+    ("(A b)\n\n((C d) (E f))", "3:1", "expected one tree, found a second one"),
+    ("(A " + "x" * 100 + " y)", "1:105", "found 'y'"),
+    ("(A b " + "x" * 100 + ")", "1:6", f"found '{'x' * 37}'..."),
+    ("(\u00e4 \U0001d11e \u00a0)", "1:6", "found '\\xa0'"),
+    ("(A\tb\tc)", "1:6", "found 'c'"),
+    ("\ufeff\ufeff(A b)", "1:1", "expected '(' to begin a tree, found '\\ufeff'"),
+]
+
+
+@pytest.mark.parametrize(("malformed", "place", "message"), MALFORMED)
+def test_malformed_text_is_refused_with_its_place(malformed, place, message):
+    with pytest.raises(ReadError) as caught:
+        parse_brackets(malformed)
+    assert caught.value.where == f"text:{place}"
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("malformed", "labels", "place", "message"),
+    [
+        ("(3 (2 a) (x b))", int, "1:11", "expected a label that int accepts, found 'x'; correct the label"),
+        ("(3 (2.5 a))", int, "1:5", "expected a label that int accepts, found '2.5'"),
+        (
+            "( (3 a) (2 b))",
+            int,
+            "1:14",
+            "expected a label that int accepts, found none at the tree's outermost bracket",
+        ),
+        ("(a (b c))", {"a": 1}.__getitem__, "1:5", "expected a label that __getitem__ accepts, found 'b'"),
+        ("(3 a)", float, "1:2", "expected a str or an int from the function labels, found float 3.0 for it"),
+        (
+            "(3 a)",
+            lambda word: None,
+            "1:2",
+            "expected a str or an int from the function labels, found None for it",
+        ),
+    ],
+)
+def test_labels_that_the_function_refuses_are_placed(malformed, labels, place, message):
+    with pytest.raises(ReadError) as caught:
+        parse_brackets(malformed, labels)
+    assert caught.value.where == f"text:{place}"
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("malformed", "place", "message"),
+    [
+        ("(3 (2 a) (5 b))", "1:11", "expected a label from 0 to 4, found '5'"),
+        ("(3 a)\n(-1 b)", "2:2", "expected a label from 0 to 4, found '-1'"),
+        ("(+3 a)", "1:2", "expected a label from 0 to 4, found '+3'"),
+        ("(\u0663 a)", "1:2", "expected a label from 0 to 4, found '\u0663'"),
+        ("(S a)", "1:2", "expected a label from 0 to 4, found 'S'"),
+        (
+            "(3 (2) (1 b))",
+            "1:6",
+            "expected a word or children after the label, found ')'; write (LABEL word)",
+        ),
+        ("(3", "1:3", "expected 1 more ')'"),
+        ("", "1:1", "expected a tree"),
+    ],
+)
+def test_sst_needs_labels_from_0_to_4_and_words_in_leaves(tmp_path, malformed, place, message):
+    path = tmp_path / "sst.txt"
+    path.write_text(malformed, encoding="utf-8")
+    with pytest.raises(ReadError) as caught:
+        list(read_sst(path))
+    assert caught.value.where == f"{path}:{place}"
+    assert message in str(caught.value)
+
+
+def test_trees_before_the_fault_are_given_out():
+    trees = read_brackets(["(A b) (C d", "e)"])
+    assert next(trees).label == "A"
+    with pytest.raises(ReadError, match=r"lines:2:1: expected '\)' after the node's word, found 'e'"):
+        next(trees)
+
+
+def test_files_that_cannot_be_read_are_errors(tmp_path):
+    (tmp_path / "trees.gz").write_text("(A b)")
+    for path, message in [
+        (tmp_path, "found a folder"),
+        (tmp_path / "none.txt", "found nothing of that name"),
+        (tmp_path / "trees.gz", "trees.gz:1:1: expected a readable file, found BadGzipFile"),
+    ]:
+        with pytest.raises(ReadError, match=message):
+            list(read_brackets(path))
+
+
+def test_a_string_of_brackets_is_not_taken_for_a_path():
+    with pytest.raises(
+        ReadError, match=r"expected a path or lines, found the text '\(A b\)'; read a string with parse"
+    ):
+        read_brackets("(A b)")
+
+
+BOUNDARIES = [
+    "( (S\u00a0 (\u00e4 \U0001d11e\u20ac)\r\n\t(N film) ))\r\n(VP slept)(X)".encode(),
+    "\ufeff(S (A \u00e4\u00a0b) (B c))".encode(),
+    b"(A b)\n(A (B wo\xffrd))",
+    b"(A b)\n(A (B wo\0rd))",
+    b"(A b)\n(A (BCD wor d))",
+    b"(A b)\n  (A (BCD wor)\n",
+    "(\u00e4 b)\n\u20ac\u20ac (C".encode(),
+    b"(A b) (C \xe2\x82",
+]
+
+
+@pytest.mark.parametrize("data", BOUNDARIES)
+def test_blocks_may_end_anywhere(tmp_path, monkeypatch, data):
+    path = tmp_path / "trees.txt"
+    path.write_bytes(data)
+    whole = outcome(path)
+    assert len(whole) == (1 if data.startswith("\ufeff".encode()) else 3 if b"slept" in data else 2)
+    for block in range(1, len(data) + 1):
+        monkeypatch.setattr(text, "BLOCK_BYTES", block)
+        assert outcome(path) == whole, block
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (Tree([-1]), "node 0: expected a label without blanks and brackets, found None"),
+        (Tree([-1], ["a b"]), "node 0: expected a label without blanks and brackets, found str 'a b'"),
+        (Tree([1, -1], ["a(", "b"]), "node 0: expected a label"),
+        (Tree([1, -1], ["a", ""]), "node 1: expected a label"),
+        (Tree([1, -1], ["", "a"]), "node 0: expected a label"),
+        (Tree([-1], [""], ["w"]), "node 0: expected a label"),
+        (Tree([-1], ["a"], [""]), "node 0: expected a word without blanks and brackets, found str ''"),
+        (
+            Tree([-1], ["a"], ["("]),
+            "node 0: expected a word without blanks and brackets, found str '('; brackets need",
+        ),
+        (Tree([-1], ["a"], ["x\0"]), "node 0: expected a word"),
+        (
+            Tree([1, -1], ["a", "b"], ["w", "v"]),
+            "node 1: expected a word or children, found the word 'v' beside",
+        ),
+    ],
+)
+def test_a_tree_that_brackets_cannot_hold_is_not_written(tree, message):
+    with pytest.raises(ExampleError) as caught:
+        write_brackets(tree)
+    assert str(caught.value).startswith(message)
+
+
+def test_integer_labels_are_written_and_read():
+    tree = Tree.from_nested((3, (0, "a"), (-2, "b")))
+    assert write_brackets(tree) == "(3 (0 a) (-2 b))"
+    assert parse_brackets(write_brackets(tree), int) == tree
+
+
+def test_a_million_levels_are_read_and_written():
+    written = "(A " * DEPTH + "(B w)" + ")" * DEPTH
+    tree = parse_brackets(written)
+    assert (tree.size, tree.height, tree.words()) == (DEPTH + 1, DEPTH, ("w",))
+    assert write_brackets(tree) == written
+    with pytest.raises(ReadError, match="expected 1000000 more"):
+        parse_brackets("(A " * DEPTH)
+
+
+def test_a_label_of_a_megabyte_and_a_hundred_thousand_children_are_read():
+    label = "L" * 1_000_000
+    tree = parse_brackets(f"({label}" + " (x w)" * 100_000 + ")")
+    assert (tree.label, len(tree)) == (label, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "trees", "nodes", "leaves", "roots"),
+    [
+        ("train.txt", 8544, 318582, 163563, [1092, 2218, 1624, 2322, 1288]),
+        ("dev.txt", 1101, 41447, 21274, [139, 289, 229, 279, 165]),
+        ("test.txt", 2210, 82600, 42405, [279, 633, 389, 510, 399]),
+    ],
+)
+def test_the_stanford_sentiment_treebank_has_the_counts_of_its_readme(
+    data_folder, name, trees, nodes, leaves, roots
+):
+    path = data_folder / "sst" / name
+    treebank = list(read_sst(path))
+    assert len(treebank) == trees
+    assert sum(tree.size for tree in treebank) == nodes
+    assert sum(len(tree.words()) for tree in treebank) == leaves
+    assert sorted(Counter(tree.label for tree in treebank).items()) == list(enumerate(roots))
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        assert all(
+            write_brackets(tree) == line.rstrip("\n") for tree, line in zip(treebank, lines, strict=True)
+        )

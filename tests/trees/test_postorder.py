@@ -1,0 +1,105 @@
+"""What counts as post-order, and flattening linked objects without recursion."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import ExampleError
+from foldbatch.trees import Tree
+from foldbatch.trees.postorder import as_parents, check_post_order, children_csr, flatten, subtree_sizes
+
+
+def is_post_order(parents):
+    """Say the same by definition: walk the tree recursively and see whether nodes come as 0, 1, 2, ..."""
+    if (
+        parents.count(-1) != 1
+        or parents[-1] != -1
+        or any(not -1 <= above < len(parents) for above in parents)
+    ):
+        return False
+    order, seen = [], set()
+
+    def walk(node):
+        if node in seen:
+            return
+        seen.add(node)
+        for child, above in enumerate(parents):
+            if above == node:
+                walk(child)
+        order.append(node)
+
+    walk(len(parents) - 1)
+    return order == list(range(len(parents)))
+
+
+@st.composite
+def candidates(draw):
+    """Parent lists that point upwards, sometimes post-order and sometimes not, and a few wild ones."""
+    size = draw(st.integers(1, 9))
+    upward = [draw(st.integers(node + 1, min(size - 1, node + 4))) for node in range(size - 1)] + [-1]
+    if draw(st.booleans()):
+        upward[draw(st.integers(0, size - 1))] = draw(st.integers(-3, size + 2))
+    return upward
+
+
+@given(candidates())
+def test_check_accepts_exactly_the_parents_whose_recursive_walk_is_in_order(parents):
+    try:
+        check_post_order(as_parents(parents))
+        accepted = True
+    except ExampleError:
+        accepted = False
+    assert accepted == is_post_order(parents)
+
+
+@given(st.from_type(Tree))
+def test_csr_lists_every_child_once_below_its_parent_in_order(tree):
+    starts, indices = children_csr(tree.parents)
+    for node in range(tree.size):
+        assert (
+            indices[starts[node] : starts[node + 1]].tolist() == np.flatnonzero(tree.parents == node).tolist()
+        )
+
+
+@given(st.from_type(Tree))
+def test_a_subtree_is_as_large_as_its_children_and_one(tree):
+    sizes = subtree_sizes(tree.parents)
+    assert sizes[-1] == tree.size
+    for node in tree.nodes():
+        assert sizes[node.index] == 1 + sum(sizes[child.index] for child in node)
+
+
+@pytest.mark.parametrize(
+    ("parents", "message"),
+    [
+        ([], "Tree.parents: expected one node or more, found none"),
+        ([0.5], "Tree.parents: expected a list of integers"),
+        ([[1, -1]], "Tree.parents: expected a list of integers"),
+        ([1, 0], "Tree.parents[1]: expected -1 at the last node, found 0"),
+        ([-1, -1], "Tree.parents[0]: expected a parent from 1 to 1, found -1"),
+        ([1, 1, -1], "Tree.parents[1]: expected a parent from 2 to 2, found 1"),
+        ([5, -1], "Tree.parents[0]: expected a parent from 1 to 1, found 5"),
+        (
+            [2, 3, 4, 4, -1],
+            "Tree.parents[0]: expected post-order: no branch that crosses the one from 0 to 2",
+        ),
+        ([2**40, -1], "Tree.parents: expected indices of nodes, found up to 1099511627776"),
+    ],
+)
+def test_parents_that_are_no_post_order_are_named(parents, message):
+    with pytest.raises(ExampleError) as caught:
+        check_post_order(as_parents(parents))
+    assert str(caught.value).startswith(message)
+
+
+def test_flatten_tells_where_an_object_lies_and_shortens_long_places():
+    places = []
+
+    def expand(depth, where):
+        places.append(where())
+        return None, None, [depth + 1] if depth < 20 else []
+
+    flatten(0, expand, "root", "[{}]", 1)
+    assert places[:3] == ["root", "root[1]", "root[1][1]"]
+    assert places[20] == "root[1][1]…16 steps…[1][1]"

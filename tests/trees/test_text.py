@@ -1,0 +1,135 @@
+"""Text in pieces that know their line and column, whatever the size of the blocks."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import ReadError
+from foldbatch.trees import text
+from foldbatch.trees.text import Piece, read_pieces, text_pieces, whole_pieces
+
+SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
+
+
+def position(whole, offset):
+    before = whole[:offset]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+@pytest.mark.parametrize("block", range(1, len(SAMPLE.encode()) + 2))
+def test_every_character_keeps_its_place_at_any_block_size(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    path = tmp_path / "sample.txt"
+    path.write_bytes(SAMPLE.encode())
+    seen = 0
+    for piece in whole_pieces(read_pieces(path), " \n"):
+        for offset in range(len(piece.text) + 1):
+            assert piece.place(offset) == position(SAMPLE, seen + offset)
+        seen += len(piece.text)
+    assert "".join(piece.text for piece in read_pieces(path)) == SAMPLE
+
+
+@given(st.lists(st.text("ab \n"), max_size=6))
+def test_whole_pieces_end_at_an_end_and_lose_nothing(parts):
+    pieces, line, column = [], 1, 1
+    for part in parts:
+        pieces.append(Piece(part, "x", line, column))
+        line, column = pieces[-1].place(len(part))
+    regrouped = list(whole_pieces(pieces, " \n"))
+    assert "".join(piece.text for piece in regrouped) == "".join(parts)
+    assert all(piece.text[-1] in " \n" for piece in regrouped[:-1])
+    seen = 0
+    for piece in regrouped:
+        assert (piece.line, piece.column) == position("".join(parts), seen)
+        seen += len(piece.text)
+
+
+def test_a_gz_file_is_unpacked_and_a_byte_order_mark_dropped(tmp_path):
+    path = tmp_path / "sample.txt.gz"
+    path.write_bytes(gzip.compress(("\ufeff" + SAMPLE).encode()))
+    assert "".join(piece.text for piece in read_pieces(str(path))) == SAMPLE
+    assert [piece.text for piece in text_pieces("\ufeffa")] == ["a"]
+    assert [piece.text for piece in text_pieces("a\ufeff")] == ["a\ufeff"]
+
+
+def test_lines_need_no_line_ends_and_an_open_file_lends_its_name(tmp_path):
+    assert [piece.text for piece in read_pieces(["a", "b\n"])] == ["a\n", "b\n"]
+    assert next(read_pieces(["a"])).name == "lines"
+    path = tmp_path / "a.txt"
+    path.write_text("a")
+    with path.open() as file:
+        assert next(read_pieces(file)).name == str(path)
+
+
+def test_nothing_is_one_empty_piece(tmp_path):
+    path = tmp_path / "empty.txt"
+    path.write_bytes(b"")
+    assert list(read_pieces(path)) == [Piece("", str(path), 1, 1)]
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize(
+    ("data", "place", "message"),
+    [
+        (
+            b"ab\nc\xffd",
+            "2:2",
+            "expected UTF-8 text, found the byte 0xff (invalid start byte); save the file as UTF-8",
+        ),
+        (b"\xc3\xa4b\xe2\x82", "1:3", "found the byte 0xe2 (unexpected end of data)"),
+        (b"\xe2\x82\xac\xe2(", "1:2", "found the byte 0xe2 (invalid continuation byte)"),
+        (b"\xff\xfea\0", "1:1", "found the byte 0xff"),
+        (b"ab\n\0c", "2:1", "expected text, found a NUL byte"),
+    ],
+)
+def test_bytes_that_are_no_text_are_placed(tmp_path, monkeypatch, block, data, place, message):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    path = tmp_path / "bad.txt"
+    path.write_bytes(data)
+    with pytest.raises(ReadError) as caught:
+        list(read_pieces(path))
+    assert caught.value.where == f"{path}:{place}"
+    assert message in str(caught.value)
+
+
+def test_what_comes_before_the_bad_byte_is_given_out(tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"good\xff")
+    pieces = read_pieces(path)
+    assert next(pieces).text == "good"
+    with pytest.raises(ReadError):
+        next(pieces)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"plain text", ":1:1: expected a readable file, found BadGzipFile: Not a gzipped file"),
+        (gzip.compress(b"a" * 5000)[:-12], "found EOFError"),
+        (gzip.compress(b"a" * 5000)[:12] + b"\xff" * 30, "found error: Error -3"),
+    ],
+)
+def test_a_gz_file_that_is_none_or_damaged_is_an_error(tmp_path, data, message):
+    path = tmp_path / "bad.gz"
+    path.write_bytes(data)
+    with pytest.raises(ReadError) as caught:
+        list(read_pieces(path))
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path):
+    with pytest.raises(
+        ReadError, match=r"none\.txt: expected a file, found nothing of that name; check the path"
+    ):
+        list(read_pieces(tmp_path / "none.txt"))
+    with pytest.raises(ReadError, match="expected a file, found a folder"):
+        list(read_pieces(tmp_path))
+    with pytest.raises(ReadError, match="expected a readable file"):
+        list(read_pieces("a\0b"))
+
+
+def test_a_line_that_is_no_string_is_an_error():
+    with pytest.raises(ReadError, match=r"lines:2:1: expected a line of text, found bytes b'b'"):
+        list(read_pieces(["a", b"b"]))

@@ -1,0 +1,174 @@
+"""The vector reader, its complaints, and embedding tables."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import ReadError
+from foldbatch.trees import Coverage, Vectors, Vocabulary, embedding_matrix, read_sst, read_vectors, text
+
+SMALL = Vectors(("the", "(", "and/or", ")", "/"), np.arange(10, dtype=np.float32).reshape(5, 2))
+
+
+def write(folder, content, name="vectors.txt"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_words_and_numbers_are_read(tmp_path):
+    vectors = read_vectors(write(tmp_path, "the 0.5 -1e-1\n, 2 3\n"))
+    assert vectors.words == ("the", ",")
+    assert vectors.matrix.dtype == np.float32
+    assert vectors.matrix.tolist() == [[0.5, np.float32(-0.1)], [2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    "word", ["8\u00a01/2", ". . .", "a\u2028b", "\x85", "1", "nan", "\u00e4\U0001d11e", "x\ty"]
+)
+def test_words_may_hold_any_character_but_a_line_end(tmp_path, word):
+    vectors = read_vectors(write(tmp_path, f"the 1 2\n{word} 3 4\n"))
+    assert vectors.words == ("the", word)
+
+
+def test_a_number_may_be_the_first_word(tmp_path):
+    vectors = read_vectors(write(tmp_path, "5 1 2\n6 3 4"))
+    assert (vectors.words, vectors.matrix.shape) == (("5", "6"), (2, 2))
+
+
+def test_gzip_crlf_trailing_blanks_and_blank_lines_are_accepted(tmp_path):
+    data = "\ufeff\nthe 1 2 \r\n\r\nfilm 3 4\r\n\n"
+    for path in (write(tmp_path, data), write(tmp_path, gzip.compress(data.encode()), "vectors.txt.gz")):
+        vectors = read_vectors(path)
+        assert vectors.words == ("the", "film")
+        assert vectors.matrix.tolist() == [[1, 2], [3, 4]]
+
+
+def test_only_the_words_asked_for_are_kept(tmp_path):
+    path = write(tmp_path, "a 1 2\nb x y\nc 5 6\n")
+    vectors = read_vectors(path, {"c", "a", "z"})
+    assert (vectors.words, vectors.matrix.tolist()) == (("a", "c"), [[1, 2], [5, 6]])
+    assert read_vectors(path, ()).matrix.shape == (0, 2)
+
+
+def test_lines_may_be_spread_over_blocks(tmp_path, monkeypatch):
+    path = write(tmp_path, "\n\nthe 1 2\n\u00a0 3 4\n\n")
+    for block in range(1, 24):
+        monkeypatch.setattr(text, "BLOCK_BYTES", block)
+        assert read_vectors(path).matrix.tolist() == [[1, 2], [3, 4]]
+        assert read_vectors(path, ()).matrix.shape == (0, 2)
+
+
+def test_of_a_repeated_word_the_first_is_kept_or_an_error_raised(tmp_path):
+    path = write(tmp_path, "a 1 2\nb 3 4\na 5 6\n")
+    assert read_vectors(path).matrix.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(
+        ReadError, match=r"vectors.txt:3:1: expected each word once, found 'a' again; remove one line"
+    ):
+        read_vectors(path, duplicates="error")
+
+
+@pytest.mark.parametrize("block", [1, 7, 30, 10_000])
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        ("", "1:1", "expected a word and its numbers, found the end of the file"),
+        ("\n \n", "3:1", "expected a word and its numbers, found the end of the file"),
+        ("the\n", "1:1", "expected a word and numbers, found 'the'"),
+        ("the film\n", "1:1", "expected a word and numbers, found 'the film'"),
+        (
+            "a 1 2\nb 3\n",
+            "2:1",
+            "expected a word and 2 numbers, as in the first line, found 2 columns; repair the line",
+        ),
+        ("a 1 2\nb 3 4 5\n", "2:1", "expected a word and 2 numbers, as in the first line, found 4 columns"),
+        ("a 1 2\nb\n", "2:1", "found 1 columns"),
+        ("a 1 2\n 3 4\n", "2:1", "found 3 columns"),
+        (
+            "400000 2\nthe 1 2\n",
+            "2:1",
+            "found 3 columns; repair the line, or remove the first line if it is word2vec's",
+        ),
+        ("a 1 2\nb 3 x\n", "2:5", "expected a finite number, found 'x'"),
+        ("a 1 2\nb 3,5 4\n", "2:3", "expected a finite number, found '3,5'"),
+        (
+            "a 1 2\nb  4\n",
+            "2:3",
+            "expected a finite number, found ''; repair the line, with one blank a column",
+        ),
+        ("a 1 2\nb 3 4\nc nan 1\n", "3:3", "expected a finite number, found 'nan'"),
+        ("a 1 2\nb 3 -inf\nc 5 6\n", "2:5", "expected a finite number, found '-inf'"),
+        ("a 1 2\nb 3 1e39\n", "2:5", "expected a finite number, found '1e39'"),
+        (b"a 1 2\nb\xff 3 4\n", "2:2", "expected UTF-8 text, found the byte 0xff"),
+        ("a 1 2\n\0 3 4\n", "2:1", "found a NUL byte"),
+    ],
+)
+def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, block, content, place, message):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    path = write(tmp_path, content)
+    with pytest.raises(ReadError) as caught:
+        read_vectors(path)
+    assert caught.value.where == f"{path}:{place}"
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_no_gzip_file_though_named_so_is_an_error(tmp_path):
+    with pytest.raises(ReadError, match=r"vectors\.gz:1:1: expected a readable file, found BadGzipFile"):
+        read_vectors(write(tmp_path, "a 1 2\n", "vectors.gz"))
+
+
+@given(
+    st.dictionaries(st.text("ab\u00a0.", min_size=1, max_size=3), st.floats(-1e3, 1e3, width=32), max_size=9)
+)
+def test_a_written_file_is_read_back(tmp_path_factory, values):
+    lines = "".join(f"{word} {value!r} {-value!r}\n" for word, value in values.items())
+    path = write(tmp_path_factory.mktemp("vectors"), "first 0 0\n" + lines)
+    vectors = read_vectors(path)
+    assert vectors.words == ("first", *values)
+    assert vectors.matrix[1:].tolist() == [[value, -value] for value in values.values()]
+
+
+def test_a_table_takes_a_word_as_it_stands_then_in_lower_case():
+    table, coverage = embedding_matrix(["the", "The", "loom"], SMALL)
+    assert (table.dtype, coverage) == (np.float32, Coverage(found=1, lowered=1, missing=1))
+    assert table[:2].tolist() == [[0, 1], [0, 1]]
+    cased = Vectors(("the", "The"), np.array([[1], [2]], np.float32))
+    assert embedding_matrix(["The", "the", "THE"], cased)[0].tolist() == [[2], [1], [1]]
+
+
+def test_a_table_undoes_the_escapes_of_treebanks():
+    table, coverage = embedding_matrix(["-LRB-", "-RRB-", "\\/", "and\\/or", "AND\\/OR"], SMALL)
+    assert table.tolist() == [[2, 3], [6, 7], [8, 9], [4, 5], [4, 5]]
+    assert coverage == Coverage(found=4, lowered=1, missing=0)
+
+
+def test_missing_words_are_drawn_from_the_seed_and_their_row_alone():
+    words = [f"w{i}" for i in range(1000)]
+    table, coverage = embedding_matrix(words, SMALL, seed=3, scale=0.2)
+    assert coverage.missing == 1000
+    assert np.abs(table).max() <= 0.2
+    assert np.abs(table).max() > 0.19
+    assert abs(table.mean()) < 0.02
+    again, _ = embedding_matrix(["the", *words[1:]], SMALL, seed=np.random.default_rng(3), scale=0.2)
+    assert again[1:].tolist() == table[1:].tolist()
+    assert embedding_matrix(words, SMALL, seed=4, scale=0.2)[0].tolist() != table.tolist()
+
+
+def test_of_repeated_words_in_vectors_the_first_counts():
+    twice = Vectors(("a", "a"), np.array([[1], [2]], np.float32))
+    assert embedding_matrix(["a"], twice)[0].tolist() == [[1]]
+
+
+def test_the_vectors_of_the_treebank_words_are_read(data_folder):
+    vectors = read_vectors(data_folder / "glove" / "glove.6B.100d.sst.txt.gz")
+    assert (len(vectors.words), vectors.matrix.shape) == (17374, (17374, 100))
+    assert vectors.words[:3] == ("the", ",", ".")
+    assert vectors.matrix[0, :2].tolist() == [np.float32(-0.038194), np.float32(-0.24487)]
+    words = (word for tree in read_sst(data_folder / "sst" / "dev.txt") for word in tree.words())
+    table, coverage = embedding_matrix(Vocabulary.count(words), vectors)
+    assert coverage.found + coverage.lowered + coverage.missing == len(table)
+    assert coverage.missing < 0.1 * len(table)
+    assert coverage.lowered > 0

@@ -1,0 +1,71 @@
+"""Words and their numbers."""
+
+import pickle
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.errors import BlockValueError
+from foldbatch.trees import Vocabulary
+
+
+@given(st.lists(st.text(max_size=3)), st.integers(1, 3))
+def test_counted_words_are_numbered_from_one_and_others_are_zero(words, minimum):
+    vocabulary = Vocabulary.count(words, minimum)
+    counts = Counter(words)
+    kept = [word for word in counts if counts[word] >= minimum]
+    assert len(vocabulary) == len(kept) + 1
+    assert [vocabulary[word] for word in vocabulary] == list(range(len(vocabulary)))
+    for word in counts:
+        assert (word in vocabulary) == (word in kept)
+        assert (vocabulary[word] > 0) == (word in kept)
+    assert [counts[word] for word in list(vocabulary)[1:]] == sorted(
+        (counts[word] for word in kept), reverse=True
+    )
+
+
+def test_words_of_equal_count_keep_their_order():
+    assert Vocabulary.count(["b", "a", "c", "a", "c"]).words == ("<unk>", "a", "c", "b")
+
+
+def test_the_unknown_word_is_number_zero_wherever_it_stands():
+    vocabulary = Vocabulary(["a", "*", "b"], unknown="*")
+    assert list(vocabulary) == ["*", "a", "b"]
+    assert (vocabulary["*"], vocabulary["b"], vocabulary["?"]) == (0, 2, 0)
+    assert Vocabulary(vocabulary, unknown="*") == vocabulary
+
+
+def test_vocabularies_compare_hash_and_pickle_by_their_words():
+    vocabulary = Vocabulary(["a", "b"])
+    again = pickle.loads(pickle.dumps(vocabulary))
+    assert again == vocabulary
+    assert hash(again) == hash(vocabulary)
+    assert again["b"] == 2
+    assert vocabulary != Vocabulary(["b", "a"])
+    assert vocabulary != ("<unk>", "a", "b")
+    assert repr(vocabulary) == "Vocabulary(3 words, unknown='<unk>')"
+
+
+def test_a_vocabulary_cannot_be_changed():
+    vocabulary = Vocabulary(["a"])
+    with pytest.raises(AttributeError, match="immutable"):
+        vocabulary.words = ()
+    with pytest.raises(AttributeError, match="immutable"):
+        del vocabulary.words
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("film", "Vocabulary: expected an iterable of words, found str 'film'; write [word]"),
+        (["a", "b", "b"], "Vocabulary: expected distinct words, found 'b' twice"),
+        (["a", "b", "a"], "Vocabulary: expected distinct words, found 'a' twice"),
+        (["a", None], "Vocabulary: expected words of str, found None; leave out nodes without a token"),
+    ],
+)
+def test_words_that_make_no_vocabulary_are_refused(words, message):
+    with pytest.raises(BlockValueError) as caught:
+        Vocabulary(words)
+    assert str(caught.value).startswith(message)
