@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
 from foldbatch.types import TensorType, as_type
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
+from foldbatch.params import Array, Gradient, Parameter, ParameterStore, name_parameters
 from foldbatch.runtime.batch import Batch, schedule_batch
 from foldbatch.runtime.executor import Execution, total
 from foldbatch.runtime.reference import Reference
@@ -232,7 +232,7 @@ class Program:
                 arena_of[merged.trace.calls[k][:, 0] + j] = arena
         offsets = merged.offsets.tolist()
         items = decode(self.lowered.result, batch.results, offsets, lambda ns: _fetch(ns, arena_of, schedule, execution))
-        collected = {}
+        collected: dict[str, list[Any]] = {}
         for (k, i), values in execution.metrics.items():
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,23 @@ def sst_dir() -> Path:
 def glove_file() -> Path:
     """GloVe vectors of the treebank's words, gzipped text."""
     return _found(DATA / "glove" / "glove.6B.100d.sst.txt.gz", "word vectors")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` writes what tests find into the files they would be compared to."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden instead of comparing to it")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """A function of a name and a text: checks the text against ``tests/golden/name``."""
+
+    def check(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"there is no {path.name}; run pytest --update-golden, and read what it wrote"
+        assert text == path.read_text(), f"{path.name} has changed; if for the better, run pytest --update-golden"
+
+    return check

@@ -15,7 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks import Concat, FromTensor, GetItem, Identity, InputTransform, Loss, Map, Metric, OneOf, Pipe, Void
+from foldbatch.blocks import (
+    Concat,
+    FromTensor,
+    GetItem,
+    Identity,
+    InputTransform,
+    Loss,
+    Map,
+    Metric,
+    OneOf,
+    Pipe,
+    Void,
+)
 from foldbatch.blocks.block import Block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.forward import _Reference
@@ -26,7 +38,8 @@ from foldbatch.blocks.values import type_of
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Axis, Graph, Node, input_node, lift, ragged
+from foldbatch.static.graph import Graph, Node, input_node, lift
+from foldbatch.static.op import Axis, ragged
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type
 
 

@@ -18,7 +18,9 @@ from foldbatch.errors import GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
-from foldbatch.static.graph import CALL, UNBATCHED, Axis, Graph, Node, apply, constant, input_node, ragged
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
+from foldbatch.static.printer import print_graph
 from foldbatch.types import TensorType
 
 ELEMENTS = ragged("M")
@@ -51,7 +53,7 @@ class Problem:
     length: int
 
     def __repr__(self) -> str:
-        return f"Problem(seed={self.seed}, length={self.length})\n{self.graph}"
+        return f"Problem(seed={self.seed}, length={self.length})\n{print_graph(self.graph)}"
 
 
 shapes: st.SearchStrategy[tuple[int, ...]] = st.sampled_from(
@@ -209,7 +211,9 @@ def _reduce(pool: _Pool) -> Node:
 
 def _neutral(pool: _Pool) -> Node:
     x = pool.pick()
-    return (x * 1, 1 * x, x + 0, x - 0, x / 1, -(-x), x + constant(np.zeros(x.shape)) + 1)[pool.number(7)]
+    return (x * 1, 1 * x, x + 0, x - 0, x / 1, ops.negative(-x), x + constant(np.zeros(x.shape)) + 1)[
+        pool.number(7)
+    ]
 
 
 def _batched(pool: _Pool) -> Node:
@@ -283,7 +287,7 @@ def problems(draw: Draw, *, smooth: bool = True, steps: int = 12, gradients: boo
     seed, length = draw(st.integers(0, 2**32 - 1)), draw(st.integers(0, 3))
     ends = draw(st.lists(st.tuples(shapes, axes), min_size=1, max_size=3))
     inputs = tuple(input_node(TensorType(shape, "float64"), axis) for shape, axis in ends)
-    menu = SMOOTH if smooth else SMOOTH | ROUGH
+    menu = {**SMOOTH} if smooth else {**SMOOTH, **ROUGH}
     pool = _Pool(draw, [constant(np.ones(())), constant(np.array([0.5, -2.0])), *inputs])
     for name in draw(st.lists(st.sampled_from(sorted(menu)), min_size=steps // 3, max_size=steps)):
         try:

@@ -20,7 +20,7 @@ WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what ot
 OF_THE_WHOLE = {"test_architecture", "test_docs", "test_examples", "test_laws", "test_readme"}
 
 
-def test_of(module: Path) -> Path:
+def mirror_of(module: Path) -> Path:
     """Return where a module's test lies; a package's own lies inside, under the package's name."""
     folder = Path("tests", *module.parent.parts[1:])
     name = {"__init__": module.parent.name, "__main__": "main"}.get(module.stem, module.stem)
@@ -29,13 +29,13 @@ def test_of(module: Path) -> Path:
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.name not in WITHOUT_IDEAS], ids=str)
 def test_every_module_has_a_test_of_its_name(module):
-    assert test_of(module) in TESTS
+    assert mirror_of(module) in TESTS
 
 
 @pytest.mark.parametrize("test", TESTS, ids=str)
 def test_every_test_has_a_module_of_its_name(test):
     whole = test.parent == Path("tests") and test.stem in OF_THE_WHOLE
-    assert whole or test in {test_of(module) for module in MODULES}
+    assert whole or test in {mirror_of(module) for module in MODULES}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -58,26 +58,28 @@ def _show(console: Console, outcome: sst.Outcome) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in outcome.machine.items()), highlight=False)
     table = Table("sentences per second", "training step", "inference", "quartiles of training, ms", title="Speed")
     batch = outcome.options["batch"]
-    rows = [(f"foldbatch, batch {batch}", ""), ("foldbatch, one tree at a time", "_one"), (outcome.peer, "torch_")]
-    for label, mark in rows:
-        train, infer = (f"{mark}{task}" if mark == "torch_" else f"{task}{mark}" for task in ("train", "infer"))
-        if train not in outcome.timings:
-            table.add_row(f"PyTorch: {label}", "-", "-", "-")
-            continue
+    rows = [(f"foldbatch, batch {batch}", "train", "infer"), ("foldbatch, one tree at a time", "train_one", "infer_one")]
+    rows += [(peer, f"{peer} train", f"{peer} infer") for peer in outcome.peers]
+    for label, train, infer in rows:
         timing = outcome.timings[train]
         spread = f"{timing.low * 1e3:.1f} to {timing.high * 1e3:.1f}"
         table.add_row(label, f"{outcome.rate(train):.0f}", f"{outcome.rate(infer):.0f}", spread)
-    for label, other in (("one tree at a time", "{}_one"), ("PyTorch", "torch_{}")):
-        names = [other.format(task) for task in ("train", "infer")]
-        if all(name in outcome.timings for name in names):
-            ratios = [outcome.rate(t) / outcome.rate(n) for t, n in zip(("train", "infer"), names, strict=True)]
-            table.add_row(f"ratio to {label}", *(f"{ratio:.1f}x" for ratio in ratios), "")
+    ratios = [("one tree at a time", "train_one", "infer_one")]
+    if outcome.peers:
+        best = [f"{outcome.best_peer(task)} {task}" for task in ("train", "infer")]
+        ratios.append(("the best PyTorch", best[0], best[1]))
+    for label, *others in ratios:
+        times = (outcome.rate(task) / outcome.rate(other) for task, other in zip(("train", "infer"), others, strict=True))
+        table.add_row(f"ratio to {label}", *(f"{ratio:.2f}x" for ratio in times), "")
     console.print(table)
+    if outcome.no_peers:
+        console.print(f"no peers: {outcome.no_peers}")
     phases = Table("phase", "ms", "share", title=f"One training step of {batch} trees, {outcome.nodes} nodes")
     total = sum(outcome.phases.values())
     for name, seconds in outcome.phases.items():
         phases.add_row(name, f"{seconds * 1e3:.2f}", f"{seconds / total:.1%}")
     console.print(phases)
+    console.print("(phases are measured with the whole batch on one thread)")
     cold = outcome.trace_seconds
     console.print(f"first sight of the batch: tracing takes {cold * 1e3:.0f} ms more, {cold / outcome.nodes * 1e6:.1f} us a node")
     console.print(outcome.report, highlight=False, markup=False)

@@ -184,7 +184,7 @@ class TorchByHand(TorchPeer):
 
     def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``x weight' + bias`` by oneDNN; `weight` is contiguous."""
-        return self.torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # noqa: SLF001
+        return self.torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
         """Return an array of that shape whose content does not matter; it lives on under its name."""

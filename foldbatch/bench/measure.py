@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,15 @@ def _timing(values: list[float]) -> Timing:
 
 
 def machine() -> dict[str, str]:
-    """Return what the figures depend on: processor, cores, Python, NumPy and its BLAS."""
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload]
+    """Return what the figures depend on: processor, cores, Python, NumPy, its BLAS and that one's kernels."""
+    blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    kernels = {f"{x['internal_api']} {x['version']} for {x.get('architecture', 'any processor')}" for x in blas}
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "blas": ", ".join(sorted(kernels)) or "unknown",
     }
 
 

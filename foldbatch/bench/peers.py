@@ -133,12 +133,12 @@ class TorchPeer:
 
     def loss(self, trees: Sequence[FlatTree]) -> float:
         """Return the loss of a batch, without learning from it."""
-        with self.torch.inference_mode():
+        with self.torch.no_grad():
             return float(self._loss(trees)[0])
 
     def infer(self, trees: Sequence[FlatTree]) -> Array:
         """Return the logits of the roots: ``[trees, 5]``."""
-        with self.torch.inference_mode():
+        with self.torch.no_grad():
             logits: Array = self._classify(self._roots(trees)).numpy()
             return logits
 

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.bench.measure import Timing, interleave, machine
+from foldbatch.bench.by_hand import TorchByHand
 from foldbatch.bench.flat import FlatTree
-from foldbatch.bench.peers import TorchByLevel, torch_version
+from foldbatch.bench.measure import Timing, interleave, machine
+from foldbatch.bench.peers import TorchByLevel, set_torch_threads, torch_version
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.params import Gradient, SparseRows
 from foldbatch.program import Program, compile
+from foldbatch.runtime.threads import available_cores
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
@@ -35,11 +37,12 @@ class Outcome:
         machine: see `measure.machine`.
         trees: number of trees in the batch, `nodes` all their nodes.
         timings: seconds per batch (``train``, ``infer``), per tree one at a time (``train_one``,
-            ``infer_one``), and of the peer (``torch_train``, ``torch_infer``) where it could run.
+            ``infer_one``), and per batch of each peer (its name, then ``train`` or ``infer``).
         phases: seconds of each phase of a training step.
         trace_seconds: tracing the batch when it is first seen.
         report: `Program.describe` of the batch.
-        peer: what the peer is, or why there is none.
+        peers: what the peers are called.
+        no_peers: why there are none.
     """
 
     options: dict[str, Any]
@@ -50,12 +53,17 @@ class Outcome:
     phases: dict[str, float]
     trace_seconds: float
     report: str
-    peer: str
+    peers: tuple[str, ...]
+    no_peers: str
 
     def rate(self, name: str) -> float:
         """Return trees per second."""
         count = 1 if name.endswith("_one") else self.trees
         return count / self.timings[name].median
+
+    def best_peer(self, task: str) -> str:
+        """Return the name of the peer that is fastest at a task."""
+        return max(self.peers, key=lambda peer: self.rate(f"{peer} {task}"))
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data, with trees per second."""
@@ -103,38 +111,61 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True)
         "infer": lambda: program.run(trees),
         "infer_one": lambda: [program.run([tree]) for tree in singles],
     }
-    peer = _peer(program, trees, vocabulary, hidden) if peers else "not asked for"
-    if not isinstance(peer, str):
-        model, flat = peer
-        tasks |= {"torch_train": lambda: model.step(flat), "torch_infer": lambda: model.infer(flat)}
+    variants, no_peers = _peers(program, trees, vocabulary, hidden) if peers else ({}, "not asked for")
+    for name, variant in variants.items():
+        tasks |= {f"{name} train": variant.train, f"{name} infer": variant.infer}
     timings = interleave(tasks, repeats, warmup=2)
     for name in ("train_one", "infer_one"):
         t = timings[name]
-        timings[name] = Timing(*(x / len(singles) for x in (t.median, t.low, t.high)), t.runs)
+        count = len(singles)
+        timings[name] = Timing(t.median / count, t.low / count, t.high / count, t.runs)
     phases = _phases(program, step, trees, repeats)
-    label = peer if isinstance(peer, str) else f"PyTorch {torch_version()}, hand-batched by level"
     nodes = sum(tree.size for tree in trees)
     options = {"hidden": hidden, "batch": len(trees), "repeats": repeats}
     report = str(program.describe(list(trees)))
-    return Outcome(options, machine(), len(trees), nodes, timings, phases, cold, report, label)
+    return Outcome(options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers)
 
 
-def _peer(
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """A peer with a number of threads."""
+
+    model: TorchByLevel
+    trees: list[FlatTree]
+    threads: int
+
+    def train(self) -> None:
+        set_torch_threads(self.threads)
+        self.model.step(self.trees)
+
+    def infer(self) -> None:
+        set_torch_threads(self.threads)
+        self.model.infer(self.trees)
+
+
+def _peers(
     program: Program, trees: Sequence[Tree], vocabulary: Vocabulary, hidden: int
-) -> tuple[TorchByLevel, list[FlatTree]] | str:
-    """Return PyTorch's model with our parameters and the trees it reads, or why there is none."""
+) -> tuple[dict[str, _Variant], str]:
+    """Return PyTorch's models with our parameters, on one thread and on all; or why there are none."""
     names = {name.replace(".weight", "_weight").replace(".bias", "_bias"): name for name in program.params}
     parameters = {peer: np.array(program.params[name]) for peer, name in names.items()}
     parameters["embedding"] = parameters.pop("embedding_weight")
-    try:
-        model = TorchByLevel(hidden, len(vocabulary), parameters)
-    except BackendError as error:
-        return str(error)
     flat = [_flat(tree, vocabulary) for tree in trees]
-    ours, theirs = program.value_and_grad(trees)[0] / len(trees), model.loss(flat)
-    if abs(ours - theirs) > TOLERANCE * abs(ours):
-        raise FoldbatchError("bench sst", f"PyTorch's loss to be {ours:.6f}", f"{theirs:.6f}", "the models differ")
-    return model, flat
+    ours = program.value_and_grad(trees)[0] / len(trees)
+    variants: dict[str, _Variant] = {}
+    try:
+        for label, kind in (("autograd", TorchByLevel), ("own backward", TorchByHand)):
+            for threads in sorted({1, available_cores()}):
+                model = kind(hidden, len(vocabulary), parameters)
+                theirs = model.loss(flat)
+                if abs(ours - theirs) > TOLERANCE * abs(ours):
+                    where = f"bench sst, PyTorch by level, {label}"
+                    raise FoldbatchError(where, f"a loss of {ours:.6f}", f"{theirs:.6f}", "the models differ")
+                name = f"PyTorch {torch_version()} by level, {label}, {threads} thread{'s' * (threads > 1)}"
+                variants[name] = _Variant(model, flat, threads)
+    except BackendError as error:
+        return {}, str(error)
+    return variants, ""
 
 
 def _flat(tree: Tree, vocabulary: Vocabulary) -> FlatTree:

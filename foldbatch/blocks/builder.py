@@ -34,7 +34,8 @@ from foldbatch.blocks.values import (
 from foldbatch.blocks.wires import Wire
 from foldbatch.errors import BlockTypeError
 from foldbatch.params import Parameter
-from foldbatch.static.graph import CALL, INPUT, PARAMETER, UNBATCHED, Axis, Node, apply, input_node, ragged, reachable
+from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 

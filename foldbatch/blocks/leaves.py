@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence as PySequence
+from collections.abc import Callable
+from collections.abc import Sequence as PySequence
 from typing import Any
 
 from foldbatch.blocks.block import Block

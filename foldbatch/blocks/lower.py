@@ -19,7 +19,7 @@ from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.backends import Backend
 from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, feed_bounds
-from foldbatch.static.graph import Graph
+from foldbatch.static.graph import INPUT, Graph, input_node, substitute
 from foldbatch.static.packing import pack
 from foldbatch.types import OBJECT, VOID, TensorType, Type
 
@@ -106,8 +106,10 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
 
 
 def _packed(draft: Draft) -> _Packed:
-    singles = [node for node, _ in draft.operands]
+    # what another cell of the region computes must be a mere input here, or derivatives would look behind it
+    singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
+    results = substitute(results, dict(zip((node for node, _ in draft.operands), singles, strict=True)))
     groups, new = pack(singles, results)
     single_wires = [wire for _, wire in draft.operands]
     nodes = [node for node, _ in groups]

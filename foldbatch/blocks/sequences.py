@@ -6,7 +6,16 @@ from typing import Any
 
 from foldbatch.blocks.block import Block, as_block, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import Broadcast, Object, Sequence, Value, feed, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.values import (
+    Broadcast,
+    Object,
+    Sequence,
+    Value,
+    feed,
+    new_wires,
+    run_time_terminals,
+    type_of,
+)
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import ObjectType
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static.cell import Cell
 from foldbatch.static.codegen import Argument
-from foldbatch.static.graph import CALL, UNBATCHED, Axis
 from foldbatch.static.kernel import Kernel
+from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.types import TensorType
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
@@ -109,7 +110,7 @@ class Execution:
                 case "metric":
                     _collect(self.metrics, (step.cell, key), value, step, len(table.order))
 
-    def _argument(self, argument: Argument, step: Step, table: CellTable) -> Array | int:
+    def _argument(self, argument: Argument, step: Step, table: CellTable) -> Any:
         key = argument.key
         match argument.kind:
             case "scratch":
@@ -122,11 +123,10 @@ class Execution:
                 return self._operand(key, step, table)
             case "cotangent":
                 arena = self.cotangents(self.signatures[step.cell].outputs[key])
-                rows = table.written(key, step.start, step.stop)
-                return _summed(self._gather(("cotangent", step.cell, key), arena, rows), table, step)
+                written = table.written(key, step.start, step.stop)
+                return _summed(self._gather(("cotangent", step.cell, key), arena, written), table, step)
             case "parameter":
-                value: Array = key.value
-                return value
+                return key.value
             case "feed":
                 return self.feeds[step.cell][key][step.start : step.stop]
             case "rows":
@@ -164,7 +164,8 @@ class Execution:
 
     def _gather(self, key: tuple[str, int, int], arena: Array, rows: Index) -> Array:
         out = self.workspace.rows(key, TensorType(arena.shape[1:], arena.dtype.name), len(rows))
-        return np.take(arena, rows, axis=0, out=out, mode="clip")
+        np.take(arena, rows, axis=0, out=out, mode="clip")
+        return out
 
     def _segments(self, kind: str, axis: Axis, step: Step, table: CellTable) -> Array:
         segments = table.segments[self.cells[step.cell].graph.axes.index(axis)][step.start : step.stop + 1]
@@ -246,4 +247,4 @@ def total(parts: Sequence[Gradient]) -> Gradient:
             values[inverse[start:stop]] += part.values
         return SparseRows(rows, values, sparse[0].shape)
     dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
-    return reduce(np.add, dense)
+    return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays

@@ -69,7 +69,7 @@ class Reference:
                 kind, key = what
                 if kind == "gradient":
                     assert isinstance(key, Parameter)
-                    gradients[key] = gradients.get(key, 0.0) + value
+                    gradients[key] = np.asarray(gradients.get(key, 0.0) + value)
                     continue
                 assert isinstance(key, int)
                 operand = self.signatures[k].operands[key]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ def _concatenate(parts: Sequence[Ints], width: int) -> Ints:
     return np.concatenate(parts) if parts else np.zeros((0, width), np.int32)
 
 
-def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Index = NDArray[np.int64]
 
+ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -127,30 +129,36 @@ class Schedule:
 
 def _is_group(step: Step) -> bool:
     """Before and after stages of a recursive cell accompany its steps; they are no groups."""
-    return step.stop > step.start and ("step" in step.stages or len(step.stages) == 3)
+    return step.stop > step.start and ("step" in step.stages)
 
 
 def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
-    """Check that every call runs exactly once, after its arguments, and that no two values share a row.
+    """Check a schedule against all that can be said of it without the trace it is for.
+
+    Every call goes through all stages once, in order, after its arguments have been computed; every
+    row holds one value; every row's cotangent is set to zero or stored by one operand.
 
     Args:
         schedule: what to check.
         outputs: per cell, the arena of each output.
 
     Raises:
-        AssertionError: naming the cell and what is wrong.
+        AssertionError: naming the cell or the arena, and what is wrong.
     """
     written = [np.zeros(rows, bool) for rows in schedule.arena_rows]
-    run = [np.zeros(len(table.order), int) for table in schedule.cells]
+    stages_done = [np.zeros(len(table.order), int) for table in schedule.cells]
     for number, table in enumerate(schedule.cells):
         distinct = np.unique(table.order)
         whole = table.copies is not None or np.array_equal(distinct, np.arange(len(table.order)))
         assert whole and len(distinct) == len(table.order), f"cell {number}: order is no permutation"
     for step in schedule.steps:
+        table = schedule.cells[step.cell]
+        done = stages_done[step.cell][step.start : step.stop]
+        for stage in step.stages:
+            assert (done == ALL.index(stage)).all(), f"cell {step.cell}: {stage} runs twice or out of turn"
+            done += 1
         if not _is_group(step):
             continue
-        table = schedule.cells[step.cell]
-        run[step.cell][step.start : step.stop] += 1
         for span, rows in ((span, _rows(span, table, step)) for span in table.operands):
             assert written[span.arena][rows].all(), f"cell {step.cell}: ranks {step.start}.. read a value too early"
         for output, arena in enumerate(outputs[step.cell]):
@@ -158,8 +166,23 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
             assert not written[arena][mine].any(), f"cell {step.cell}: two values share a row"
             assert len(np.unique(mine)) == len(mine), f"cell {step.cell}: two values share a row"
             written[arena][mine] = True
-    for number, times in enumerate(run):
-        assert (times == 1).all(), f"cell {number}: a call runs {set(times.tolist())} times"
+    for number, done in enumerate(stages_done):
+        assert (done == len(ALL)).all(), f"cell {number}: a call does not run all stages"
+    for arena, mask in enumerate(written):
+        assert mask.all(), f"arena {arena}: a row is never written"
+    _verify_cotangents(schedule)
+
+
+def _verify_cotangents(schedule: Schedule) -> None:
+    times = [np.zeros(rows, int) for rows in schedule.arena_rows]
+    for mine, rows in zip(times, schedule.zero_rows, strict=True):
+        np.add.at(mine, rows, 1)
+    for number, table in enumerate(schedule.cells):
+        for span in (span for span in table.operands if span.first):
+            assert span.start is not None, f"cell {number}: an operand stores cotangents of scattered rows"
+            times[span.arena][span.start : span.start + span.size] += 1
+    for arena, count in enumerate(times):
+        assert (count == 1).all(), f"arena {arena}: a cotangent is not initialised, or twice"
 
 
 def _rows(span: Span, table: CellTable, step: Step) -> Index:

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
+from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.sharing import share
 from foldbatch.scheduler.trace import CellSignature, Trace
-
-ALL = ("before", "step", "after")
 
 
 def build(

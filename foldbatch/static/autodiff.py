@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.static.graph import PARAMETER, UNBATCHED, Node, apply, reachable
+from foldbatch.static.graph import PARAMETER, Node, apply, reachable
+from foldbatch.static.op import UNBATCHED
 
 
 def depends_on(outputs: Sequence[Node], wrt: Sequence[Node]) -> set[Node]:

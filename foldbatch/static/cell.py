@@ -15,8 +15,9 @@ from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.backends import Backend
 from foldbatch.static.codegen import Argument, emit
-from foldbatch.static.graph import SOURCES, UNBATCHED, Axis, Graph, Node, apply, constant, input_node, reachable
+from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable
 from foldbatch.static.kernel import Kernel, load
+from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, split
 from foldbatch.types import TensorType
 

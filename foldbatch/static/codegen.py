@@ -15,8 +15,9 @@ from typing import Any
 
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
-from foldbatch.static.graph import CALL, CONSTANT, PARAMETER, Axis, Graph, Node
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
 from foldbatch.static.memory import Plan, Section, Slot, plan
+from foldbatch.static.op import CALL, Axis
 from foldbatch.static.stages import is_view
 
 
@@ -197,9 +198,9 @@ class _Emitter:
             part = f"{whole}[{':, ' if node.axis.rank else ''}{section.start}:{section.stop}]"
             name = f"v{sum(n.startswith('v') for n in self.names.values())}"
             if node.ndim != 1:
-                rows = [self._rows(node.axis)] if node.axis.rank else []
-                # splitting the last axis of a section never copies
-                part += f".reshape(({', '.join(rows + [str(e) for e in node.shape])}{',' if node.ndim == 0 else ''}))"
+                # splitting the last axis of a section, or dropping it where it is 1, never copies
+                extents = [self._rows(node.axis)] * bool(node.axis.rank) + [str(extent) for extent in node.shape]
+                part += f".reshape(({', '.join(extents)}{',' if len(extents) == 1 else ''}))"
             self.lines.append(f"{name} = {part}")
             return name
         if node in self.kept:

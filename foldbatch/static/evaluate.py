@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.params import Array
-from foldbatch.static.graph import Axis, Graph, Node
+from foldbatch.static.graph import Graph, Node
+from foldbatch.static.op import Axis
 
 Value = Any  # an array, or a list of arrays along a ragged axis
 
@@ -53,7 +54,9 @@ def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype:
     attrs = node.attrs
     if str(attrs.get("dtype", "")).startswith("float"):
         attrs = {**attrs, "dtype": dtype}
-    spread = node.axis if node.axis.rank == 2 else next((x.axis for x in node.inputs if x.axis.rank == 2), None)
+    spread = (
+        node.axis if node.axis.rank == 2 else next((x.axis for x in node.inputs if x.axis.rank == 2), None)
+    )
     if spread is None:
         return _as_float(node.op.evaluate(attrs, *xs), dtype)
     elements = []
@@ -62,4 +65,4 @@ def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype:
         elements.append(_as_float(node.op.evaluate(attrs, *row), dtype))
     if node.axis is spread:
         return elements
-    return sum(elements, np.zeros(node.shape, dtype if node.type.is_float else node.dtype))
+    return np.asarray(sum(elements, np.zeros(node.shape, dtype if node.type.is_float else node.dtype)))

@@ -1,107 +1,28 @@
-"""Op, Node, Graph: tensor expressions as immutable, interned nodes.
+"""Node, Graph: tensor expressions as immutable, interned nodes.
 
 A *node* is one use of an *op*; equal expressions are one object, so common subexpressions and
 dead code vanish by construction. A *graph* is a cut of the node DAG: its inputs may be interior
 nodes, so that splitting a graph means choosing nodes, never rewriting.
 
-Types leave the batch out; a node's `Axis` says which batch axis its rows run along:
-
-======================  =======================================================
-``UNBATCHED`` (``1``)   one value for the whole batch: parameters, constants
-``CALL`` (``N``)        one row per call of the cell
-a ragged axis (``M``)   one row per element of a sequence argument of the call
-======================  =======================================================
-
 Elementwise ops broadcast: an unbatched operand fits anywhere, and a call's row is repeated for
-the elements of its sequence. Each op's type rule, reference evaluation and derivatives stand
-together in `foldbatch.static.ops`; how a backend spells it, in `foldbatch.static.backends`.
+the elements of its sequence.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from foldbatch.errors import GraphError, UnknownNameError
+from foldbatch.errors import UnknownNameError
 from foldbatch.params import Array, Parameter
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType
-
-
-class Axis:
-    """A batch axis; compared by identity. `rank` orders them: 0 unbatched, 1 calls, 2 ragged."""
-
-    __slots__ = ("name", "rank")
-
-    def __init__(self, name: str, rank: int) -> None:
-        self.name = name
-        self.rank = rank
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-UNBATCHED = Axis("1", 0)
-CALL = Axis("N", 1)
-
-
-def ragged(name: str = "M") -> Axis:
-    """Return a new axis: the elements of one sequence argument, over all calls."""
-    return Axis(name, 2)
-
-
-Attrs = dict[str, Any]  # an op's static arguments: ints, tuples, dtypes, never tensors
-Tangents = tuple["Node | None", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Operands on which tests try an op: types, their axes (default: all `CALL`), attributes."""
-
-    types: tuple[TensorType, ...]
-    attrs: Attrs
-    axes: tuple[Axis, ...] = ()
-    positive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """A primitive.
-
-    `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
-    computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
-    `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
-    `bound(types, attrs)` names an operand of indices and the number they must stay below.
-    """
-
-    name: str
-    infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
-    evaluate: Callable[..., Any]
-    vjp: Callable[..., tuple[Node | None, ...]] | None
-    jvp: Callable[..., Node] | None
-    samples: tuple[Sample, ...] = ()
-    axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
-    elementwise: bool = False
-    bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
-
-
-OPS: dict[str, Op] = {}
-
-
-def define(op: Op) -> None:
-    """Enter an op into the table; a name is defined once."""
-    assert op.name not in OPS, f"op {op.name} is defined twice"
-    OPS[op.name] = op
-
-
-def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:
-    """Raise the error of a type rule."""
-    raise GraphError(f"ops.{op}", expected, found, fix)
 
 
 class Node:
@@ -148,11 +69,12 @@ class Node:
             fail("len", "a tensor of at least one axis", str(self.type))
         return self.shape[0]
 
-    def __iter__(self) -> Iterable[Node]:
+    def __iter__(self) -> Iterator[Node]:
         return iter([self[i] for i in range(len(self))])
 
-    def __bool__(self) -> bool:
-        fail("bool", "a Python value", f"a symbolic {self.type}", "choose with ops.where, or with OneOf on the data")
+    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
+        fix = "choose with ops.where, or with OneOf on the data"
+        fail("bool", "a Python value", f"a symbolic {self.type}", fix)
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
@@ -275,7 +197,8 @@ def lift(op: str, operands: tuple[Operand, ...]) -> tuple[Node, ...]:
                 nodes.append(parameter_node(x))
             case bool() | int() | float():
                 if isinstance(x, float) and dtype and not dtype.startswith("float"):
-                    fail(op, f"operands of one dtype ({dtype})", f"the float {x}", "cast the tensor with ops.cast first")
+                    fix = "cast the tensor with ops.cast first"
+                    fail(op, f"operands of one dtype ({dtype})", f"the float {x}", fix)
                 nodes.append(constant(x, dtype))
             case np.ndarray() | np.generic():
                 nodes.append(constant(x))
@@ -326,8 +249,9 @@ def matmul(a: Operand, b: Operand) -> Node:
     a, b = lift("matmul", (a, b))
     if a.ndim == 0 or b.ndim == 0:
         fail("matmul", "tensors of at least one axis", f"{a.type} and {b.type}", "multiply with * instead")
-    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
-        fix = f"the last axis of the left ({a.shape[-1]}) must match the right's rows ({b.shape[max(b.ndim - 2, 0)]})"
+    rows = b.shape[max(b.ndim - 2, 0)]
+    if a.shape[-1] != rows:
+        fix = f"the last axis of the left ({a.shape[-1]}) must match the right's rows ({rows})"
         fail("matmul", "matching inner extents", f"{a.type} @ {b.type}", fix)
     if a.dtype != b.dtype or not a.type.is_float:
         fail("matmul", "float tensors of one dtype", f"{a.type} @ {b.type}", "cast with ops.cast")
@@ -371,7 +295,8 @@ def index(x: Node, key: Any) -> Node:
                 start = int(k) % extent
                 stop = start + 1
             case _:
-                fail("getitem", "an int, a slice of step 1, None or ...", repr(k), "use ops.gather for computed indices")
+                fix = "use ops.gather for computed indices"
+                fail("getitem", "an int, a slice of step 1, None or ...", repr(k), fix)
         if (start, stop) != (0, extent):
             x = apply("slice", x, axis=axis, start=start, stop=stop)
         axis += 1

@@ -6,6 +6,7 @@ The text is registered with `linecache`, so tracebacks and debuggers show it.
 from __future__ import annotations
 
 import linecache
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,8 @@ class Kernel:
 
 def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: Backend) -> Kernel:
     """Compile a kernel's text."""
-    filename = f"<foldbatch {backend.name} kernel {name}>"
+    # two programs may have cells of one name, so the text itself tells the registered texts apart
+    filename = f"<foldbatch {backend.name} kernel {name} {zlib.crc32(text.source.encode()):08x}>"
     scope: dict[str, Any] = {**backend.globals, **text.constants}
     exec(compile(text.source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)

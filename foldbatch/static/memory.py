@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foldbatch.static.graph import Axis, Node
+from foldbatch.static.graph import Node
+from foldbatch.static.op import Axis
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
 

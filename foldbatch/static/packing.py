@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.static.graph import CALL, Node, apply, index, input_node, reachable, substitute
+from foldbatch.static.graph import Node, apply, index, input_node, reachable, substitute
+from foldbatch.static.op import CALL
 from foldbatch.types import TensorType
 
 

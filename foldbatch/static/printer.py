@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from foldbatch.params import Array
-from foldbatch.static.graph import CONSTANT, PARAMETER, Axis, Graph, Node
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
+from foldbatch.static.op import Axis
+
+_SHORT = 8  # elements of a constant that are written out
 
 
 def print_graph(graph: Graph) -> str:
@@ -64,7 +67,7 @@ def _expression(node: Node, names: dict[Node, str]) -> str:
 
 def _constant(value: Array) -> str:
     """Show a small constant as a list, a large one by its shape and what it is filled with."""
-    if value.size <= 8:
+    if value.size <= _SHORT:
         return f"constant {value.tolist()}"
     first = value.flat[0]
     filled = f" filled with {first.item()}" if (value == first).all() else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from foldbatch.errors import GraphError
-from foldbatch.static.graph import INPUT, SOURCES, UNBATCHED, Axis, Graph, Node, reachable
+from foldbatch.static.graph import INPUT, SOURCES, Graph, Node, reachable
+from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.types import TensorType
 
 
@@ -40,7 +41,7 @@ def _infer(node: Node) -> tuple[TensorType, Axis]:
     if node.op.axis:
         return type_, node.op.axis(axes, node.attrs)
     batched = {axis for axis in axes if axis is not UNBATCHED}
-    assert len(batched) < 2, f"{node.op.name} mixes the axes {sorted(map(str, batched))}"
+    assert len(batched) <= 1, f"{node.op.name} mixes the axes {sorted(map(str, batched))}"
     if node.op.elementwise:
         ranks = {x.ndim for x in node.inputs if x.axis is not UNBATCHED}
         alike = not batched or ranks == {len(type_.shape)}

@@ -63,7 +63,7 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return gradient * factor
 
 
-def fitting_gradient(name: str, parameter: Array, gradient: Any) -> Any:
+def fitting_gradient(name: str, parameter: object, gradient: Any) -> Any:
     """Return a gradient in its parameter's dtype, an array of one axis or more, once it is known to fit.
 
     Raises:

@@ -24,9 +24,13 @@ State = dict[str, Any]
 BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
 
 
-def within(where: str, value: float, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
+def within(where: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
     """Return a setting that lies in its range, `high` excluded."""
-    if isinstance(value, int | float | np.number) and low <= value < high and not (open_low and value == low):
+    if (
+        isinstance(value, int | float | np.floating | np.integer)
+        and low <= value < high
+        and not (open_low and value == low)
+    ):
         return float(value)
     above = f"a number above {low:g}" if open_low else f"a number of {low:g} or more"
     below = "" if high == math.inf else f" and below {high:g}"

@@ -26,7 +26,9 @@ def test_pytorch_computes_the_same_loss() -> None:
     """`run` refuses a peer whose loss differs, so that finishing is the test."""
     pytest.importorskip("torch")
     outcome = sst.run(random_trees(4), hidden=8, repeats=2)
-    assert {"torch_train", "torch_infer"} <= outcome.timings.keys()
+    assert len(outcome.peers) >= 2
+    assert {f"{peer} {task}" for peer in outcome.peers for task in ("train", "infer")} <= outcome.timings.keys()
+    assert outcome.best_peer("train") in outcome.peers
 
 
 def test_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

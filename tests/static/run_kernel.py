@@ -16,8 +16,9 @@ import numpy as np
 from foldbatch.params import Array, SparseRows
 from foldbatch.static.backends import BACKENDS, Backend
 from foldbatch.static.codegen import Argument, Text, emit
-from foldbatch.static.graph import CALL, UNBATCHED, Axis, Graph, Node
+from foldbatch.static.graph import Graph, Node
 from foldbatch.static.kernel import load
+from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.types import TensorType
 
 NUMPY = BACKENDS["numpy"]

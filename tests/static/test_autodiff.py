@@ -13,18 +13,8 @@ from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import depends_on, jvp, trainable, vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import (
-    CALL,
-    UNBATCHED,
-    Axis,
-    Graph,
-    Node,
-    apply,
-    constant,
-    input_node,
-    parameter_node,
-    ragged,
-)
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_derivatives, inner
 from tests.strategies import Problem, problems, random_value

@@ -8,7 +8,8 @@ import pytest
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import OPS, UNBATCHED, Graph, Op, Sample, apply, constant, input_node, ragged
+from foldbatch.static.graph import Graph, apply, constant, input_node
+from foldbatch.static.op import OPS, UNBATCHED, Op, Sample, ragged
 from foldbatch.types import TensorType
 from tests.static.derivatives import name_of, sampled
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from foldbatch.params import Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import PARAMETER, UNBATCHED, Graph, Node, constant, input_node, ragged
+from foldbatch.static.graph import PARAMETER, Graph, Node, constant, input_node
+from foldbatch.static.op import UNBATCHED, ragged
 from foldbatch.static.printer import print_graph
 from foldbatch.types import TensorType
 from tests.static.text_graph import read_graph
@@ -73,10 +76,11 @@ def test_the_text_does_not_depend_on_what_was_built_before() -> None:
 
     def built(*, reverse: bool) -> str:
         x, w = input_node(VECTOR), Parameter(TensorType((3, 3)))
-        parts: list[Node] = []
-        for make in (lambda: ops.tanh(x) * 77.5, lambda: x @ ops.transpose(w))[:: -1 if reverse else 1]:
-            parts.append(make())
-        left, right = parts[::-1] if reverse else parts
+        makers: list[Callable[[], Node]] = [lambda: ops.tanh(x) * 77.5, lambda: x @ ops.transpose(w)]
+        if reverse:
+            right, left = [make() for make in makers[::-1]]
+        else:
+            left, right = [make() for make in makers]
         return print_graph(Graph((x,), (left + right,)))
 
     assert built(reverse=False) == built(reverse=True)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from foldbatch.static import ops
-from foldbatch.static.graph import CALL, OPS, UNBATCHED, Axis, Graph, Node, constant, input_node, ragged
+from foldbatch.static.graph import Graph, Node, constant, input_node
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, ragged
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.strategies import Problem, problems
@@ -37,7 +38,7 @@ def test_an_input_given_twice_is_a_breach() -> None:
 
 def test_an_input_that_is_read_but_not_given_is_a_breach() -> None:
     x, y = input_node(VECTOR), input_node(VECTOR)
-    with pytest.raises(AssertionError, match="fuse: <input N float32.3.> is read but not an input"):
+    with pytest.raises(AssertionError, match=r"fuse: <input N float32.3.> is read but not an input"):
         verify(Graph((x,), (x + y,)), "fuse")
 
 

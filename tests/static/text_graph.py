@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from foldbatch.static.graph import CALL, UNBATCHED, Axis, Graph, Node, apply, constant, input_node, ragged
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
 
 _INPUT = re.compile(r"(%\d+): (\S+) (\w+(?:\[[\d,]+\])?)")
@@ -54,16 +55,13 @@ def _read_node(text: str, type_: TensorType, nodes: dict[str, Node], axes: dict[
         return constant(ast.literal_eval(text.removeprefix("constant ")), type_.dtype)
     call = _CALL.fullmatch(text)
     assert call, text
-    operands, attrs = [], {}
+    operands: list[Node] = []
+    attrs: dict[str, object] = {}
     for operand, key, value in _ARGUMENT.findall(call[2]):
         if operand:
             operands.append(nodes[operand])
         else:
-            attrs[key] = (
-                axes[value]
-                if value in axes and key == "axis" and call[1] in ("batch", "repeat")
-                else _literal(value)
-            )
+            attrs[key] = axes[value] if call[1] in ("batch", "repeat") else _literal(value)
     return apply(call[1], *operands, **attrs)
 
 

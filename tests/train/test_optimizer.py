@@ -160,7 +160,7 @@ def test_a_frozen_parameter_is_skipped():
 
 
 def test_a_gradient_of_an_unknown_parameter_is_an_error():
-    with pytest.raises(UnknownNameError, match="expected a parameter of table.weight, .*found 'bias'"):
+    with pytest.raises(UnknownNameError, match=r"expected a parameter of table.weight, .*found 'bias'"):
         SGD().update(parameters(), {"bias": np.zeros(4)})
 
 
@@ -247,7 +247,7 @@ def test_a_factor_is_a_learning_rate_of_its_own(make):
 
 
 def test_a_factor_that_belongs_to_no_parameter_is_an_error():
-    with pytest.raises(UnknownNameError, match="SGD lr_factors: .*found 'tab'"):
+    with pytest.raises(UnknownNameError, match=r"SGD lr_factors: .*found 'tab'"):
         SGD(lr_factors={"tab": 0.1}).update(parameters(), {})
 
 
@@ -275,6 +275,10 @@ def test_a_factor_that_belongs_to_no_parameter_is_an_error():
 def test_a_setting_out_of_range_is_an_error(build, message):
     with pytest.raises(TrainingError, match=message):
         build()
+
+
+def test_numpys_numbers_are_numbers():
+    assert SGD(np.float32(0.5), momentum=np.int64(0)).lr == 0.5
 
 
 def test_an_optimizer_without_a_formula_says_so():

@@ -8,8 +8,10 @@ what an op means stands in `foldbatch.static.ops`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.params import Array, SparseRows
 from foldbatch.static.graph import Node
@@ -31,7 +33,7 @@ def sum_rows(values: Array, ids: Array, size: int) -> SparseRows:
     return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
 
 
-def segment_sum(x: Array, starts: Array, counts: Array, out: Array) -> None:
+def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
     if len(x) == 0:
         out[...] = 0
@@ -51,7 +53,7 @@ class OutOfRangeError(IndexError):
         self.row, self.found, self.size = row, found, size
 
 
-def check_range(ids: Array, size: int) -> None:
+def check_range(ids: NDArray[np.integer[Any]], size: int) -> None:
     """Refuse indices below 0 or not below `size` (NumPy would wrap negative ones silently)."""
     bad = (ids < 0) | (ids >= size)
     if bad.any():

@@ -4,7 +4,8 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 ``fb.ops``.
 """
 
-from foldbatch.static.ops import elementwise, linalg, reduce, rows, shape
+from foldbatch.static.graph import matmul
+from foldbatch.static.ops import elementwise, linalg, reduce, rows, shape  # noqa: F401 - they fill the table
 from foldbatch.static.ops.functions import (
     abs,  # noqa: A004 - NumPy's names
     add,
@@ -23,7 +24,6 @@ from foldbatch.static.ops.functions import (
     less_equal,
     log,
     logsumexp,
-    matmul,
     max,  # noqa: A004
     maximum,
     mean,

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import Attrs, Node, Op, Sample, Tangents, apply, constant, define, fail
+from foldbatch.static.graph import Node, apply, constant
+from foldbatch.static.op import Attrs, Op, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 
@@ -90,10 +91,12 @@ def _define(
 ) -> None:
     if samples is None:
         samples = (Sample((_V,) * arity, {}, positive=positive),)
-        if arity == 2:
+        if arity > 1:
             samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
     jvp = diagonal_jvp(vjp) if vjp else None
-    define(Op(name, infer(name), lambda attrs, *xs: evaluate(*xs, **attrs), vjp, jvp, samples, elementwise=True))
+    define(
+        Op(name, infer(name), lambda attrs, *xs: evaluate(*xs, **attrs), vjp, jvp, samples, elementwise=True)
+    )
 
 
 def _sum(*xs: Any) -> Any:
@@ -117,7 +120,9 @@ _define("sign", 1, _arithmetic, np.sign, None)
 _define("tanh", 1, _floating, np.tanh, lambda g, y, x: (g * (1 - apply("square", y)),))
 # sigmoid(x) = (1 + tanh(x / 2)) / 2 neither overflows nor loses digits
 _define("sigmoid", 1, _floating, lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda g, y, x: (g * y * (1 - y),))
-_define("relu", 1, _floating, lambda x: np.maximum(x, 0), lambda g, y, x: (apply("where", x > 0, g, _zero(g)),))
+_define(
+    "relu", 1, _floating, lambda x: np.maximum(x, 0), lambda g, y, x: (apply("where", x > 0, g, _zero(g)),)
+)
 _define("softplus", 1, _floating, lambda x: np.logaddexp(x, 0), lambda g, y, x: (g * apply("sigmoid", x),))
 
 
@@ -130,16 +135,24 @@ _define(
     "power",
     1,
     _floating,
-    lambda x, exponent: np.power(x, exponent),
+    lambda x, exponent: x**exponent,
     _vjp_power,
     (Sample((_V,), {"exponent": 1.5}, positive=True),),
 )
 # where both are equal the first operand takes the whole cotangent
 _define(
-    "maximum", 2, _arithmetic, np.maximum, lambda g, y, a, b: (apply("where", b <= a, g, _zero(g)), apply("where", b <= a, _zero(g), g))
+    "maximum",
+    2,
+    _arithmetic,
+    np.maximum,
+    lambda g, y, a, b: (apply("where", b <= a, g, _zero(g)), apply("where", b <= a, _zero(g), g)),
 )
 _define(
-    "minimum", 2, _arithmetic, np.minimum, lambda g, y, a, b: (apply("where", a <= b, g, _zero(g)), apply("where", a <= b, _zero(g), g))
+    "minimum",
+    2,
+    _arithmetic,
+    np.minimum,
+    lambda g, y, a, b: (apply("where", a <= b, g, _zero(g)), apply("where", a <= b, _zero(g), g)),
 )
 _define("less", 2, _comparison, np.less, None)
 _define("less_equal", 2, _comparison, np.less_equal, None)

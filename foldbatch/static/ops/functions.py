@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldbatch.static.graph import CALL, Node, Operand, apply, fail, index, lift
-from foldbatch.static.graph import matmul as matmul
+from foldbatch.static.graph import Node, Operand, apply, index, lift
+from foldbatch.static.op import CALL, fail
 from foldbatch.types import TensorType
 
 
@@ -73,7 +73,7 @@ def negative(x: Operand) -> Node:
     return apply("negative", x)
 
 
-def abs(x: Operand) -> Node:  # noqa: A001 - NumPy's name
+def abs(x: Operand) -> Node:
     """Return the absolute value."""
     return apply("abs", x)
 
@@ -149,7 +149,7 @@ def less_equal(a: Operand, b: Operand) -> Node:
 
 
 def equal(a: Operand, b: Operand) -> Node:
-    """Return a == b as bool. (`==` itself compares expressions by identity.)"""
+    """Return a == b as bool; the operator itself compares expressions by identity."""
     return apply("equal", a, b)
 
 
@@ -165,7 +165,7 @@ def cast(x: Operand, dtype: Any) -> Node:
     return node if node.dtype == name else apply("cast", node, dtype=name)
 
 
-def sum(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:  # noqa: A001
+def sum(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the sum over instance axes (all of them by default)."""
     return _reduced("sum", x, axis, keepdims)
 
@@ -183,7 +183,7 @@ def mean(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool 
     return _reduced("mean", node, axis, keepdims) * (1.0 / count)
 
 
-def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:  # noqa: A001 - NumPy's name
+def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the maximum along one axis, or of all elements; at a tie the gradient goes to the first."""
     node = _as_node(x, "max")
     if axis is None:

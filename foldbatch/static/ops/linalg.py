@@ -1,5 +1,6 @@
-"""Products: a GEMM over all rows of a batch, products within one instance, and the sum of outer
-products that is a weight's gradient. All are bilinear: each is the others' derivative.
+"""Products: over all rows of a batch, within one instance, and summed into a weight's gradient.
+
+All are bilinear: each is the others' derivative.
 """
 
 from __future__ import annotations
@@ -9,19 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import (
-    CALL,
-    UNBATCHED,
-    Attrs,
-    Axis,
-    Node,
-    Op,
-    Sample,
-    Tangents,
-    apply,
-    define,
-    fail,
-)
+from foldbatch.static.graph import Node, apply
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 

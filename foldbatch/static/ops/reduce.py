@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import Attrs, Node, Op, Sample, Tangents, apply, define, fail
+from foldbatch.static.graph import Node, apply
+from foldbatch.static.op import Attrs, Op, Sample, Tangents, define, fail
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 
@@ -37,7 +38,7 @@ def _infer_sum(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 
 def _picked(name: str, x: TensorType, axis: int) -> TensorType:
-    """The type of a reduction that nothing is not enough for."""
+    """Return the type of a reduction for which no elements are too few."""
     reduced = _reduced(name, x, (axis,))
     if x.shape[axis] == 0:
         fail(name, "at least one element", str(x))
@@ -90,7 +91,16 @@ def _infer_argmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64")
 
 
-define(Op("argmax", _infer_argmax, lambda attrs, x: np.argmax(x, attrs["axis"]), None, None, (Sample((_M,), {"axis": 1}),)))
+define(
+    Op(
+        "argmax",
+        _infer_argmax,
+        lambda attrs, x: np.argmax(x, attrs["axis"]),
+        None,
+        None,
+        (Sample((_M,), {"axis": 1}),),
+    )
+)
 
 
 def _infer_one_hot(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -144,7 +154,7 @@ def _dot_along(a: Node, b: Node, axis: int) -> Node:
 
 
 def _softmax_product(g: Node, y: Node, x: Node) -> Node:
-    """The softmax's Jacobian, which is symmetric, times `g`."""
+    """Return the softmax's Jacobian, which is symmetric, times `g`."""
     axis = y.attrs["axis"]
     return y * (g - expand(_dot_along(g, y, axis), x, (axis,)))
 
@@ -195,7 +205,9 @@ def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorT
         fail("cross_entropy", "float logits, one per class", str(logits))
     if not label.dtype.startswith("int") or label.shape != logits.shape[:-1]:
         expected = f"integer labels of shape {list(logits.shape[:-1])}"
-        fail("cross_entropy", expected, str(label), "pass (logits, class number), for example Scalar('int32')")
+        fail(
+            "cross_entropy", expected, str(label), "pass (logits, class number), for example Scalar('int32')"
+        )
     return TensorType(label.shape, logits.dtype)
 
 

@@ -12,20 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import (
-    CALL,
-    UNBATCHED,
-    Attrs,
-    Axis,
-    Node,
-    Op,
-    Sample,
-    Tangents,
-    apply,
-    define,
-    fail,
-    ragged,
-)
+from foldbatch.static.graph import Node, apply
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, Tangents, define, fail, ragged
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 
@@ -49,7 +37,12 @@ def _axis_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 
 def _axis_sum_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0] is UNBATCHED:
-        fail("sum_batch", "a tensor with a row per call", "one that is the same for the whole batch", "use ops.batched")
+        fail(
+            "sum_batch",
+            "a tensor with a row per call",
+            "one that is the same for the whole batch",
+            "use ops.batched",
+        )
     return UNBATCHED
 
 
@@ -96,7 +89,12 @@ define(
 
 def _axis_segment_sum(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0].rank < 2:
-        fail("segment_sum", "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", "use ops.sum for instance axes")
+        fail(
+            "segment_sum",
+            "a tensor of a sequence's elements",
+            f"a tensor of axis {axes[0]}",
+            "use ops.sum for instance axes",
+        )
     return CALL
 
 
@@ -124,7 +122,12 @@ def _infer_gather(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 def _axis_gather(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0] is not UNBATCHED:
-        fail("gather", "a table that is the same for the whole batch", "a table per call", "multiply by ops.one_hot")
+        fail(
+            "gather",
+            "a table that is the same for the whole batch",
+            "a table per call",
+            "multiply by ops.one_hot",
+        )
     return axes[1]
 
 
@@ -176,7 +179,10 @@ define(
         lambda attrs, g, ids: _sum_rows(attrs["size"], np.asarray(g), np.asarray(ids)),
         lambda d, y, g, ids: (apply("gather", d, ids), None),
         _jvp_sum_rows,
-        (Sample((_V, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4})),
+        (
+            Sample((_V, _ID), {"size": 4}),
+            Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4}),
+        ),
         axis=lambda axes, attrs: UNBATCHED,
         bound=lambda types, attrs: (1, attrs["size"]),
     )

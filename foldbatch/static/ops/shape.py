@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import UNBATCHED, Attrs, Node, Op, Sample, Tangents, apply, constant, define, fail
+from foldbatch.static.graph import Node, apply, constant
+from foldbatch.static.op import UNBATCHED, Attrs, Op, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
@@ -15,7 +16,9 @@ _V, _M = TensorType((3,)), TensorType((2, 3))
 
 def linear_jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
     """Return the op applied to the tangents; a missing tangent is zero."""
-    filled = [constant(np.zeros(x.shape, x.dtype)) if t is None else t for t, x in zip(tangents, xs, strict=True)]
+    filled = [
+        constant(np.zeros(x.shape, x.dtype)) if t is None else t for t, x in zip(tangents, xs, strict=True)
+    ]
     return apply(y.op.name, *filled, **y.attrs)
 
 
@@ -84,7 +87,11 @@ _define("slice", _infer_slice, _evaluate_slice, _vjp_slice, Sample((_M,), {"axis
 def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     shape, axis = list(types[0].shape), attrs["axis"]
     if not 0 <= axis < len(shape) or min(attrs["before"], attrs["after"]) < 0:
-        fail("pad", f"widths for an axis of {types[0]}", f"{attrs['before']} and {attrs['after']} for axis {axis}")
+        fail(
+            "pad",
+            f"widths for an axis of {types[0]}",
+            f"{attrs['before']} and {attrs['after']} for axis {axis}",
+        )
     shape[axis] += attrs["before"] + attrs["after"]
     return TensorType(tuple(shape), types[0].dtype)
 

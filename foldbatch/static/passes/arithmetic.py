@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldbatch.static.graph import CALL, CONSTANT, UNBATCHED, Node, apply
+from foldbatch.static.graph import CONSTANT, Node, apply
+from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.passes.fold_constants import fold
 
 
@@ -55,7 +56,7 @@ def negative_twice(node: Node) -> Node | None:
 
 
 def sum_of_one(node: Node) -> Node | None:
-    """A sum of one term is the term."""
+    """Replace a sum of one term by the term."""
     return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
 
 
@@ -101,7 +102,7 @@ def batched_last(node: Node) -> Node | None:
 
 
 def repeated_batch(node: Node) -> Node | None:
-    """What is the same for the whole batch is so for the elements of sequences as well."""
+    """Repeat what is the same for the whole batch for the elements of sequences at once."""
     (x,) = node.inputs
     return in_place_of(node, x.inputs[0]) if x.op.name == "batch" else None
 
@@ -121,12 +122,12 @@ def known_condition(node: Node) -> Node | None:
 
 
 def same_cast(node: Node) -> Node | None:
-    """A cast to the dtype that a tensor has is the tensor."""
+    """Drop a cast to the dtype that a tensor has."""
     return in_place_of(node, node.inputs[0])
 
 
 def sum_over_one(node: Node) -> Node | None:
-    """A sum over axes of extent 1, or over none, only reshapes."""
+    """Replace a sum over axes of extent 1 by a reshape; drop one over no axes."""
     (x,) = node.inputs
     if any(x.shape[axis] != 1 for axis in node.attrs["axes"]):
         return None

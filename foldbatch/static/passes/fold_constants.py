@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldbatch.static.graph import CONSTANT, UNBATCHED, Graph, Node, constant
+from foldbatch.static.graph import CONSTANT, Graph, Node, constant
+from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rewrite
 
 LIMIT = 65_536  # elements: a larger constant costs more memory than it saves time
@@ -15,9 +16,10 @@ def fold_constants(graph: Graph) -> Graph:
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.static.printer import print_graph
     >>> from foldbatch.types import TensorType
     >>> x = input_node(TensorType((3,)))
-    >>> print(fold_constants(Graph((x,), (x * ops.exp(constant(0.0)),))))
+    >>> print(print_graph(fold_constants(Graph((x,), (x * ops.exp(constant(0.0)),)))))
     (%0: N float32[3])
     %1: 1 float32 = constant 1.0
     %2: N float32[3] = multiply(%0, %1)

@@ -19,7 +19,7 @@ def zeros(type_: TensorType) -> Node:
 
 
 def same_shape(node: Node) -> Node | None:
-    """A reshape or broadcast to the shape that a tensor has is the tensor."""
+    """Drop a reshape or broadcast to the shape that a tensor has."""
     return in_place_of(node, node.inputs[0])
 
 
@@ -30,7 +30,7 @@ def again(node: Node) -> Node | None:
 
 
 def same_order(node: Node) -> Node | None:
-    """A transpose that keeps the order of the axes is its operand."""
+    """Drop a transpose that keeps the order of the axes."""
     axes = node.attrs["axes"]
     return node.inputs[0] if axes == tuple(range(len(axes))) else None
 
@@ -52,7 +52,7 @@ def _slice(x: Node, axis: int, start: int, stop: int) -> Node:
 
 
 def full_slice(node: Node) -> Node | None:
-    """A slice of all there is is the tensor."""
+    """Drop a slice of all there is."""
     return in_place_of(node, node.inputs[0])
 
 
@@ -67,7 +67,7 @@ def slice_of_slice(node: Node) -> Node | None:
 
 
 def slice_of_concat(node: Node) -> Node | None:
-    """A slice that lies within one part of a concatenation is a slice of that part."""
+    """Slice the one part of a concatenation within which the slice lies."""
     (whole,) = node.inputs
     axis, start, stop = _range(node)
     if whole.op.name != "concat" or whole.attrs["axis"] != axis:
@@ -82,7 +82,7 @@ def slice_of_concat(node: Node) -> Node | None:
 
 
 def slice_of_stack(node: Node) -> Node | None:
-    """A slice along the axis of a stack is one of its parts, or a smaller stack."""
+    """Replace a slice along the axis of a stack by one of its parts, or by a smaller stack."""
     (whole,) = node.inputs
     axis, start, stop = _range(node)
     if whole.op.name != "stack" or whole.attrs["axis"] != axis or start == stop:
@@ -94,7 +94,7 @@ def slice_of_stack(node: Node) -> Node | None:
 
 
 def slice_of_pad(node: Node) -> Node | None:
-    """A slice of a padded tensor that meets only the tensor, or only the zeros, is that."""
+    """Replace a slice of a padded tensor that meets only the tensor, or only the zeros, by that."""
     (padded,) = node.inputs
     axis, start, stop = _range(node)
     if padded.op.name != "pad" or padded.attrs["axis"] != axis:
@@ -120,7 +120,7 @@ def pad_of_pad(node: Node) -> Node | None:
 
 
 def concat_of_one(node: Node) -> Node | None:
-    """A concatenation of one tensor is the tensor."""
+    """Drop a concatenation of one tensor."""
     return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
 
 

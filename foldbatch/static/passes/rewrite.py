@@ -24,10 +24,13 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         AssertionError: a rule changes a type or an axis.
 
     >>> from foldbatch.static import ops
+    >>> from foldbatch.static.printer import print_graph
     >>> from foldbatch.types import TensorType
     >>> x = input_node(TensorType((3,)))
     >>> graph = Graph((x,), (ops.tanh(-x),))
-    >>> print(rewrite(graph, lambda node: node.inputs[0] if node.op.name == "negative" else node))
+    >>> def without_negative(node):
+    ...     return node.inputs[0] if node.op.name == "negative" else node
+    >>> print(print_graph(rewrite(graph, without_negative)))
     (%0: N float32[3])
     %1: N float32[3] = tanh(%0)
     return (%1)

@@ -49,9 +49,10 @@ def simplify(graph: Graph) -> Graph:
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.static.printer import print_graph
     >>> from foldbatch.types import TensorType
     >>> x = input_node(TensorType((4,)))
-    >>> print(simplify(Graph((x,), (ops.concat([x[:2] * 1, x[2:] + 0]),))))
+    >>> print(print_graph(simplify(Graph((x,), (ops.concat([x[:2] * 1, x[2:] + 0]),)))))
     (%0: N float32[4])
     return (%0)
     """

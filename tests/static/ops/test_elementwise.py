@@ -14,19 +14,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import (
-    CALL,
-    OPS,
-    UNBATCHED,
-    Axis,
-    Graph,
-    Node,
-    Op,
-    Sample,
-    apply,
-    constant,
-    input_node,
-)
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample
 from foldbatch.static.ops import elementwise
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType

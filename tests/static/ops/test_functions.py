@@ -16,7 +16,8 @@ from foldbatch.errors import GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import CALL, UNBATCHED, Graph, Node, constant, input_node
+from foldbatch.static.graph import Graph, Node, constant, input_node
+from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 
@@ -176,7 +177,7 @@ def test_where_of_two_numbers_has_the_numbers_dtype_not_the_conditions() -> None
     condition = input_node(TensorType((3,), "bool"))
     assert ops.where(condition, 1.0, 0.0).dtype == "float32"
     assert ops.where(condition, 1, 0).dtype == "int64"
-    assert ops.where(condition, True, False).dtype == "bool"
+    assert ops.where(condition, np.True_, np.False_).dtype == "bool"
 
 
 def test_where_takes_a_number_and_a_parameter() -> None:
@@ -246,7 +247,7 @@ def test_indexing_with_less_usual_keys_is_numpys(key: Any) -> None:
 def test_a_tensor_iterates_over_its_first_axis() -> None:
     x = input_node(TensorType((2, 3)))
     assert len(x) == 2
-    assert list(x) == [x[0], x[1]]
+    assert [*iter(x)] == [x[0], x[1]]
 
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import CALL, UNBATCHED, Axis, Graph, Op, Sample, apply, input_node, ragged
+from foldbatch.static.graph import Graph, apply, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
 from foldbatch.static.ops import linalg
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_sample, name_of, samples_of

@@ -11,7 +11,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, Op, Sample, apply, constant, input_node
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import Op, Sample
 from foldbatch.static.ops import reduce
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_sample, name_of, samples_of

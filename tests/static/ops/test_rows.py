@@ -11,19 +11,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import (
-    CALL,
-    UNBATCHED,
-    Axis,
-    Graph,
-    Node,
-    Op,
-    Sample,
-    apply,
-    constant,
-    input_node,
-    ragged,
-)
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
 from foldbatch.static.ops import rows
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_sample, name_of, samples_of

@@ -9,7 +9,8 @@ import pytest
 
 from foldbatch.errors import GraphError
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import CALL, UNBATCHED, Graph, Op, Sample, apply, input_node
+from foldbatch.static.graph import Graph, apply, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Op, Sample
 from foldbatch.static.ops import shape
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_sample, name_of, samples_of

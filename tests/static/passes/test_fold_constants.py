@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from foldbatch.static import ops
-from foldbatch.static.graph import CONSTANT, SOURCES, UNBATCHED, Graph, constant, input_node
+from foldbatch.static.graph import CONSTANT, SOURCES, Graph, constant, input_node
+from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.fold_constants import LIMIT, fold_constants
 from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_case, check_law

@@ -29,6 +29,6 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch: pytest.MonkeyPatch) ->
     x, stray = input_node(TensorType((3,))), input_node(TensorType((3,)))
     monkeypatch.setattr(passes, "PIPELINE", (("vandal", lambda graph: Graph(graph.inputs, (stray,))),))
     graph = Graph((x,), (x,))
-    with pytest.raises(AssertionError, match="vandal: .* is read but not an input"):
+    with pytest.raises(AssertionError, match=r"vandal: .* is read but not an input"):
         passes.run(graph)
     assert passes.run(graph, check=False).outputs == (stray,)

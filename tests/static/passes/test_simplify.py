@@ -7,7 +7,8 @@ from hypothesis import given, settings
 
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
-from foldbatch.static.graph import OPS, Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import OPS
 from foldbatch.static.passes.simplify import RULES, simplify, simplify_node
 from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_law

@@ -1,0 +1,96 @@
+"""Op: a primitive, and the batch axis that its results run along.
+
+Types leave the batch out; an `Axis` says which batch axis the rows of a tensor run along:
+
+======================  =======================================================
+``UNBATCHED`` (``1``)   one value for the whole batch: parameters, constants
+``CALL`` (``N``)        one row per call of the cell
+a ragged axis (``M``)   one row per element of a sequence argument of the call
+======================  =======================================================
+
+`OPS` is the table of all ops. Its entries stand in `foldbatch.static.ops`, one paragraph each;
+how a backend spells them, in `foldbatch.static.backends`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from foldbatch.errors import GraphError
+from foldbatch.types import TensorType
+
+if TYPE_CHECKING:
+    from foldbatch.static.graph import Node
+
+
+class Axis:
+    """A batch axis; compared by identity. `rank` orders them: 0 unbatched, 1 calls, 2 ragged."""
+
+    __slots__ = ("name", "rank")
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.name = name
+        self.rank = rank
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNBATCHED = Axis("1", 0)
+CALL = Axis("N", 1)
+
+
+def ragged(name: str = "M") -> Axis:
+    """Return a new axis: the elements of one sequence argument, over all calls."""
+    return Axis(name, 2)
+
+
+Attrs = dict[str, Any]  # an op's static arguments: ints, tuples, dtypes, never tensors
+Tangents = tuple["Node | None", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Operands on which tests try an op: types, their axes (default: all `CALL`), attributes."""
+
+    types: tuple[TensorType, ...]
+    attrs: Attrs
+    axes: tuple[Axis, ...] = ()
+    positive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A primitive.
+
+    `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
+    computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
+    `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
+    `bound(types, attrs)` names an operand of indices and the number they must stay below.
+    """
+
+    name: str
+    infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
+    evaluate: Callable[..., Any]
+    vjp: Callable[..., tuple[Node | None, ...]] | None
+    jvp: Callable[..., Node] | None
+    samples: tuple[Sample, ...] = ()
+    axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
+    elementwise: bool = False
+    bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
+
+
+OPS: dict[str, Op] = {}
+
+
+def define(op: Op) -> None:
+    """Enter an op into the table; a name is defined once."""
+    assert op.name not in OPS, f"op {op.name} is defined twice"
+    OPS[op.name] = op
+
+
+def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:
+    """Raise the error of a type rule."""
+    raise GraphError(f"ops.{op}", expected, found, fix)

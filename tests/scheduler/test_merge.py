@@ -1,0 +1,113 @@
+"""Merging is concatenation with offsets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from foldbatch.scheduler.merge import merge
+from foldbatch.scheduler.policies import levels
+from foldbatch.scheduler.trace import CellSignature, Trace
+from tests.scheduler.random_traces import Setting, settings_of
+
+
+def assert_same(a: Trace, b: Trace) -> None:
+    """Assert that two traces agree in everything, dtypes included."""
+
+    def flat(x: object) -> list[object]:
+        if isinstance(x, np.ndarray):
+            return [(x.dtype, x.shape, x.tolist())]
+        return [y for part in x for y in flat(part)] if isinstance(x, tuple) else [x]
+
+    for name in ("calls", "elements", "levels", "feeds", "labels", "values", "result"):
+        assert flat(getattr(a, name)) == flat(getattr(b, name)), name
+
+
+@given(settings_of())
+def test_every_example_lies_in_the_batch_moved_by_its_offset(setting: Setting) -> None:
+    """Value numbers are raised by the values before; lengths, levels, data and labels stay as they are."""
+    merged = setting.merged
+    starts = [0] * len(setting.signatures)
+    offset = 0
+    for e, trace in enumerate(setting.traces):
+        assert merged.offsets[e] == offset
+        for k, cell in enumerate(setting.signatures):
+            n = len(trace.calls[k])
+            part = slice(starts[k], starts[k] + n)
+            numbers = slice(0, 1 + cell.arguments)
+            assert np.array_equal(merged.trace.calls[k][part, numbers], trace.calls[k][:, numbers] + offset)
+            assert np.array_equal(merged.trace.calls[k][part, numbers.stop :], trace.calls[k][:, numbers.stop :])
+            assert np.array_equal(merged.trace.levels[k][part], trace.levels[k])
+            assert (merged.examples(k)[part] == e).all()
+            assert merged.counts[k][e] == n
+            for whole, own in zip(merged.trace.feeds[k], trace.feeds[k], strict=True):
+                assert np.array_equal(whole[part], own)
+            assert merged.trace.labels[k][0][part] == trace.labels[k][0]
+            starts[k] += n
+        offset += trace.values
+    assert merged.trace.values == offset
+    assert starts == [len(rows) for rows in merged.trace.calls]
+
+
+@given(settings_of())
+def test_elements_of_sequences_move_with_their_calls(setting: Setting) -> None:
+    """Call by call, in order."""
+    merged = setting.merged
+    for k, cell in enumerate(setting.signatures):
+        for i in range(len(cell.sequences)):
+            parts = [t.elements[k][i] + o for t, o in zip(setting.traces, merged.offsets, strict=True)]
+            whole = merged.trace.elements[k][i]
+            assert whole.dtype == np.int32
+            assert whole.tolist() == [row for part in parts for row in part.tolist()]
+
+
+@given(settings_of(examples=5))
+def test_merging_is_associative(setting: Setting) -> None:
+    """A batch may be merged from batches."""
+    cells, traces = setting.signatures, setting.traces
+    if not traces:
+        return
+    for cut in range(1, len(traces)):
+        halves = [merge(part, cells).trace for part in (traces[:cut], traces[cut:])]
+        assert_same(merge(halves, cells).trace, setting.merged.trace)
+
+
+@given(settings_of(examples=1))
+def test_merging_one_copies_it(setting: Setting) -> None:
+    """Nothing that is done to a batch reaches a cached trace."""
+    for trace in setting.traces:
+        merged = merge([trace], setting.signatures).trace
+        assert_same(merged, replace(trace, result=None))
+        for part, own in zip(merged.calls, trace.calls, strict=True):
+            assert not np.shares_memory(part, own)
+
+
+@given(settings_of())
+def test_levels_of_a_batch_are_those_of_its_examples(setting: Setting) -> None:
+    """So they are computed once, when an example is traced."""
+    trace = setting.merged.trace
+    found = levels(setting.policy, setting.signatures, trace.calls, trace.elements, trace.values)
+    for a, b in zip(found, trace.levels, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_a_batch_of_none_has_no_calls() -> None:
+    """But arrays of the right widths."""
+    cells = [CellSignature("a", 0, False, (), (0,), 2, (3,))]
+    merged = merge([], cells)
+    assert merged.trace.size == merged.trace.values == 0
+    assert merged.trace.calls[0].shape == (0, 4)
+    assert merged.trace.elements[0][0].shape == (0, 3)
+    assert merged.examples(0).tolist() == []
+
+
+def test_a_batch_too_large_for_its_integers_is_refused() -> None:
+    """Value numbers have 32 bits."""
+    cells = [CellSignature("a", 0, False, (), (0,), 0)]
+    trace = Trace((np.zeros((1, 1), np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 2**30)
+    assert merge([trace], cells).trace.values == 2**30
+    with pytest.raises(AssertionError, match="smaller batches"):
+        merge([trace, trace], cells)

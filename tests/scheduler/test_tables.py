@@ -1,0 +1,276 @@
+"""Control tables, run on paper: every read finds its value, every cotangent its sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.params import Array
+from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
+from foldbatch.scheduler.merge import merge
+from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, verify
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace
+from tests.scheduler.random_traces import Setting, leveled, settings_of
+
+layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
+BACKWARD = {"before": "after", "step": "step", "after": "before"}
+
+
+def _rows(span: Span, table: CellTable, start: int, stop: int) -> Array:
+    start, stop = span.extent(table, start, stop)
+    return np.arange(start, stop) if span.rows is None else span.rows[start:stop]
+
+
+def _scheduled(setting: Setting, layout: Layout) -> Schedule:
+    return build(setting.merged, setting.signatures, setting.policy, layout, setting.cells.arenas)
+
+
+def _calls(setting: Setting, schedule: Schedule, cell: int, start: int, stop: int) -> list[list[int]]:
+    """Return, for each rank, the first values of the calls it stands for: several where calls are shared."""
+    bases = setting.merged.trace.calls[cell][:, 0]
+    table = schedule.cells[cell]
+    if table.copies is None:
+        return [[int(bases[at])] for at in table.order[start:stop]]
+    feeds = np.stack(setting.merged.trace.feeds[cell], 1) if setting.cells.feeds[cell] else np.zeros((len(bases), 0))
+    alike = [np.flatnonzero((feeds == feeds[at]).all(1)) for at in table.order[start:stop]]
+    return [bases[same].tolist() for same in alike]
+
+
+@given(settings_of(), layouts)
+def test_every_operand_finds_its_values_in_its_rows(setting: Setting, layout: Layout) -> None:
+    """Arenas hold value numbers here; what a step reads is what the trace says its calls read."""
+    schedule = _scheduled(setting, layout)
+    arenas = [np.full(rows, -1) for rows in schedule.arena_rows]
+    for step in schedule.steps:
+        if "step" not in step.stages:
+            continue
+        table, cell = schedule.cells[step.cell], setting.signatures[step.cell]
+        for span, operand in zip(table.operands, cell.operands, strict=True):
+            found = arenas[span.arena][_rows(span, table, step.start, step.stop)]
+            order = table.order[step.start : step.stop]
+            expected = values_read(setting.merged.trace, setting.signatures, step.cell, operand, order)
+            assert found.tolist() == expected.tolist()
+        ranks = _calls(setting, schedule, step.cell, step.start, step.stop)
+        for j, arena in enumerate(cell.outputs):
+            values = [base + j for bases in ranks for base in bases]
+            arenas[arena][table.written(j, step.start, step.stop)] = values
+    for arena, values in enumerate(arenas):
+        assert (values >= 0).all()
+        assert np.array_equal(schedule.row_of[values], np.arange(schedule.arena_rows[arena]))
+
+
+class Backward:
+    """A backward pass on paper: cotangents are numbers, every reader contributes one that is drawn.
+
+    The arenas of cotangents start full of NaN. An operand's contributions are made in any stage in
+    which a kernel could make them; an output's cotangents must be complete where a kernel could
+    first read them.
+    """
+
+    def __init__(self, setting: Setting, schedule: Schedule, rng: np.random.Generator) -> None:
+        self.setting = setting
+        self.schedule = schedule
+        self.rng = rng
+        self.arenas = [np.full(rows, np.nan) for rows in schedule.arena_rows]
+        for arena, rows in zip(self.arenas, schedule.zero_rows, strict=True):
+            arena[rows] = 0
+        trace = setting.merged.trace
+        self.gives = [
+            [rng.integers(1, 1000, span.size).astype(float) for span in table.operands] for table in schedule.cells
+        ]
+        self.expected = np.zeros(trace.values)
+        for k, cell in enumerate(setting.signatures):
+            for i, operand in enumerate(cell.operands):
+                if operand.differentiable:
+                    read = values_read(trace, setting.signatures, k, operand, schedule.cells[k].order)
+                    np.add.at(self.expected, read, self.gives[k][i])
+        self.stage_of = [
+            [self._stage(i in setting.cells.recursive_operands[k]) for i in range(len(cell.operands))]
+            for k, cell in enumerate(setting.signatures)
+        ]
+
+    def _stage(self, recursive: bool) -> str:  # noqa: FBT001
+        """Return a stage of the backward graph in which an operand's cotangent may be ready."""
+        return str(self.rng.choice(["before", "step"] if recursive else ["before", "after"]))
+
+    def run(self) -> None:
+        """Run all steps in reverse order, and check every cotangent that is read."""
+        for step in reversed(self.schedule.steps):
+            stages = ALL if len(step.stages) == len(ALL) else [BACKWARD[stage] for stage in step.stages]
+            for stage in stages:
+                self._read(step, stage)
+                self._contribute(step, stage)
+
+    def _read(self, step: Step, stage: str) -> None:
+        table, cell = self.schedule.cells[step.cell], self.setting.signatures[step.cell]
+        ranks = _calls(self.setting, self.schedule, step.cell, step.start, step.stop)
+        for j, arena in enumerate(cell.outputs):
+            if stage == "before" and j in self.setting.cells.recursive_outputs[step.cell]:
+                continue  # not before its turn
+            found = self.arenas[arena][table.written(j, step.start, step.stop)]
+            expected = [self.expected[base + j] for bases in ranks for base in bases]
+            assert found.tolist() == expected
+
+    def _contribute(self, step: Step, stage: str) -> None:
+        table, cell = self.schedule.cells[step.cell], self.setting.signatures[step.cell]
+        for i, (span, operand) in enumerate(zip(table.operands, cell.operands, strict=True)):
+            if not operand.differentiable or self.stage_of[step.cell][i] != stage:
+                continue
+            arena = self.arenas[span.arena]
+            rows = _rows(span, table, step.start, step.stop)
+            start, stop = span.extent(table, step.start, step.stop)
+            offset = span.start or 0
+            given_ = self.gives[step.cell][i][start - offset : stop - offset]
+            if span.first:
+                assert span.rows is None
+                arena[rows] = given_
+            elif span.repeats:
+                np.add.at(arena, rows, given_)
+            else:
+                assert len(set(rows.tolist())) == len(rows)
+                arena[rows] += given_
+
+
+@given(settings_of(), layouts, st.integers(0, 2**32 - 1))
+def test_every_cotangent_is_the_sum_over_all_readers(setting: Setting, layout: Layout, seed: int) -> None:
+    """Whatever stood in the buffer before, and complete whenever it is read."""
+    schedule = _scheduled(setting, layout)
+    backward = Backward(setting, schedule, np.random.default_rng(seed))
+    backward.run()
+    for k, cell in enumerate(setting.signatures):
+        for base in setting.merged.trace.calls[k][:, 0]:
+            for j, arena in enumerate(cell.outputs):
+                assert backward.arenas[arena][schedule.row_of[base + j]] == backward.expected[base + j]
+
+
+@given(settings_of(tree=True), layouts, st.integers(0, 2**32 - 1))
+def test_in_trees_every_cotangent_is_stored_and_none_added(setting: Setting, layout: Layout, seed: int) -> None:
+    """The same sums, where nothing is shared."""
+    schedule = _scheduled(setting, layout)
+    Backward(setting, schedule, np.random.default_rng(seed)).run()
+    if layout is LAYOUTS["consumer"]:
+        stored = sum(span.size for table in schedule.cells for span in table.operands if span.first)
+        assert stored + sum(map(len, schedule.zero_rows)) == sum(schedule.arena_rows)
+
+
+@given(settings_of(), layouts)
+def test_a_rank_knows_its_example_and_the_extent_of_its_sequences(setting: Setting, layout: Layout) -> None:
+    """Tables are in rank order throughout."""
+    schedule, trace = _scheduled(setting, layout), setting.merged.trace
+    for k, (table, cell) in enumerate(zip(schedule.cells, setting.signatures, strict=True)):
+        assert np.array_equal(table.examples, setting.merged.examples(k)[table.order])
+        for s in range(len(cell.sequences)):
+            lengths = trace.calls[k][table.order, 1 + cell.arguments + s]
+            assert np.array_equal(np.diff(table.segments[s]), lengths)
+            assert table.segments[s][0] == 0
+
+
+@given(settings_of(), layouts)
+def test_ranks_follow_the_levels(setting: Setting, layout: Layout) -> None:
+    """Within a cell, lower levels have lower ranks, and a group is one level of one cell."""
+    schedule, trace = _scheduled(setting, layout), setting.merged.trace
+    for k, table in enumerate(schedule.cells):
+        levels = trace.levels[k][table.order]
+        assert (np.diff(levels) >= 0).all()
+        for step in schedule.steps:
+            if step.cell == k and "step" in step.stages:
+                assert len(set(levels[step.start : step.stop].tolist())) == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_an_empty_batch_and_cells_without_calls_are_scheduled(policy: object, layout: Layout) -> None:
+    """Nothing to do is no special case."""
+    cells = (
+        CellSignature("leaf", 0, False, (), (0,), 0, (), True),
+        CellSignature("node", 1, True, (Operand(0, (0, 1), None, 0, True), Operand(1, (), 0, 0, True)), (0, 1), 2, (1,)),
+    )
+    empty = merge([], cells)
+    schedule = build(empty, cells, policy, layout, 2)  # type: ignore[arg-type]
+    assert (schedule.steps, schedule.groups, schedule.arena_rows, schedule.gathered_rows) == ((), 0, (0, 0), 0)
+    verify(schedule, ((0,), (0, 1)))
+    one = Trace(
+        (np.array([[0]], np.int32), np.zeros((0, 4), np.int32)),
+        ((), (np.zeros((0, 1), np.int32),)),
+        (np.zeros(1, np.int32), np.zeros(0, np.int32)),
+        ((np.zeros(1, np.int32),), ()),
+        ((), ()),
+        1,
+    )
+    schedule = build(merge([one], cells), cells, policy, layout, 2)  # type: ignore[arg-type]
+    assert [(step.cell, step.start, step.stop) for step in schedule.steps] == [(0, 0, 1)]
+    verify(schedule, ((0,), (0, 1)))
+
+
+def _tree() -> tuple[tuple[CellSignature, ...], Trace]:
+    r"""A tree of three leaves, its values numbered as a walk numbers its calls.
+
+          4
+         / \
+        2   3
+       / \
+      0   1
+    """
+    leaf = CellSignature("leaf", 0, False, (), (0,), 0)
+    node = CellSignature("node", 1, True, (Operand(0, (0, 1), None, 0, True),), (0,), 2)
+    calls = (np.array([[0], [1], [3]], np.int32), np.array([[2, 0, 1], [4, 2, 3]], np.int32))
+    trace = Trace(calls, ((), ()), (), ((), ()), ((), ()), 5)
+    return (leaf, node), trace
+
+
+def test_a_small_tree_by_component_in_the_consumer_layout() -> None:
+    """Leaves first, then the nodes from below; every node's children lie side by side.
+
+    row    0  1  2  3  4
+    value  0  1  2  3  4     node 2 reads rows 0 and 1, node 4 rows 2 and 3, nobody row 4
+    """
+    cells, trace = _tree()
+    policy = POLICIES["by_component"]
+    schedule = build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["consumer"], 1)
+    assert schedule.steps == (
+        Step(0, ALL, 0, 3),
+        Step(1, ("before",), 0, 2),
+        Step(1, ("step",), 0, 1),
+        Step(1, ("step",), 1, 2),
+        Step(1, ("after",), 0, 2),
+    )
+    assert schedule.row_of.tolist() == [0, 1, 2, 3, 4]
+    assert schedule.cells[1].operands == (Span(0, 2, None, 4, 0, None, False, True),)
+    assert schedule.zero_rows[0].tolist() == [4]
+
+
+def test_two_small_trees_lie_level_by_level() -> None:
+    """The batch of a tree and its copy: the lower nodes' children first, then the upper nodes'.
+
+    row    0  1  2  3  4  5  6  7  8  9
+    value  0  1  5  6  2  3  7  8  4  9     5 to 9 are the second tree's
+    """
+    cells, trace = _tree()
+    policy = POLICIES["by_component"]
+    tree = leveled(trace, cells, policy)
+    schedule = build(merge([tree, tree], cells), cells, policy, LAYOUTS["consumer"], 1)
+    assert np.argsort(schedule.row_of).tolist() == [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]
+    assert schedule.widths(1) == [2, 2]
+    assert schedule.groups == 3
+
+
+def test_a_small_tree_by_depth_in_the_producer_layout() -> None:
+    """Depth 0 is the leaves'; all stages of a group run at once; rows are as values are made.
+
+    row    0  1  2  3  4
+    value  0  1  3  2  4     node 2 finds its children side by side, node 4 does not
+    """
+    cells, trace = _tree()
+    policy = POLICIES["by_depth"]
+    schedule = build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["producer"], 1)
+    assert schedule.steps == (Step(0, ALL, 0, 3), Step(1, ALL, 0, 1), Step(1, ALL, 1, 2))
+    assert schedule.row_of.tolist() == [0, 1, 3, 2, 4]
+    (span,) = schedule.cells[1].operands
+    assert span.rows is not None
+    assert span.rows.tolist() == [0, 1, 3, 2]
+    assert (span.repeats, span.first) == (False, False)
+    assert schedule.zero_rows[0].tolist() == [0, 1, 2, 3, 4]

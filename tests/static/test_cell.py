@@ -1,0 +1,296 @@
+"""Cells compiled both ways: right in every stage, and as little as possible in each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.params import Parameter
+from foldbatch.static import ops
+from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, cotangents, feed_bounds
+from foldbatch.static.graph import Graph, Node, input_node, parameter_node, substitute
+from foldbatch.static.kernel import Kernel
+from foldbatch.static.op import UNBATCHED, ragged
+from foldbatch.types import TensorType
+from tests.static.run_cell import run_cell
+from tests.static.run_kernel import NUMPY, interpret, random_rows
+from tests.strategies import Problem, problems
+
+V = TensorType((3,), "float64")
+
+
+# -- the law: staged, compiled, both ways = interpreted
+
+
+def _cell_graph(problem: Problem) -> CellGraph:
+    """Return a random graph as a cell: what is unbatched becomes a parameter, results get a row per call."""
+    graph = problem.graph
+    rng = np.random.default_rng(problem.seed)
+    weights = {
+        x: parameter_node(Parameter(x.type, rng.normal(size=x.shape), f"w{i}"))
+        for i, x in enumerate(graph.inputs)
+        if x.axis is UNBATCHED
+    }
+    outputs = [_per_call(node) for node in substitute(graph.outputs, weights)]
+    operands = tuple(x for x in graph.inputs if x.axis is not UNBATCHED)
+    half = (len(operands) + 1) // 2
+    losses = tuple(ops.sum(ops.reshape(ops.tanh(node), -1)) for node in outputs[1:])
+    metrics = tuple(ops.square(node) for node in outputs[:1])
+    return CellGraph("cell", operands[:half], operands[half:], tuple(dict.fromkeys(outputs)), losses, metrics)
+
+
+def _per_call(node: Node) -> Node:
+    return ops.segment_sum(node) if node.axis.rank == 2 else ops.batched(node)
+
+
+@given(problems(smooth=True, steps=16), st.data())
+@settings(max_examples=120)
+def test_stages_compute_what_the_whole_graph_means(problem: Problem, data: st.DataObject) -> None:
+    """Whichever ends are recursive, whichever carry gradients: values, losses, cotangents and gradients."""
+    graph = _cell_graph(problem)
+    subset = lambda n: frozenset(data.draw(st.sets(st.integers(0, n - 1)))) if n else frozenset()  # noqa: E731
+    ends = Ends(subset(len(graph.operands)), subset(len(graph.outputs)), subset(len(graph.operands)), subset(len(graph.outputs)))
+    cell = compile_cell(graph, ends, NUMPY)
+    rng = np.random.default_rng(problem.seed)
+    whole = Graph(graph.inputs, graph.results)
+    rows = random_rows(rng, whole, 3)
+    seeds, derived = cotangents(graph, ends)
+    given_ = {j: rng.normal(size=(3, *node.shape)) for j, node in seeds.items()}
+    backward = Graph((*graph.inputs, *seeds.values()), tuple(node for _, node in derived))
+    with np.errstate(all="ignore"):
+        values = interpret(whole, rows)
+        gradients = interpret(backward, type(rows)(3, (*rows.values, *given_.values()), rows.lengths))
+        found = run_cell(cell, rows, given_)
+        inferred = run_cell(cell, rows, {}, training=False)
+    kinds = [(k, i) for k, part in zip(("value", "loss", "metric"), _parts(graph), strict=True) for i in range(len(part))]
+    expected = {**dict(zip(kinds, values, strict=True)), **dict(zip((what for what, _ in derived), gradients, strict=True))}
+    assert set(kinds) == set(inferred) <= set(found) <= set(expected)
+    for what, value in expected.items():
+        if what not in found:  # simplification found out that nothing depends on it
+            assert not value.any()
+            continue
+        np.testing.assert_allclose(found[what], value, rtol=1e-8, atol=1e-8, err_msg=str(what))
+        if what in inferred:
+            np.testing.assert_allclose(inferred[what], value, rtol=1e-8, atol=1e-8, err_msg=str(what))
+
+
+def _parts(graph: CellGraph) -> tuple[tuple[Node, ...], ...]:
+    return graph.outputs, graph.losses, graph.metrics
+
+
+@given(problems(smooth=True, steps=16), st.data())
+@settings(max_examples=60)
+def test_no_stage_reads_what_is_not_ready(problem: Problem, data: st.DataObject) -> None:
+    """*Before* reads no recursive operand or cotangent; parameter gradients are never computed in a *step*."""
+    graph = _cell_graph(problem)
+    some = lambda n: frozenset(data.draw(st.sets(st.integers(0, n - 1), min_size=1))) if n else frozenset()  # noqa: E731
+    operands, outputs = some(len(graph.operands)), some(len(graph.outputs))
+    every = frozenset(range(len(graph.operands))), frozenset(range(len(graph.outputs)))
+    cell = compile_cell(graph, Ends(operands, outputs, *every), NUMPY)
+    for kernels, kind, recursive in ((cell.forward, "operand", operands), (cell.backward, "cotangent", outputs)):
+        early = kernels.get("before")
+        if early:
+            assert not {a.key for a in early.arguments if a.kind == kind} & recursive
+    step = cell.backward.get("step")
+    assert step is None or all(what != "gradient" for what, _ in step.results)
+
+
+# -- a Tree-LSTM written naively: every node classifies its h and adds a loss
+
+H = 4
+
+
+def _gates(x: Node, weight: Parameter, bias: Parameter) -> Node:
+    return x @ weight + bias
+
+
+def _sst(*, trainable: bool = True) -> tuple[Cell, dict[str, Parameter]]:
+    """Return the cell of an inner node with classifier and loss, and its parameters."""
+    shapes: dict[str, list[int | str]] = {"u": [2 * H, 5 * H], "b": [5 * H], "v": [H, 5], "d": [5]}
+    weights = {name: Parameter(shape, "normal", name, trainable=trainable) for name, shape in shapes.items()}
+    h, c = input_node(TensorType((2, H))), input_node(TensorType((2, H)))
+    label = input_node(TensorType((), "int32"))
+    gates = _gates(ops.reshape(h, 2 * H), weights["u"], weights["b"])
+    i, f, o = ops.sigmoid(gates[:H]), ops.sigmoid(gates[H : 3 * H]), ops.sigmoid(gates[3 * H : 4 * H])
+    new_c = i * ops.tanh(gates[4 * H :]) + ops.sum(ops.reshape(f, (2, H)) * c, axis=0)
+    new_h = o * ops.tanh(new_c)
+    loss = ops.cross_entropy(new_h @ weights["v"] + weights["d"], label)
+    graph = CellGraph("node", (h, c), (label,), (new_h, new_c), (loss,))
+    both = frozenset((0, 1))
+    return compile_cell(graph, Ends(both, both, both, both), NUMPY), weights
+
+
+def _products(kernels: Mapping[str, Kernel]) -> dict[str, int]:
+    """Return the GEMMs of each stage."""
+    return {stage: len(re.findall(r"np\.matmul\(", kernel.source)) for stage, kernel in kernels.items()}
+
+
+def _results(kernels: Mapping[str, Kernel]) -> dict[str, list[str]]:
+    return {
+        stage: [f"{what} {key.name if isinstance(key, Parameter) else key}" for what, key in kernel.results]
+        for stage, kernel in kernels.items()
+    }
+
+
+def test_the_node_of_a_tree_lstm_runs_only_its_gates_per_level() -> None:
+    """Classifier and loss come after, once per batch; the step is one GEMM and elementwise work."""
+    cell, _ = _sst()
+    assert _products(cell.forward) == {"step": 1, "after": 1}
+    assert _results(cell.forward) == {"step": ["value 0", "value 1"], "after": ["loss 0"]}
+    assert "np.log(" in cell.forward["after"].source
+    assert "np.log(" not in cell.forward["step"].source
+    assert cell.forward["step"].calls < 20
+
+
+def test_the_gradient_of_the_loss_initialises_the_cotangents() -> None:
+    """Backward, d loss / d h comes first, once per batch; the levels add to it; weights come last."""
+    cell, _ = _sst()
+    assert _products(cell.backward) == {"before": 2, "step": 1, "after": 1}
+    assert _results(cell.backward) == {
+        "before": ["gradient v", "gradient d"],
+        "step": ["cotangent 0", "cotangent 1"],
+        "after": ["gradient u", "gradient b"],
+    }
+    assert "np.exp(" in cell.backward["before"].source
+    assert "np.exp(" not in cell.backward["step"].source
+
+
+def test_the_weights_gradients_are_one_product_each() -> None:
+    """x' g over all rows of all levels: for u after the levels, for v, which no level concerns, before."""
+    cell, _ = _sst()
+    transposed = {stage: kernel.source.count(".T, ") for stage, kernel in cell.backward.items()}
+    assert transposed == {"before": 1, "step": 0, "after": 1}
+
+
+def test_the_step_kernels_are_as_they_have_been_read(golden: Callable[[str, str], None]) -> None:
+    """The text of what runs per level, forward and backward."""
+    cell, _ = _sst()
+    golden("tree_lstm_step.py.txt", "\n".join(side["step"].source for side in (cell.forward, cell.backward)))
+
+
+def test_inference_keeps_nothing_for_a_backward_pass() -> None:
+    """Only h, which the classifier reads after the levels."""
+    cell, _ = _sst()
+    assert [kept.type.shape for kept in cell.kept_inference] == [(H,)]
+    assert len(cell.kept) > 1
+    assert set(cell.inference) == {"step", "after"}
+
+
+def test_frozen_parameters_have_no_gradient_code() -> None:
+    """Cotangents still flow through them."""
+    cell, weights = _sst(trainable=False)
+    results = [what for kernel in cell.backward.values() for what, _ in kernel.results]
+    assert set(results) == {"cotangent"}
+    assert not any(".T, " in kernel.source for kernel in cell.backward.values())
+    assert set(cell.parameters) == set(weights.values())
+
+
+def test_without_gradients_there_is_no_backward() -> None:
+    """A cell on which no loss depends, or that depends on no weight, has no backward kernels."""
+    x = input_node(V)
+    cell = compile_cell(CellGraph("cell", (x,), (), (ops.exp(x),)), Ends(), NUMPY)
+    assert cell.backward == {}
+    assert cell.kept == ()
+
+
+def test_embedding_and_input_projection_come_before_the_levels() -> None:
+    """In an RNN's cell: the product with x is taken of all elements at once, that with h level by level."""
+    table, w, u = Parameter([7, H], "normal", "table"), Parameter([H, H], "normal", "w"), Parameter([H, H], "normal", "u")
+    h, word = input_node(TensorType((H,))), input_node(TensorType((), "int32"))
+    new = ops.tanh(ops.gather(table, word) @ w + h @ u)
+    one = frozenset((0,))
+    cell = compile_cell(CellGraph("rnn", (h,), (word,), (new,)), Ends(one, one, one, one), NUMPY)
+    assert _products(cell.forward) == {"before": 1, "step": 1}
+    assert "np.take(" in cell.forward["before"].source
+    assert _products(cell.backward) == {"before": 0, "step": 1, "after": 3}  # dw, du, and dx for the table
+    assert sorted(_results(cell.backward)["after"]) == ["gradient table", "gradient u", "gradient w"]
+    assert cell.backward["after"].source.count("sum_rows(") == 1
+
+
+def test_a_table_read_twice_has_two_sparse_gradients() -> None:
+    """The runtime adds them; as a sum they would be dense."""
+    table = Parameter([1000, 2], "normal", "table")
+    a, b = input_node(TensorType((), "int32")), input_node(TensorType((), "int32"))
+    loss = ops.sum(ops.gather(table, a) * ops.tanh(ops.gather(table, b)))
+    cell = compile_cell(CellGraph("cell", (), (a, b), (), (loss,)), Ends(), NUMPY)
+    (kernel,) = cell.backward.values()
+    assert kernel.results == (("gradient", table), ("gradient", table))
+    assert not any(a.kind == "scratch" and a.key.type.shape == (1000, 2) for a in kernel.arguments)
+
+
+def test_an_output_may_be_an_operand_or_a_constant() -> None:
+    """Passed on as it came; twice the same included."""
+    x = input_node(V)
+    e = input_node(V, ragged())
+    fixed = ops.batched(ops.exp(np.arange(3.0)))
+    graph = CellGraph("cell", (x, e), (), (x, fixed, ops.segment_sum(e), x), (ops.batched(np.array(2.0)),))
+    every = frozenset(range(4))
+    cell = compile_cell(graph, Ends(frozenset((0, 1)), frozenset((0, 2)), frozenset((0, 1)), every), NUMPY)
+    rows = random_rows(np.random.default_rng(0), Graph(graph.inputs, graph.results), 2, lengths=[0, 2])
+    gs = {j: np.full((2, 3), 1.0 + j) for j in range(4)}
+    found = run_cell(cell, rows, gs)
+    np.testing.assert_array_equal(found["value", 0], rows.values[0])
+    np.testing.assert_array_equal(found["value", 3], rows.values[0])
+    np.testing.assert_allclose(found["value", 1], np.exp([[0.0, 1.0, 2.0]] * 2))
+    np.testing.assert_array_equal(found["loss", 0], [2.0, 2.0])
+    np.testing.assert_array_equal(found["cotangent", 0], gs[0] + gs[3])
+    np.testing.assert_array_equal(found["cotangent", 1], gs[2])
+
+
+def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
+    """Data used as indices is checked while it is traced, against every table it goes into."""
+    ids, free = input_node(TensorType((2,), "int32")), input_node(TensorType((), "int32"))
+    wide, narrow = Parameter([9, 2], 0.0), Parameter([5, 2], 0.0)
+    cast = ops.cast(ops.reshape(ids, (2, 1)), "int64")
+    outputs = (ops.gather(wide, ids), ops.gather(narrow, cast), ops.gather(wide, free + 1))
+    graph = CellGraph("cell", (), (ids, free), outputs)
+    assert feed_bounds(graph) == {ids: 5}
+    source = compile_cell(graph, Ends(), NUMPY).forward["before"].source
+    assert source.count("check_range(") == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_blocks_of_a_user_come_out_staged(dtype: str) -> None:
+    """The SST model as a newcomer writes it: leaves before, gates per level, classifier after."""
+    kernels = {}
+    program = fb.compile(_naive_model(dtype))
+    for cell in program.lowered.cells:
+        kernels[cell.name] = _products(cell.forward), _products(cell.backward)
+    assert kernels == {
+        "tree.case(False)": ({"before": 2}, {"before": 4}),  # backward dV, dh, dW, dx
+        "tree.case(True)": ({"step": 1, "after": 1}, {"before": 2, "step": 1, "after": 1}),
+    }
+
+
+def _naive_model(dtype: str) -> fb.Block:
+    """Every case classifies its own h and adds its own loss."""
+    embed, classify = fb.Embedding(9, H, dtype=dtype), fb.Linear(5)
+    project, join = fb.Linear(3 * H), fb.Linear(5 * H)
+
+    def leaf(word: Node) -> tuple[Node, Node]:
+        gates = project(embed(word))
+        c = ops.sigmoid(gates[:H]) * ops.tanh(gates[2 * H :])
+        return ops.sigmoid(gates[H : 2 * H]) * ops.tanh(c), c
+
+    def node(left: tuple[Node, Node], right: tuple[Node, Node]) -> tuple[Node, Node]:
+        gates = join(ops.concat([left[0], right[0]]))
+        forget = ops.reshape(ops.sigmoid(gates[H : 3 * H]), (2, H))
+        c = ops.sigmoid(gates[:H]) * ops.tanh(gates[4 * H :]) + ops.sum(forget * ops.stack([left[1], right[1]]), axis=0)
+        return ops.sigmoid(gates[3 * H : 4 * H]) * ops.tanh(c), c
+
+    def with_loss(state: fb.Block) -> fb.Block:
+        loss = fb.Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> fb.Loss()
+        labelled = fb.AllOf(state, fb.GetItem("label") >> fb.Scalar("int32"))
+        return labelled >> fb.AllOf(fb.GetItem(0), loss) >> fb.GetItem(0)
+
+    tree = fb.ForwardDeclaration(output_type=([H, dtype], [H, dtype]), name="tree")
+    word = fb.GetItem("word") >> fb.Scalar("int32") >> fb.Function(leaf)
+    pair = fb.GetItem("kids") >> fb.Record((tree(), tree())) >> fb.Function(node)
+    tree.resolve_to(fb.OneOf(lambda t: "kids" in t, {False: with_loss(word), True: with_loss(pair)}))
+    return tree()

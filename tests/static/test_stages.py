@@ -1,0 +1,101 @@
+"""What must wait for its turn in a recursion, and what need not."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldbatch.params import Parameter
+from foldbatch.static import ops
+from foldbatch.static.graph import SOURCES, Node, input_node, reachable
+from foldbatch.static.op import OPS
+from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, VIEWS, is_view, split
+from foldbatch.types import TensorType
+from tests.strategies import Problem, problems
+
+V = TensorType((3,))
+
+
+def test_a_classifier_beside_a_recursion_comes_after_it() -> None:
+    r"""And what reads the data alone comes before.
+
+    word -> before -.
+                     step -> new state -> after (scores)
+    state ---------'
+    """
+    word, state = input_node(V), input_node(V)
+    before = ops.tanh(word)
+    step = before * state
+    after = ops.exp(step)
+    assert split([step, after], [state], [step], [word, state]) == {before: BEFORE, step: STEP, after: AFTER}
+
+
+def test_without_recursion_all_is_before() -> None:
+    """One call of one kernel does it all."""
+    x = input_node(V)
+    y = ops.exp(ops.tanh(x))
+    assert set(split([y], [], [], [x]).values()) == {BEFORE}
+
+
+def test_without_a_recursive_result_nothing_is_a_step() -> None:
+    """What reads the recursion but feeds it not comes after."""
+    x = input_node(V)
+    y = ops.exp(x)
+    assert split([y], [x], [], [x]) == {y: AFTER}
+
+
+def test_a_recursive_result_that_needs_no_recursive_input_comes_before() -> None:
+    """It need not wait for anything."""
+    word, state = input_node(V), input_node(V)
+    new, other = ops.exp(word), ops.tanh(state)
+    assert split([new, other], [state], [new, other], [word, state]) == {new: BEFORE, other: STEP}
+
+
+def test_a_result_that_another_needs_is_a_step_only_if_the_recursion_needs_it() -> None:
+    """h feeds c's next value, the norm of h nothing."""
+    state = input_node(V)
+    hidden = ops.tanh(state)
+    norm = ops.sum(ops.square(hidden))
+    found = split([hidden * 2.0, norm], [state], [hidden * 2.0], [state])
+    assert found == {hidden: STEP, hidden * 2.0: STEP, ops.square(hidden): AFTER, norm: AFTER}
+
+
+def test_what_is_given_has_no_stage() -> None:
+    """Nor have parameters and constants; the walk does not look behind what is given."""
+    x = input_node(V)
+    inner = ops.exp(x)
+    y = inner * Parameter([3], 1.0) + 1.0
+    assert set(split([y], [inner], [y], [inner])) == {y, *y.inputs} - {n for n in reachable([y]) if n.op in SOURCES}
+
+
+def test_views_are_the_ops_that_move_nothing() -> None:
+    """And there are such ops."""
+    assert set(OPS) >= VIEWS
+    x = input_node(V)
+    assert is_view(x[:2])
+    assert not is_view(ops.exp(x))
+
+
+def _depend(outputs: list[Node], sources: set[Node]) -> set[Node]:
+    """Return the nodes from which a path leads to any of `sources`; found by asking each node anew."""
+    return {node for node in reachable(outputs) if sources & set(reachable([node]))}
+
+
+@given(problems(smooth=True), st.data())
+@settings(max_examples=60)
+def test_stages_are_what_reachability_says(problem: Problem, data: st.DataObject) -> None:
+    """*Before* reaches no recursive input; *step* lies between the recursion's ends; *after* is the rest."""
+    graph = problem.graph
+    choose = st.sets(st.sampled_from(graph.inputs))
+    recursive_inputs = data.draw(choose)
+    recursive_outputs = data.draw(st.sets(st.sampled_from(graph.outputs)))
+    stages = split(graph.outputs, recursive_inputs, recursive_outputs, graph.inputs)
+    computed = [n for n in reachable(graph.outputs, graph.inputs) if n.op not in SOURCES]
+    assert set(stages) == set(computed)
+    late = _depend(list(graph.outputs), set(recursive_inputs))
+    for node in computed:
+        wanted = any(node in reachable([output]) for output in recursive_outputs)
+        assert stages[node] == (BEFORE if node not in late else STEP if wanted else AFTER)
+        for x in node.inputs:
+            if x in stages:
+                assert STAGES.index(stages[x]) <= STAGES.index(stages[node])
