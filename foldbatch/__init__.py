@@ -4,7 +4,7 @@ Describe a model for one parse tree, record or sequence with blocks; `compile` t
 computation in it into static cells and runs any mixture of examples as a few large kernels.
 """
 
-from foldbatch import errors, trees, types
+from foldbatch import errors, train, trees, types
 from foldbatch.blocks import (
     AllOf,
     Block,
@@ -71,6 +71,7 @@ __all__ = [
     "compile",
     "errors",
     "ops",
+    "train",
     "trees",
     "types",
 ]

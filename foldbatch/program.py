@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,12 +22,12 @@ import numpy as np
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.params import Array, Gradient, Parameter, ParameterStore, name_parameters
+from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
 from foldbatch.runtime.batch import Batch, schedule_batch
 from foldbatch.runtime.executor import Execution, total
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.report import CellReport, Report
-from foldbatch.runtime.results import Metrics, Results, collect_metric, decode, join
+from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
 from foldbatch.runtime.threads import available_cores, in_threads, single_threaded_blas, split
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.layout import find_layout
@@ -117,9 +118,10 @@ class Program:
         self.params = ParameterStore(name_parameters(lowered.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
-        self._workspaces = [Workspace()]
+        self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
+        self._tracing = threading.Lock()
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
     # -- examples to traces
@@ -147,15 +149,19 @@ class Program:
                 raise ExampleError(f"example {number}", "an example prepared by this program", "one of another program")
             return example.trace
         if not isinstance(example, Tree):
-            return self.lowered.tracer.trace(example, number)
+            return self._traced(example, number)
         key = id(example)
         known = self._traces.get(key)
         if known is not None and known[0]() is example:
             return known[1]
-        trace = self.lowered.tracer.trace(example, number)
+        trace = self._traced(example, number)
         traces = self._traces  # not self: a program must not live as long as the trees it saw
         self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
         return trace
+
+    def _traced(self, example: Any, number: int) -> Trace:
+        with self._tracing:  # a tracing program has one set of lists
+            return self.lowered.tracer.trace(example, number)
 
     # -- running
 
@@ -165,7 +171,8 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        return join(self._each(self._run, self._trace_all(examples)))
+        parts = self._each(self._run, self._trace_all(examples))
+        return join(parts) if parts else Results([], self._metrics({}), 0.0)
 
     def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
@@ -181,8 +188,15 @@ class Program:
         for name, parameter in self.params.parameters.items():
             if parameter.trainable:
                 found = [part[parameter] for _, part in parts if parameter in part]
-                gradients[name] = total(found) if found else np.zeros(parameter.type.shape, parameter.type.dtype)
+                gradients[name] = total(found) if found else self._no_gradient(parameter)
         return float(sum(loss for loss, _ in parts)), gradients
+
+    def _no_gradient(self, parameter: Parameter) -> Gradient:
+        """Return a gradient of zeros, of the kind that batches that reach the parameter yield."""
+        shape, dtype = parameter.type.shape, parameter.type.dtype
+        if any(parameter in cell.sparse for cell in self.lowered.cells):
+            return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
+        return np.zeros(shape, dtype)
 
     def _each(self, work: Callable[[list[Trace], int, Workspace], R], traces: list[Trace]) -> list[R]:
         """Apply `work` to the parts of a batch; returns the results in order."""
@@ -192,7 +206,7 @@ class Program:
             if not self.options.batched or self.options.backend == REFERENCE:
                 return [work([trace], number, self._workspaces[0]) for number, trace in enumerate(traces)]
             parts = split(traces, self.options.threads)
-            self._workspaces += [Workspace() for _ in parts[len(self._workspaces) :]]
+            self._workspaces += [Workspace(poisoned=self.options.debug) for _ in parts[len(self._workspaces) :]]
             pairs = zip(parts, self._workspaces, strict=False)
             return in_threads(self._pool, [partial(work, part, first, space) for (first, part), space in pairs])
 
@@ -202,7 +216,7 @@ class Program:
         batch = schedule_batch(traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas)
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
-            workspace.fill(float("nan"))
+            workspace.poison()
         return batch
 
     def _execute(self, batch: Batch, first: int, workspace: Workspace, *, training: bool) -> Execution:
@@ -233,7 +247,7 @@ class Program:
         offsets = merged.offsets.tolist()
         items = decode(self.lowered.result, batch.results, offsets, lambda ns: _fetch(ns, arena_of, schedule, execution))
         collected: dict[str, list[Any]] = {}
-        for (k, i), values in execution.metrics.items():
+        for (k, i), values in sorted(execution.metrics.items(), key=itemgetter(0)):
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)
             ranked = [labels[at] for at in table.order] if labels is not None else None
@@ -257,7 +271,7 @@ class Program:
         reference.forward()
         items = decode(self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers])
         collected: dict[str, list[Any]] = {}
-        for (k, i), values in reference.metrics.items():
+        for (k, i), values in sorted(reference.metrics.items(), key=itemgetter(0)):
             calls = trace.calls[k][:, 0]
             part = (np.array(values), calls, np.full(len(calls), 0), self._labels(k, i, trace))
             collected.setdefault(self.lowered.metrics[k][i], []).append(part)
@@ -268,9 +282,15 @@ class Program:
         return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
 
     def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
-        found = {name: collect_metric(parts) for name, parts in collected.items()}
-        names = dict.fromkeys(name for names in self.lowered.metrics for name in names)
-        return Metrics({name: found[name] for name in names if name in found})
+        """Join what cells collected; a metric that the batch never visits has no values."""
+        found: dict[str, MetricValues] = {}
+        for cell, names, labels in zip(self.lowered.cells, self.lowered.metrics, self.lowered.labels, strict=True):
+            for i, name in enumerate(names):
+                if name in collected:
+                    found.setdefault(name, collect_metric(collected[name]))
+                else:
+                    found.setdefault(name, no_values(cell.graph.metrics[i].type, labelled=i in labels))
+        return Metrics(found)
 
     # -- reports
 
@@ -355,14 +375,14 @@ def _fetch(numbers: list[int], arena_of: Any, schedule: Schedule, execution: Exe
 
 
 def _sum_losses(losses: dict[tuple[int, int], Array]) -> float:
-    return sum(float(values.sum(dtype=np.float64)) for values in losses.values())
+    return sum((float(values.sum(dtype=np.float64)) for values in losses.values()), 0.0)
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:
     results = compile(block, backend).run([example])
     if not results.metrics:
         return results[0]
-    return results[0], {name: list(metric.values) for name, metric in results.metrics.items()}
+    return results[0], {name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()}
 
 
 RUNNERS["eval"] = _evaluate

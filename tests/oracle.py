@@ -105,7 +105,7 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
             return Given(block.fn(value.value))
         case FromTensor():
             source = block.tensor
-            return np.array(source.value if isinstance(source, Parameter) else source)
+            return np.array(source.value if isinstance(source, Parameter) else source.attrs["value"])
         case GetItem():
             return _item(value, block.key)
         case Record():

@@ -19,10 +19,10 @@ from foldbatch.bench.measure import Timing, interleave, machine
 from foldbatch.bench.peers import TorchByLevel, set_torch_threads, torch_version
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.errors import BackendError, FoldbatchError
-from foldbatch.params import Gradient, SparseRows
+from foldbatch.params import Gradient
 from foldbatch.program import Program, compile
 from foldbatch.runtime.threads import available_cores
-from foldbatch.train import LazyAdam
+from foldbatch.train import LazyAdam, scale
 from foldbatch.trees import Tree, Vocabulary
 
 TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the same model
@@ -84,14 +84,7 @@ class Step:
 
     def update(self, gradients: dict[str, Gradient], count: int) -> None:
         """Update the parameters by the gradient of the mean loss over `count` trees."""
-        scaled = {name: _scaled(gradient, 1.0 / count) for name, gradient in gradients.items()}
-        self.optimizer.update(self.program.params, scaled)
-
-
-def _scaled(gradient: Gradient, factor: float) -> Gradient:
-    if isinstance(gradient, SparseRows):
-        return SparseRows(gradient.rows, gradient.values * np.float32(factor), gradient.shape)
-    return gradient * np.float32(factor)
+        self.optimizer.update(self.program.params, scale(gradients, 1.0 / count))
 
 
 def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True) -> Outcome:

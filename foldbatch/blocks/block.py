@@ -7,14 +7,15 @@ types, so one block may stand in several places and programs. `Pipe` joins two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foldbatch.errors import BlockTypeError, GraphError
+from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
 from foldbatch.params import Parameter
 from foldbatch.static.graph import Node, constant, parameter_node
+from foldbatch.types import describe_value
 
 if TYPE_CHECKING:
     from foldbatch.blocks.builder import Builder
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # Running a block alone needs the floors above; `program` enters its functions here.
 RUNNERS: dict[str, Callable[..., Any]] = {}
+
+LONGEST = 60  # characters of a block's repr in an error
 
 
 class Block:
@@ -72,7 +75,8 @@ def build(block: Block, builder: Builder, value: Value) -> Value:
     try:
         return block.build(builder, value)
     except GraphError as error:
-        where = f"{builder.path} {block!r} in {error.where}"
+        inside = "" if error.where == repr(block) else f" in {error.where}"
+        where = builder.where(block) + inside
         raise BlockTypeError(where, error.expected, error.found, error.fix) from error
 
 
@@ -85,8 +89,9 @@ class Pipe(Block):
 
     def __init__(self, *blocks: Any) -> None:
         parts: list[Block] = []
-        for block in map(as_block, blocks):
-            parts += block.blocks if isinstance(block, Pipe) else [block]
+        for block in blocks:
+            part = as_block(block, ">>")
+            parts += part.blocks if isinstance(part, Pipe) else [part]
         self.blocks = tuple(parts)
 
     def build(self, builder: Builder, value: Value) -> Value:
@@ -103,20 +108,29 @@ class FromTensor(Block):
 
     Args:
         tensor: an array, a number or a `foldbatch.Parameter`.
+
+    Raises:
+        BlockTypeError: when it is none of these, or an array of another kind than numbers.
+
+    >>> FromTensor(np.array([1, 2])).eval("whatever")
+    array([1, 2])
     """
 
     def __init__(self, tensor: Any) -> None:
         if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
-            raise BlockTypeError("FromTensor", "an array or a Parameter", type(tensor).__name__, "convert it with np.asarray")
-        self.tensor = tensor
+            found = type(tensor).__name__
+            raise BlockTypeError("FromTensor", "an array or a Parameter", found, "convert it with np.asarray")
+        if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
+            raise BlockTypeError("FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers")
+        self.tensor = tensor if isinstance(tensor, Parameter) else constant(tensor)
 
     def build(self, builder: Builder, value: Value) -> Node:
-        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else constant(self.tensor)
+        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else self.tensor
         builder.note(node)
         return node
 
     def arguments(self) -> str:
-        return repr(self.tensor)
+        return repr(self.tensor) if isinstance(self.tensor, Parameter) else str(self.tensor.type)
 
 
 # What stands for a block: filled by the modules that define the blocks.
@@ -125,11 +139,15 @@ BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], Block]]] = [
 ]
 
 
-def as_block(value: Any) -> Block:
+def as_block(value: Any, where: str = "block") -> Block:
     """Return the block that a value stands for.
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
     Record.
+
+    Args:
+        value: the block, or what stands for one.
+        where: who asks, for errors.
 
     Raises:
         BlockTypeError: for anything else.
@@ -140,9 +158,59 @@ def as_block(value: Any) -> Block:
         if isinstance(value, types):
             return convert(value)
     expected = "a block, an array, a Parameter, or a dict, list or tuple of these"
-    kind = "a function" if callable(value) else type(value).__name__
-    fix = "wrap it in Function (tensors) or InputTransform (objects)" if callable(value) else "see foldbatch's blocks"
-    raise BlockTypeError("block", expected, f"{kind} {value!r}"[:80], fix)
+    match value:
+        case type() if issubclass(value, Block):
+            found, fix = f"the class {value.__name__}", f"make a block of it: {value.__name__}(...)"
+        case int() | float():
+            found, fix = describe_value(value), "wrap a constant in FromTensor"
+        case str():
+            found, fix = describe_value(value), f"to read an item, write GetItem({value!r})"
+        case None:
+            found, fix = "None", "Void() is the block that yields nothing"
+        case _ if hasattr(value, "resolve_to"):
+            found, fix = "a declaration itself", "call it, as in tree(): that gives a block"
+        case _ if callable(value):
+            found = f"the function {getattr(value, '__name__', repr(value))}"
+            fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
+        case _:
+            found, fix = describe_value(value), "combine blocks only"
+    raise BlockTypeError(where, expected, found, fix)
+
+
+def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, Block]], bool]:
+    """Return pairs of key and block, and whether the keys were given or are 0, 1, ...
+
+    Args:
+        blocks: a dict, pairs of key and block, or a tuple or list of blocks.
+        where: who asks, for errors.
+
+    Raises:
+        BlockTypeError: when it is none of these.
+        BlockValueError: when a key stands twice.
+    """
+    if isinstance(blocks, Mapping):
+        items, given = list(blocks.items()), True
+    elif isinstance(blocks, Iterable) and not isinstance(blocks, str | bytes | Block | np.ndarray):
+        parts = list(blocks)
+        given = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and _is_key(p[0]) for p in parts)
+        items = parts if given else list(enumerate(parts))
+    else:
+        fix = "put a comma behind a single one" if isinstance(blocks, Block) else "for example {'left': Scalar()}"
+        found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
+        raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
+    found_keys: set[Any] = set()
+    for key, _ in items:
+        if key in found_keys:
+            raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
+        found_keys.add(key)
+    return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
+
+
+def _is_key(value: object) -> bool:
+    """Whether the first of two is a key rather than another block."""
+    if isinstance(value, tuple):
+        return all(map(_is_key, value))
+    return isinstance(value, Hashable) and not isinstance(value, Block | Parameter)
 
 
 def named(name: object, where: str) -> str:
@@ -151,3 +219,22 @@ def named(name: object, where: str) -> str:
         raise BlockTypeError(where, "a string for name", type(name).__name__)
     return name
 
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """Return how a user's function is called in `repr` and in errors.
+
+    >>> function_name(len), function_name(lambda x: x)
+    ('len', '<lambda>')
+    """
+    name = getattr(fn, "__name__", None)
+    return name if isinstance(name, str) else type(fn).__name__
+
+
+def shown(block: Block) -> str:
+    """Return a block's `repr` for errors: its kind alone where it is long.
+
+    >>> shown(FromTensor(1)), shown(Pipe(*[FromTensor(1)] * 9))
+    ('FromTensor(int64)', 'Pipe(...)')
+    """
+    text = repr(block)
+    return text if len(text) <= LONGEST else f"{type(block).__name__}(...)"

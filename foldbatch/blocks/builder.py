@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+from foldbatch.blocks.block import Block, shown
+from foldbatch.blocks.drafts import Draft, Feed, Function, Line, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
@@ -37,84 +38,6 @@ from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """Data read from the example: the object, what it must be, and the block that reads it."""
-
-    source: Object
-    type: TensorType
-    where: str
-
-
-@dataclass(slots=True)
-class Draft:
-    """A cell in the making: one place of the program that will make calls.
-
-    Attributes:
-        name: the path of the first block in it.
-        number: which cell.
-        variable: the variable that holds a call's first value number.
-        operands: tensors read, with their wires; ragged ones belong to `sequences`.
-        feeds: data read.
-        outputs: values others read, with the wires they go to.
-        losses, metrics: names and nodes.
-        labels: metric numbers with labels.
-        nodes: all that it computes.
-    """
-
-    name: str
-    number: int
-    variable: str
-    operands: list[tuple[Node, Wire]] = field(default_factory=list)
-    sequences: list[tuple[Axis, list[tuple[Node, Wire]]]] = field(default_factory=list)
-    feeds: list[tuple[Node, Feed]] = field(default_factory=list)
-    outputs: dict[Node, Wire] = field(default_factory=dict)
-    losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node]] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    nodes: set[Node] = field(default_factory=set)
-
-    def output(self, node: Node) -> tuple[str, Wire]:
-        """Make a node an output; return the expression of its number and its wire."""
-        wire = self.outputs.setdefault(node, Wire())
-        at = list(self.outputs).index(node)
-        return (f"{self.variable} + {at}" if at else self.variable), wire
-
-
-@dataclass(slots=True)
-class Region:
-    """Tensors available at one place of the program, and cells drafted there."""
-
-    values: dict[Node, tuple[str, Wire]] = field(default_factory=dict)
-    feeds: dict[Node, Feed] = field(default_factory=dict)
-    elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
-    drafts: list[Draft] = field(default_factory=list)
-    losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node, Object | None]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the program: its text, the block it is for, and the object it looks at."""
-
-    text: str
-    where: str
-    subject: Object | None = None
-    expected: str = ""
-
-
-@dataclass(slots=True)
-class Function:
-    """A function of the tracing program, in the making or done."""
-
-    name: str
-    input_type: Type
-    output_type: Type
-    parameters: list[Slot]
-    results: list[Slot]
-    lines: list[Line] = field(default_factory=list)
 
 
 class Builder:
@@ -150,6 +73,10 @@ class Builder:
         finally:
             self._path.pop()
 
+    def where(self, block: Block) -> str:
+        """Return how errors name a block at the present place."""
+        return f"{self.path} {shown(block)}"
+
     @property
     def region(self) -> Region:
         """The region being built."""
@@ -168,15 +95,20 @@ class Builder:
         self.globals[name] = value
         return name
 
-    def line(self, text: str, subject: Object | None = None, expected: str = "", where: str = "") -> None:
+    def line(
+        self, text: str, subject: Object | None = None, expected: str = "", *, where: str = "", calls: str = ""
+    ) -> None:
         """Add a line to the program; on an error it is blamed on the present block and `subject`."""
         assert self._function is not None
-        self._function.lines.append(Line("    " * self._indent + text, where or self.path, subject, expected))
+        line = Line("    " * self._indent + text, where or self.path, subject, expected, calls)
+        self._function.lines.append(line)
 
-    def assign(self, expression: str, place: Place, subject: Object | None, expected: str = "") -> Object:
-        """Add a line that computes an object; return it."""
+    def assign(
+        self, expression: str, place: Place, subject: Object, expected: str = "", *, where: str = "", calls: str = ""
+    ) -> Object:
+        """Add a line that computes an object from `subject`; return it."""
         name = self.fresh()
-        self.line(f"{name} = {expression}", subject, expected)
+        self.line(f"{name} = {expression}", subject, expected, where=where, calls=calls)
         return Object(name, place)
 
     @contextmanager
@@ -240,35 +172,44 @@ class Builder:
         self.region.feeds[node] = Feed(source, type_, where)
         return node
 
-    def element(self, sequence: Sequence, code: str, expected: str) -> Value:
+    def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
         """Return one element of a sequence, held by the expression `code`."""
         types = run_time_terminals(sequence.element)
-        if len(types) == 1:
-            if not code.isidentifier():
-                code = self.assign(code, (), None, expected).code
-            slots = [Slot(code, types[0], sequence.wires[0])]
+        if len(types) != 1 or not code.isidentifier():
+            whole = self.assign(code, (), Object(sequence.code), expected, where=where).code
         else:
-            names = [self.fresh() for _ in types]
-            self.line(f"{', '.join(names)} = {code}", None, expected)
+            whole = code
+        if len(types) == 1:
+            slots = [Slot(whole, types[0], sequence.wires[0])]
+        else:
+            names = [f"{whole}_{i}" for i in range(len(types))]
+            if names:
+                self.line(f"{', '.join(names)} = {whole}")
             slots = [Slot(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
         return self.unflatten(sequence.element, iter(slots))
 
     def elements(self, sequence: Sequence) -> Value:
         """Return a sequence's elements as tensors along a ragged axis, in the element's structure."""
-        axis = ragged(sequence.code)
         types = run_time_terminals(sequence.element)
         if not types or not all(isinstance(t, TensorType) for t in types):
-            raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)))
-        nodes = []
-        for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
-            assert isinstance(type_, TensorType)
-            node = input_node(type_, axis, f"{sequence.code}.{i}")
-            self.region.elements[node] = (sequence.code, axis, i, wire)
-            nodes.append(node)
+            fix = "make tensors of its elements first, with Map"
+            raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)), fix)
+        nodes = [node for node, (code, _, _, _) in self.region.elements.items() if code == sequence.code]
+        if not nodes:  # who reads a sequence again must find the same axis
+            axis = ragged(sequence.code)
+            for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
+                assert isinstance(type_, TensorType)
+                nodes.append(input_node(type_, axis, f"{sequence.code}.{i}"))
+                self.region.elements[nodes[-1]] = (sequence.code, axis, i, wire)
         found = iter(nodes)
 
         def shape(type_: Type) -> Value:
-            return tuple(map(shape, type_.items)) if isinstance(type_, TupleType) else next(found)
+            match type_:
+                case TupleType(items):
+                    return tuple(map(shape, items))
+                case VoidType():
+                    return None
+            return next(found)
 
         return shape(sequence.element)
 
@@ -295,8 +236,7 @@ class Builder:
         """
         region = self.region
         for node in nodes:
-            if node.axis.rank == 2:
-                raise BlockTypeError(self.path, "a tensor per call", "a tensor of a sequence's elements", "sum it with ops.segment_sum")
+            refuse_ragged(node, self.path)
         nodes = [apply("batch", n, axis=CALL) if n.axis is UNBATCHED else n for n in nodes]
         new = [n for n in nodes if n not in region.values and not any(n in d.nodes for d in region.drafts)]
         losses = region.losses if sinks else []
@@ -374,6 +314,12 @@ class Builder:
 
     # -- functions
 
+    def calls(self, function: Function) -> None:
+        """Note that the present function calls another, whatever the example, if nothing has been chosen yet."""
+        assert self._function is not None
+        if self._indent == 1:
+            self._function.always.append(function.name)
+
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Function:
         """Return the function that stands for `key`, so that calls to it can be built."""
         parameters = [
@@ -381,7 +327,7 @@ class Builder:
         ]
         results = [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
         stem = re.sub(r"[^A-Za-z0-9]", "_", name)
-        function = Function(self.fresh(f"run_{stem}_"), input_type, output_type, parameters, results)
+        function = Function(self.fresh(f"run_{stem}_"), name, input_type, output_type, parameters, results)
         self.declared[key] = function
         self.functions.append(function)
         return function
@@ -397,6 +343,13 @@ class Builder:
             self._function, self._regions, self._indent, self._path = saved
 
 
+def refuse_ragged(node: Node, where: str) -> None:
+    """Refuse a tensor of a sequence's elements where one for each call is needed."""
+    if node.axis.rank > 1:
+        found = f"a {node.type} for every element of a sequence"
+        raise BlockTypeError(where, "one tensor", found, "sum over the elements with ops.segment_sum")
+
+
 def make_call(builder: Builder, function: Function, value: Value) -> Value:
     """Build a call of a recursive function; return its result."""
     subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
@@ -405,12 +358,13 @@ def make_call(builder: Builder, function: Function, value: Value) -> Value:
         feed(slot.wires, parameter.wires)
     names = [builder.fresh() for _ in function.results]
     target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
+    builder.calls(function)
     builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
     results = []
     for name, result in zip(names, function.results, strict=True):
         wires = new_wires(result.type)
         feed(result.wires, wires)
-        results.append(Slot(name, result.type, wires))
+        results.append(Slot(name, result.type, wires, subject.place if subject else ()))
     return builder.unflatten(function.output_type, iter(results))
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.block import Block, as_block, build, function_name, keyed
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.tracer import refuse
 from foldbatch.blocks.values import Object, Slot, Value, feed, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.types import describe_value
+
+SHOWN = 12  # keys named in an error
 
 
 class OneOf(Block):
@@ -24,7 +27,7 @@ class OneOf(Block):
     All cases must yield the same type.
 
     Raises:
-        BlockValueError: when there are no cases.
+        BlockValueError: when there are no cases, or two of one key.
         BlockTypeError: when `key_fn` is not callable, or the cases yield different types.
         ExampleKeyError: when tracing, where there is no case for the key.
 
@@ -42,23 +45,18 @@ class OneOf(Block):
         pre_block: Any = None,
     ) -> None:
         if not callable(key_fn) and not isinstance(key_fn, Block):
-            raise BlockTypeError("OneOf", "a function or a block as key_fn", type(key_fn).__name__)
-        if isinstance(cases, Mapping):
-            items = list(cases.items())
-            self.listed = False
-        else:
-            parts = list(cases)
-            pairs = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and not isinstance(p[0], Block) for p in parts)
-            items = parts if pairs else list(enumerate(parts))
-            self.listed = not pairs
-        if not items:
+            fix = "for example lambda x: x['kind'], or GetItem('kind')"
+            raise BlockTypeError("OneOf", "a function or a block as key_fn", describe_value(key_fn), fix)
+        pairs, given = keyed(cases, "OneOf.case")
+        if not pairs:
             raise BlockValueError("OneOf", "at least one case", "none", "give a dict from key to block")
         self.key_fn = key_fn
-        self.cases = tuple((key, as_block(block)) for key, block in items)
-        self.pre_block = None if pre_block is None else as_block(pre_block)
+        self.cases = tuple(pairs)
+        self.listed = not given
+        self.pre_block = None if pre_block is None else as_block(pre_block, "OneOf.pre_block")
 
     def build(self, builder: Builder, value: Value) -> Value:
-        subject = value if isinstance(value, Object) else None
+        origin = value.place if isinstance(value, Object) else ()
         key = self._key(builder, value)
         if self.pre_block is not None:
             with builder.at(".pre_block"):
@@ -67,10 +65,11 @@ class OneOf(Block):
         index = {key: number for number, (key, _) in enumerate(self.cases)}
         if self.listed:
             index |= {key - len(self.cases): key for key in list(index)}
-        keys = ", ".join(repr(key) for key, _ in self.cases)
+        shown = [repr(key) for key, _ in self.cases[:SHOWN]] + ["..."] * (len(self.cases) > SHOWN)
+        expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
         table = builder.constant("index", index)
-        builder.line(f"{chosen} = {table}.get({key.code}, -1)", subject, f"a key of {keys}")
+        builder.line(f"{chosen} = {table}.get({key.code}, -1)", key, expected)
         names: list[str] | None = None
         for number, (case, block) in enumerate(self.cases):
             header = f"{'elif' if number else 'if'} {chosen} == {number}:"
@@ -82,16 +81,17 @@ class OneOf(Block):
                     names = [builder.fresh() for _ in slots]
                     wires = [new_wires(t) for t in run_time_terminals(type_)]
                 elif type_of(outcome) != type_:
-                    expected = f"{type_}, as case {first!r} yields"
-                    raise BlockTypeError(builder.path, expected, str(type_of(outcome)), "make the cases yield one type")
+                    wanted, fix = f"{type_}, as case {first!r} yields", "make all cases yield one type"
+                    raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
                 for name, slot, wire in zip(names, slots, wires, strict=True):
                     builder.line(f"{name} = {slot.code}")
                     feed(slot.wires, wire)
         builder.line("else:")
-        miss = builder.constant("refuse", _refusal(f"a key of {keys}"))
-        builder.line(f"    {miss}({key.code})", subject)
+        miss = builder.constant("refuse", _refusal(expected))
+        builder.line(f"    {miss}({key.code})", key)
         assert names is not None
-        merged = [Slot(n, t, w) for n, t, w in zip(names, run_time_terminals(type_), wires, strict=True)]
+        terminals = run_time_terminals(type_)
+        merged = [Slot(n, t, w, origin) for n, t, w in zip(names, terminals, wires, strict=True)]
         return builder.unflatten(type_, iter(merged))
 
     def _key(self, builder: Builder, value: Value) -> Object:
@@ -99,16 +99,17 @@ class OneOf(Block):
             with builder.at(".key"):
                 key = build(self.key_fn, builder, value)
             if not isinstance(key, Object):
-                raise BlockTypeError(f"{builder.path}.key", "a block that yields an object", str(type_of(key)))
+                fix = "choose by the example's data; on tensors, use ops.where"
+                raise BlockTypeError(f"{builder.path}.key", "a block that yields an object", str(type_of(key)), fix)
             return key
         if not isinstance(value, Object):
-            fix = "key_fn reads Python objects; choose on tensors with ops.where"
+            fix = "as key_fn give a block that finds an object; to choose on tensors, use ops.where"
             raise BlockTypeError(f"{builder.path} OneOf", "object", str(type_of(value)), fix)
         name = builder.constant("key_fn", self.key_fn)
-        return builder.assign(f"{name}({value.code})", value.place, value)
+        return builder.assign(f"{name}({value.code})", value.place, value, calls=f"key_fn {function_name(self.key_fn)}")
 
     def arguments(self) -> str:
-        key = repr(self.key_fn) if isinstance(self.key_fn, Block) else getattr(self.key_fn, "__name__", "key_fn")
+        key = repr(self.key_fn) if isinstance(self.key_fn, Block) else function_name(self.key_fn)
         cases = ", ".join(f"{key!r}: {block!r}" for key, block in self.cases)
         return f"{key}, {{{cases}}}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.block import Block, as_block, build, named
 from foldbatch.blocks.builder import Builder, make_call, make_return
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -17,13 +17,13 @@ class ForwardDeclaration:
     Args:
         input_type: what it reads; a Python object by default.
         output_type: what it yields; must be given, for a recursive block cannot infer it.
-        name: for reports.
+        name: for reports and errors.
 
     Calling it gives a block; `resolve_to` says, once, what it stands for.
 
     Raises:
         BlockTypeError: at once where a type is none; in ``compile()`` where it was never resolved,
-            has no output type, or its definition yields another type.
+            has no output type, its definition yields another type, or refers to itself in any case.
         BlockValueError: when it is resolved twice.
 
     >>> from foldbatch.blocks.choice import OneOf
@@ -38,9 +38,10 @@ class ForwardDeclaration:
     """
 
     def __init__(self, input_type: Any = OBJECT, output_type: Any = None, name: str = "forward") -> None:
-        self.input_type: Type = OBJECT if input_type is None else as_type(input_type, "ForwardDeclaration input_type")
-        self.output_type = None if output_type is None else as_type(output_type, "ForwardDeclaration output_type")
-        self.name = name
+        where = "ForwardDeclaration"
+        self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
+        self.output_type = None if output_type is None else as_type(output_type, f"{where} output_type")
+        self.name = named(name, "ForwardDeclaration")
         self.block: Block | None = None
 
     def __call__(self) -> Block:
@@ -50,8 +51,9 @@ class ForwardDeclaration:
     def resolve_to(self, block: Any) -> None:
         """Say what the declaration stands for."""
         if self.block is not None:
-            raise BlockValueError(f"ForwardDeclaration {self.name}", "to be resolved once", "a second resolve_to", "make another declaration")
-        self.block = as_block(block)
+            fix = "make another declaration"
+            raise BlockValueError(f"{self.name}.resolve_to", "one definition", "a second one", fix)
+        self.block = as_block(block, f"{self.name}.resolve_to")
 
     def __repr__(self) -> str:
         return f"ForwardDeclaration(output_type={self.output_type}, name={self.name!r})"
@@ -67,12 +69,14 @@ class _Reference(Block):
         declaration = self.declaration
         where = f"{builder.path} {declaration.name}()"
         if declaration.block is None:
-            raise BlockTypeError(where, "a resolved declaration", "an unresolved one", "call resolve_to before compiling")
+            fix = f"call {declaration.name}.resolve_to(...) before compiling"
+            raise BlockTypeError(where, "a resolved declaration", "an unresolved one", fix)
         if declaration.output_type is None:
             fix = "pass output_type=, for example ForwardDeclaration(output_type=(150, 150))"
             raise BlockTypeError(where, "a declared output type", "none", fix)
         if type_of(value) != declaration.input_type:
-            raise BlockTypeError(where, str(declaration.input_type), str(type_of(value)), "declare it as input_type")
+            fix = "declare the input_type that it is given"
+            raise BlockTypeError(where, f"the declared {declaration.input_type}", str(type_of(value)), fix)
         function = builder.declared.get(declaration)
         if function is None:
             function = builder.declare(declaration, declaration.name, declaration.input_type, declaration.output_type)
@@ -80,7 +84,8 @@ class _Reference(Block):
                 result = build(declaration.block, builder, argument)
                 if type_of(result) != declaration.output_type:
                     fix = "correct the block or the declaration"
-                    raise BlockTypeError(declaration.name, f"the declared {declaration.output_type}", str(type_of(result)), fix)
+                    expected = f"the declared {declaration.output_type}"
+                    raise BlockTypeError(declaration.name, expected, str(type_of(result)), fix)
                 make_return(builder, function, result)
         return make_call(builder, function, value)
 

@@ -6,18 +6,20 @@ choice between them land in one region's graph, so that they cost one call (see 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.block import Block
+from foldbatch.blocks.block import Block, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Broadcast, Object, Sequence, Value, type_of
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
+from foldbatch.types import describe_value
 
 
 class TensorBlock(Block):
@@ -36,7 +38,15 @@ class TensorBlock(Block):
 
     def build(self, builder: Builder, value: Value) -> Value:
         argument = self._symbolic(builder, value)
-        result = self.apply(*argument) if isinstance(argument, tuple) else self.apply(argument)
+        xs = argument if isinstance(argument, tuple) else (argument,)
+        try:
+            result = self.apply(*xs)
+        except FoldbatchError:
+            raise
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            fix = f"it is called with symbolic tensors, here {type_of(value)}; use foldbatch.ops and operators"
+            raise BlockTypeError(builder.where(self), "a function that succeeds", found, fix) from error
         outcome = self._checked(builder, result)
         builder.note(outcome)
         return outcome
@@ -49,14 +59,14 @@ class TensorBlock(Block):
                 return tuple(None if item is None else self._symbolic(builder, item) for item in value)
             case Sequence():
                 return builder.elements(value)
-        where = f"{builder.path} {self!r}"
-        fix = "read the object as a tensor first, for example with Scalar or Vector"
         match value:
             case Object():
-                raise BlockTypeError(where, "tensors", "object", fix)
+                fix = "read the object as a tensor first, for example with Scalar or Vector"
             case Broadcast():
-                raise BlockTypeError(where, "tensors", str(type_of(value)), "Zip it with a sequence first")
-        raise BlockTypeError(where, "tensors", str(type_of(value)), "give it an input")
+                fix = "Zip it with a sequence first"
+            case _:
+                fix = "give it an input"
+        raise BlockTypeError(builder.where(self), "tensors", str(type_of(value)), fix)
 
     def _checked(self, builder: Builder, result: Any) -> Value:
         match result:
@@ -66,9 +76,11 @@ class TensorBlock(Block):
                 return tuple(self._checked(builder, item) for item in result)
             case Parameter() | np.ndarray() | np.generic():
                 return lift("Function", (result,))[0]
-        where = f"{builder.path} {self!r}"
         fix = "compute with foldbatch.ops and operators on the function's arguments"
-        raise BlockTypeError(where, "a tensor, or a tuple or list of tensors, as result", type(result).__name__, fix)
+        if result is None:
+            fix = "return what the function computes"
+        expected = "a tensor, or a tuple or list of tensors, as result"
+        raise BlockTypeError(builder.where(self), expected, describe_value(result), fix)
 
 
 class Function(TensorBlock):
@@ -89,14 +101,29 @@ class Function(TensorBlock):
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         if not callable(fn):
-            raise BlockTypeError("Function", "a function of tensors", type(fn).__name__)
+            fix = "for example Function(lambda a, b: a + b)"
+            raise BlockTypeError("Function", "a function of tensors", describe_value(fn), fix)
         self.fn = fn
 
     def apply(self, *xs: Any) -> Any:
+        self._check_arity(xs)
         return self.fn(*xs)
 
+    def _check_arity(self, xs: tuple[Any, ...]) -> None:
+        """Refuse a function that cannot be called with as many arguments as the input has items."""
+        try:
+            signature = inspect.signature(self.fn)
+        except (ValueError, TypeError):
+            return  # some built-ins have none
+        try:
+            signature.bind(*xs)
+        except TypeError:
+            count = "1 argument" if len(xs) == 1 else f"{len(xs)} arguments"
+            fix = "an input of several values is spread over the arguments"
+            raise GraphError(repr(self), f"a function of {count}", f"{function_name(self.fn)}{signature}", fix) from None
+
     def arguments(self) -> str:
-        return getattr(self.fn, "__name__", repr(self.fn))
+        return function_name(self.fn)
 
 
 class Concat(TensorBlock):
@@ -121,12 +148,13 @@ class Concat(TensorBlock):
         self.flatten = flatten
 
     def build(self, builder: Builder, value: Value) -> Value:
-        where = f"{builder.path} {self!r}"
+        where = builder.where(self)
         if not isinstance(value, tuple):
-            raise BlockTypeError(where, "a tuple of tensors", str(type_of(value)), "put it behind a Record")
+            fix = "put it behind a Record or an AllOf"
+            raise BlockTypeError(where, "a tuple of tensors", str(type_of(value)), fix)
         parts = self._parts(where, value)
         if not parts:
-            raise BlockTypeError(where, "at least one tensor", "an empty tuple")
+            raise BlockTypeError(where, "at least one tensor", "an empty tuple", "give it something to join")
         return ops.concat([ops.expand_dims(x, 0) if x.ndim == 0 else x for x in parts], self.axis)
 
     def _parts(self, where: str, value: tuple[Value, ...]) -> list[Node]:

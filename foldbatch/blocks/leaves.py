@@ -6,19 +6,20 @@ from collections.abc import Callable
 from collections.abc import Sequence as PySequence
 from typing import Any
 
-from foldbatch.blocks.block import Block
+from foldbatch.blocks.block import Block, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Object, Sequence, Value, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import Node
-from foldbatch.types import DEFAULT_DTYPE, TensorType
+from foldbatch.types import DEFAULT_DTYPE, TensorType, describe_value
 
 
 def expect_object(block: Block, builder: Builder, value: Value) -> Object:
     """Return `value`, refusing anything but a Python object."""
     if not isinstance(value, Object):
-        fix = "tensors are made from objects once; drop this block, or feed it the object"
-        raise BlockTypeError(f"{builder.path} {block!r}", "object", str(type_of(value)), fix)
+        found = str(type_of(value))
+        fix = "what is a tensor already needs no reading" if isinstance(value, Node) else "give it one object"
+        raise BlockTypeError(builder.where(block), "object", found, fix)
     return value
 
 
@@ -27,9 +28,11 @@ class Tensor(Block):
 
     Args:
         shape: the instance shape, without the batch axis.
-        dtype: one of float32, float64, int32, int64, bool; integers are accepted for floats.
+        dtype: one of float32, float64, int32, int64, bool. What Python converts without loss is
+            accepted: whole numbers for floats, bools for both.
 
     Raises:
+        BlockTypeError: when the shape is none, or the input is no object.
         ExampleError: when tracing, where the datum has another shape or kind.
 
     >>> print(Tensor([2]).eval([1, 2]))
@@ -37,11 +40,14 @@ class Tensor(Block):
     """
 
     def __init__(self, shape: PySequence[int], dtype: str = DEFAULT_DTYPE) -> None:
+        if not isinstance(shape, PySequence) or isinstance(shape, str):
+            fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
+            raise BlockTypeError("Tensor", "a list or tuple as shape", describe_value(shape), fix)
         self.type = TensorType(tuple(shape), dtype)
 
     def build(self, builder: Builder, value: Value) -> Node:
         source = expect_object(self, builder, value)
-        return builder.read(source, self.type, f"{builder.path} {self!r}")
+        return builder.read(source, self.type, builder.where(self))
 
     def arguments(self) -> str:
         return f"{list(self.type.shape)}, {self.type.dtype!r}"
@@ -95,28 +101,33 @@ class GetItem(Block):
     def build(self, builder: Builder, value: Value) -> Value:
         match value:
             case Object():
-                key = repr(self.key) if isinstance(self.key, str | int) else builder.constant("key", self.key)
+                # an enum's repr is no expression, though it be a str or an int
+                key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
                 place = (*value.place, f"[{_literal(repr(self.key))}]")
                 return builder.assign(f"{value.code}[{key}]", place, value, f"an item {self.key!r}")
             case tuple():
                 return self._of_tuple(builder, value)
             case Sequence():
                 return self._of_sequence(builder, value)
-        where = f"{builder.path} {self!r}"
-        raise BlockTypeError(where, "an object, a tuple or a finite sequence", str(type_of(value)), "select inside Function instead")
+        fix = "select parts of a tensor in Function" if isinstance(value, Node) else "give it something with items"
+        raise BlockTypeError(builder.where(self), "an object, a tuple or a sequence", str(type_of(value)), fix)
 
     def _of_tuple(self, builder: Builder, value: tuple[Value, ...]) -> Value:
         if not isinstance(self.key, int | slice) or isinstance(self.key, bool):
-            raise BlockTypeError(f"{builder.path} {self!r}", "an int or a slice as key of a tuple", repr(self.key))
+            fix = f"the tuple is {type_of(value)}; a Record of names yields a tuple too"
+            raise BlockTypeError(builder.where(self), "an int or a slice as key of a tuple", repr(self.key), fix)
         try:
             return value[self.key]
         except IndexError:
             expected = f"an index from {-len(value)} to {len(value) - 1}"
-            raise BlockTypeError(f"{builder.path} {self!r}", expected, repr(self.key)) from None
+            expected = expected if value else "an item"
+            found, fix = f"{self.key} of {type_of(value)}", "indices count from 0"
+            raise BlockTypeError(builder.where(self), expected, found, fix) from None
 
     def _of_sequence(self, builder: Builder, value: Sequence) -> Value:
         if not isinstance(self.key, int) or isinstance(self.key, bool):
-            raise BlockTypeError(f"{builder.path} {self!r}", "an int as key of a sequence", repr(self.key))
+            fix = "to apply it to every element, write Map(GetItem(...))"
+            raise BlockTypeError(builder.where(self), "an int as key of a sequence", repr(self.key), fix)
         return builder.element(value, f"{value.code}[{self.key}]", f"an element {self.key}")
 
     def arguments(self) -> str:
@@ -144,16 +155,18 @@ class InputTransform(Block):
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         if not callable(fn):
-            raise BlockTypeError("InputTransform", "a function", type(fn).__name__)
+            fix = "for example InputTransform(len)"
+            raise BlockTypeError("InputTransform", "a function", describe_value(fn), fix)
         self.fn = fn
 
     def build(self, builder: Builder, value: Value) -> Object:
         source = expect_object(self, builder, value)
         name = builder.constant("fn", self.fn)
-        return builder.assign(f"{name}({source.code})", source.place, source)
+        expression = f"{name}({source.code})"
+        return builder.assign(expression, source.place, source, calls=function_name(self.fn))
 
     def arguments(self) -> str:
-        return getattr(self.fn, "__name__", repr(self.fn))
+        return function_name(self.fn)
 
 
 class Identity(Block):

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foldbatch.blocks.block import Block, build
-from foldbatch.blocks.builder import Builder, Draft, make_return
-from foldbatch.blocks.tracer import Tracer, compile_source
+from foldbatch.blocks.builder import Builder, make_return
+from foldbatch.blocks.drafts import Draft, Function
+from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
 from foldbatch.blocks.values import Slot, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.wires import Wire, components, connected
+from foldbatch.errors import BlockTypeError
 from foldbatch.params import Parameter
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import CellSignature, Operand
@@ -73,6 +75,7 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
         type_ = type_of(result)
         root.results += [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
+    _refuse_endless(builder.functions)
     drafts = builder.drafts
     packed = [_packed(draft) for draft in drafts]
     wires = _all_wires(packed)
@@ -85,9 +88,9 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
         for k, (p, cell, e, draft) in enumerate(zip(packed, cells, ends, drafts, strict=True))
     )
     bounds = [[feed_bounds(cell.graph).get(node) for node, _ in draft.feeds] for cell, draft in zip(cells, drafts, strict=True)]
-    source = compile_source(builder.functions)
+    source = write_source(builder.functions)
     namespace = dict(builder.globals)
-    exec(compile(source, "<foldbatch trace>", "exec"), namespace)  # noqa: S102 - the text is our own
+    exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     width = max([1, *(len(draft.outputs) for draft in drafts)])
     tracer = Tracer(builder.functions, drafts, signatures, bounds, policy, source, namespace, width)
     read = {p for cell in cells for p in cell.parameters}
@@ -103,6 +106,16 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
         tuple(tuple(draft.labels) for draft in drafts),
         parameters,
     )
+
+
+def _refuse_endless(functions: Sequence[Function]) -> None:
+    """Refuse declarations that refer to themselves whatever the example holds."""
+    edges = {f.name: f.always for f in functions}
+    component = components([f.name for f in functions], edges)
+    for function in functions:
+        if any(component[other] == component[function.name] for other in function.always):
+            found, fix = "one that always refers to itself", "choose with OneOf where to end"
+            raise BlockTypeError(function.path, "a definition that ends", found, fix)
 
 
 def _packed(draft: Draft) -> _Packed:
@@ -208,9 +221,8 @@ def _ends(packed: Sequence[_Packed], component: dict[object, int], arena_of: dic
 def _signature(
     p: _Packed, cell: Cell, component: int, ends: Ends, arena_of: dict[Wire, int], draft: Draft
 ) -> CellSignature:
-    stored = {key for kernel in cell.backward.values() for kind, key in kernel.results if kind == "cotangent"}
     operands = tuple(
-        Operand(arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in stored)
+        Operand(arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in cell.differentiated)
         for i, (group, operand) in enumerate(zip(p.wires, p.operands, strict=True))
     )
     return CellSignature(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldbatch.blocks.block import Block, named
-from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.builder import Builder, refuse_ragged
 from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static import ops
@@ -29,8 +29,9 @@ class Loss(Block):
 
     def build(self, builder: Builder, value: Value) -> None:
         if not isinstance(value, Node) or value.shape or not value.type.is_float:
-            where = f"{builder.path} {self!r}"
-            raise BlockTypeError(where, "a float scalar", str(type_of(value)), "reduce it, for example with ops.mean")
+            fix = "reduce it, for example with ops.mean"
+            raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
+        refuse_ragged(value, builder.where(self))
         builder.region.losses.append((self.name, ops.batched(value)))
 
     def arguments(self) -> str:
@@ -64,11 +65,13 @@ class Metric(Block):
             case (Node() as tensor, Object() as label):
                 pass
             case _:
-                where = f"{builder.path} {self!r}"
-                raise BlockTypeError(where, "a tensor, or a pair (tensor, object)", str(type_of(value)))
+                expected, fix = "a tensor, or a pair (tensor, object)", "to label values, put the label second"
+                raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
+        refuse_ragged(tensor, builder.where(self))
         known = builder.metric_types.setdefault(self.name, tensor.type)
         if known != tensor.type:
-            raise BlockTypeError(f"{builder.path} {self!r}", f"{known}, as elsewhere", str(tensor.type), "use another name")
+            expected, fix = f"{known}, as elsewhere under this name", "use another name"
+            raise BlockTypeError(builder.where(self), expected, str(tensor.type), fix)
         builder.region.metrics.append((self.name, ops.batched(tensor), label))
 
     def arguments(self) -> str:

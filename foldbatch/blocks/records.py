@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build
+from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, keyed
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.leaves import GetItem
 from foldbatch.blocks.values import Object, Value, type_of
@@ -20,7 +20,9 @@ class Record(Block):
             list of blocks whose keys are 0, 1, ... The input is an object or a tuple.
 
     Raises:
-        BlockTypeError: when the input has no items, or a tuple of another length.
+        BlockTypeError: when the blocks are none of these, or the input has no items, or is a tuple
+            of another length.
+        BlockValueError: when a key stands twice.
         ExampleKeyError: when tracing, where the object lacks a key.
 
     >>> from foldbatch.blocks.leaves import Scalar
@@ -29,26 +31,23 @@ class Record(Block):
     """
 
     def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any]) -> None:
-        if isinstance(blocks, Mapping):
-            items = list(blocks.items())
-            self.named = True
-        else:
-            parts = list(blocks)
-            self.named = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and not isinstance(p[0], Block) for p in parts)
-            items = parts if self.named else list(enumerate(parts))
-        self.blocks = tuple((key, as_block(block)) for key, block in items)
+        pairs, self.named = keyed(blocks, "Record")
+        self.blocks = tuple(pairs)
 
     def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
-        where = f"{builder.path} {type(self).__name__}"
+        where = f"{builder.path} Record"
         match value:
             case tuple() if self.named:
-                raise BlockTypeError(where, "an object with named items", str(type_of(value)), "give the blocks as a tuple")
+                fix = "give the blocks as a tuple"
+                raise BlockTypeError(where, "an object with named items", str(type_of(value)), fix)
             case tuple() if len(value) != len(self.blocks):
-                raise BlockTypeError(where, f"a tuple of {len(self.blocks)}", str(type_of(value)), "one block an item")
+                fix = "give one block for each item"
+                raise BlockTypeError(where, f"a tuple of {len(self.blocks)}", str(type_of(value)), fix)
             case Object() | tuple():
                 pass
             case _:
-                raise BlockTypeError(where, "an object or a tuple", str(type_of(value)))
+                fix = "give the whole of it to several blocks with AllOf"
+                raise BlockTypeError(where, "an object or a tuple", str(type_of(value)), fix)
         results = []
         for key, block in self.blocks:
             with builder.at(f"[{key!r}]"):
@@ -65,13 +64,16 @@ class Record(Block):
 class AllOf(Block):
     """Gives the same input to several blocks; the results form a tuple.
 
+    Raises:
+        BlockTypeError: when an argument is no block, nor anything that stands for one.
+
     >>> from foldbatch.blocks.leaves import Scalar
     >>> AllOf(Scalar(), Scalar("int32")).eval(1)
     (array(1., dtype=float32), array(1, dtype=int32))
     """
 
     def __init__(self, *blocks: Any) -> None:
-        self.blocks = tuple(map(as_block, blocks))
+        self.blocks = tuple(as_block(block, f"AllOf[{i}]") for i, block in enumerate(blocks))
 
     def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
         results = []

@@ -36,7 +36,7 @@ class Map(Block):
     """
 
     def __init__(self, block: Any) -> None:
-        self.block = as_block(block)
+        self.block = as_block(block, "Map")
 
     def build(self, builder: Builder, value: Value) -> Value:
         match value:
@@ -48,18 +48,20 @@ class Map(Block):
             case Object() | Sequence():
                 pass
             case _:
-                raise BlockTypeError(f"{builder.path} {self!r}", "a sequence", str(type_of(value)))
+                fix = "map over a list, a sequence or a tuple"
+                raise BlockTypeError(builder.where(self), "a sequence", str(type_of(value)), fix)
         return self._loop(builder, value)
 
     def _loop(self, builder: Builder, value: Object | Sequence) -> Value:
         result, index, element = builder.fresh("list"), builder.fresh("i"), builder.fresh("item")
         subject = value if isinstance(value, Object) else None
         builder.line(f"{result} = []")
-        with builder.at(".map"), builder.indented(f"for {index}, {element} in enumerate({value.code}):", subject, "a sequence"):
+        header = f"for {index}, {element} in enumerate({value.code}):"
+        with builder.at(".map"), builder.indented(header, subject, "a sequence"):
             if isinstance(value, Object):
                 item: Value = Object(element, (*value.place, f"[{{{index}}}]"))
             else:
-                item = builder.element(value, element, "")
+                item = builder.element(value, element)
             outcome = build(self.block, builder, item)
             slots = builder.finish(outcome)
             codes = [slot.code for slot in slots]
@@ -75,13 +77,14 @@ class Map(Block):
     def _listed(self, builder: Builder, value: tuple[Value, ...]) -> Object | Sequence:
         types = {type_of(item) for item in value}
         if len(types) != 1:
-            raise BlockTypeError(f"{builder.path} {self!r}", "values of one type", str(type_of(value)), "use Record")
+            fix = "use Record to treat the items differently"
+            raise BlockTypeError(builder.where(self), "one or more values of one type", str(type_of(value)), fix)
         (type_,) = types
         slots = builder.flatten(value)
         width = len(run_time_terminals(type_))
         codes = [slot.code for slot in slots]
         if width != 1:
-            codes = ["(" + ", ".join(codes[i : i + width]) + ")" for i in range(0, len(codes), width)]
+            codes = [f"({', '.join(codes[i * width : (i + 1) * width])})" for i in range(len(value))]
         name = builder.fresh("list")
         builder.line(f"{name} = [{', '.join(codes)}]")
         if isinstance(type_, ObjectType):

@@ -10,20 +10,29 @@ place in it.
 from __future__ import annotations
 
 import linecache
+import threading
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.builder import Draft, Function
-from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError, FoldbatchError
+from foldbatch.blocks.drafts import Draft, Function, Line
+from foldbatch.errors import (
+    ExampleError,
+    ExampleIndexError,
+    ExampleKeyError,
+    ExampleTypeError,
+    FoldbatchError,
+)
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import CellSignature, Trace
 from foldbatch.types import TensorType, describe_value
 
 Steps = Generator[Any, Any, tuple[Any, ...]]
+FILENAME = "<foldbatch trace>"
+DEEPEST = 5_000_000  # calls within calls; data that is deeper contains itself
 
 
 class BadDataError(Exception):
@@ -40,33 +49,41 @@ def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[An
     Raises:
         BadDataError: when any item is not of the type, or not below `bound`.
     """
-    expected = str(type_) if bound is None else f"{type_} from 0 to {bound - 1}"
     if not items:
         return np.zeros((0, *type_.shape), type_.dtype)
+    expected = str(type_) if bound is None else f"{type_} from 0 to {bound - 1}"
+    found = describe_value(items[0])
     try:
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError):
-        raise BadDataError(expected, describe_value(items[0]), "give numbers of this shape", ExampleTypeError) from None
-    allowed = {"f": "fiub", "i": "iu", "b": "b"}[np.dtype(type_.dtype).kind]
+        raise BadDataError(expected, found, "give numbers, in rows of one length", ExampleTypeError) from None
+    allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
     if array.dtype.kind not in allowed:
-        fix = "convert it before, for example with InputTransform"
-        raise BadDataError(expected, describe_value(items[0]), fix, ExampleTypeError)
+        fix = "convert it first, for example with InputTransform"
+        raise BadDataError(expected, found, fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
-        raise BadDataError(expected, describe_value(items[0]), "declare the shape that the data has")
-    if array.dtype.kind in "iu" and type_.dtype.startswith("int") and array.size:
+        if isinstance(items[0], list | tuple):
+            found = f"{type(items[0]).__name__} of shape {array.shape[1:]}"
+        raise BadDataError(expected, found, "declare the shape that the data has")
+    if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
         limits = np.iinfo(type_.dtype)
-        low, high = (0, bound - 1) if bound is not None else (limits.min, limits.max)
+        low, high = (limits.min, limits.max) if bound is None else (0, bound - 1)
         if int(array.min()) < low or int(array.max()) > high:
-            fix = "map unknown words to an id of their own" if bound is not None else "declare int64"
-            raise BadDataError(expected, describe_value(items[0]), fix)
-    return array.astype(type_.dtype, copy=False)
+            fix = "count from 0, and give what is unknown an id of its own"
+            raise BadDataError(expected, found, "declare int64" if bound is None else fix)
+    with np.errstate(over="ignore"):
+        result = array.astype(type_.dtype, copy=False)
+    if result.dtype == np.float32 and array.dtype == np.float64 and np.isinf(result).any():
+        if (np.isinf(result) & np.isfinite(array)).any():
+            raise BadDataError(expected, found, "declare float64, or scale the data")
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class Tracer:
-    """A compiled tracing program.
+    """A compiled tracing program; one thread runs it at a time, others wait.
 
-    `root(x, ...)` starts it; `source` is its text; `width` the values reserved for each call.
+    `source` is its text, `width` how many values are reserved for each call.
     """
 
     functions: Sequence[Function]
@@ -77,6 +94,8 @@ class Tracer:
     source: str
     namespace: dict[str, Any]
     width: int
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    running: list[_Record] = field(default_factory=list, repr=False)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -88,72 +107,71 @@ class Tracer:
         Raises:
             ExampleError: when the example does not fit the blocks, with block path, example and place.
         """
-        try:
-            return self._trace(example, careful=False)
-        except Exception as error:
+        with self.lock:
             try:
-                self._trace(example, careful=True)
-            except _Located as located:
-                raise located.error(number) from located.cause
-            raise error
+                return self._trace(example, careful=False)
+            except Exception as error:
+                linecache.cache[FILENAME] = (len(self.source), None, self.source.splitlines(keepends=True), FILENAME)
+                try:
+                    self._trace(example, careful=True)
+                except _Located as located:
+                    raise located.error(number) from located.cause
+                except BadDataError:
+                    pass  # found in a whole column only
+                raise _unlocated(error, number) from error
 
     def _trace(self, example: Any, *, careful: bool) -> Trace:
         record = _Record(self, careful=careful)
-        result = _drive(self, record.start(example), careful=careful)
+        self.namespace.update(record.bindings)
+        self.running.append(record)
+        try:
+            result = _drive(self, record.start(example), careful=careful)
+        finally:  # a function of the user's may trace other examples with this very program
+            self.running.pop()
+            outer = self.running[-1].bindings if self.running else dict.fromkeys(record.bindings)
+            self.namespace.update(outer)
         return record.pack(result)
 
 
 class _Record:
-    """The lists that one run of the program appends to."""
+    """The lists that one run of the program appends to; it finds them among its globals."""
 
     def __init__(self, tracer: Tracer, *, careful: bool) -> None:
         self.tracer = tracer
-        self.calls = 0
         self.rows: list[list[tuple[int, ...]]] = [[] for _ in tracer.drafts]
         self.elements: list[list[list[Any]]] = [[[] for _ in d.sequences] for d in tracer.drafts]
         self.feeds: list[list[list[Any]]] = [[[] for _ in d.feeds] for d in tracer.drafts]
         self.labels: list[list[list[Any]]] = [[[] for _ in d.labels] for d in tracer.drafts]
-        counter = iter(range(0, 2**31 - tracer.width, tracer.width))
-        # the program finds its lists among its globals; each run gives it new ones
-        scope = tracer.namespace
-        scope["call"] = counter.__next__
+        self.counter = iter(range(0, 2**31 - tracer.width, tracer.width))
+        self.bindings: dict[str, Any] = {"call": self.counter.__next__}
         for k, draft in enumerate(tracer.drafts):
-            scope[f"row{k}"] = self.rows[k].append
+            self.bindings[f"row{k}"] = self.rows[k].append
             for i, elements in enumerate(self.elements[k]):
-                scope[f"elements{k}_{i}"] = elements.extend
+                self.bindings[f"elements{k}_{i}"] = elements.extend
             for i, labels in enumerate(self.labels[k]):
-                scope[f"label{k}_{i}"] = labels.append
+                self.bindings[f"label{k}_{i}"] = labels.append
             for i, items in enumerate(self.feeds[k]):
-                bound = tracer.bounds[k][i]
-                scope[f"feed{k}_{i}"] = _checking(draft.feeds[i][1].type, bound, items) if careful else items.append
-        self.root = scope[tracer.functions[0].name]
-        self.counter = counter
+                type_, bound = draft.feeds[i][1].type, tracer.bounds[k][i]
+                self.bindings[f"feed{k}_{i}"] = _checking(type_, bound, items) if careful else items.append
 
     def start(self, example: Any) -> Steps:
-        steps: Steps = self.root(example)
+        steps: Steps = self.tracer.namespace[self.tracer.functions[0].name](example)
         return steps
 
     def pack(self, result: Any) -> Trace:
-        cells = self.tracer.cells
+        cells, drafts = self.tracer.cells, self.tracer.drafts
         values = next(self.counter)
         calls, elements, feeds = [], [], []
-        for k, (cell, draft) in enumerate(zip(cells, self.tracer.drafts, strict=True)):
+        for k, (cell, draft, bounds) in enumerate(zip(cells, drafts, self.tracer.bounds, strict=True)):
             width = 1 + cell.arguments + len(cell.sequences)
             calls.append(np.array(self.rows[k], np.int32).reshape(-1, width))
-            elements.append(
-                tuple(np.array(part, np.int32).reshape(-1, n) for part, n in zip(self.elements[k], cell.sequences, strict=True))
-            )
-            bounds = self.tracer.bounds[k]
-            feeds.append(
-                tuple(
-                    column(items, draft.feeds[i][1].type, bounds[i]) for i, items in enumerate(self.feeds[k])
-                )
-            )
+            parts = zip(self.elements[k], cell.sequences, strict=True)
+            elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
+            types = [feed.type for _, feed in draft.feeds]
+            feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
-        return Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), tuple(map(tuple, self.labels)), values, result)
-
-
-FILENAME = "<foldbatch trace>"
+        labels = tuple(map(tuple, self.labels))
+        return Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
 
 
 def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
@@ -164,16 +182,14 @@ def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callabl
     return check
 
 
-def compile_source(functions: Sequence[Function]) -> str:
+def write_source(functions: Sequence[Function]) -> str:
     """Return the program's text; tracebacks show it."""
     parts = []
     for function in functions:
         header = f"def {function.name}({', '.join(slot.code for slot in function.parameters)}):"
         # the unreachable yield makes every function a generator, whether it calls others or not
         parts.append("\n".join([header, *(line.text for line in function.lines), "    yield"]))
-    source = "\n\n".join(parts) + "\n"
-    linecache.cache[FILENAME] = (len(source), None, source.splitlines(keepends=True), FILENAME)
-    return source
+    return "\n\n".join(parts) + "\n"
 
 
 def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
@@ -184,6 +200,9 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
             try:
                 stack.append(stack[-1].send(value))
                 value = None
+                if len(stack) > DEEPEST:
+                    fix = "data must not contain itself; let every case of the recursion go on to a part of it"
+                    raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
             except StopIteration as done:
                 value = done.value
                 stack.pop()
@@ -202,45 +221,76 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         super().__init__()
         self.cause = cause
         starts: dict[str, tuple[int, Function]] = {}
-        line = 1
+        start = 1
         for function in tracer.functions:
-            starts[function.name] = (line, function)
-            line += len(function.lines) + 3
+            starts[function.name] = (start, function)
+            start += len(function.lines) + 3
         frames = [(s.gi_frame.f_code.co_name, s.gi_frame.f_lineno, s.gi_frame.f_locals) for s in stack if s.gi_frame]
-        trace = cause.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == FILENAME:
-                innermost = (trace.tb_frame.f_code.co_name, trace.tb_lineno, trace.tb_frame.f_locals)
-            trace = trace.tb_next
-        if len(frames) < len(stack):  # a generator that raised has no frame any more
-            frames.append(innermost)
+        if len(frames) < len(stack):  # a generator that raised has no frame any more; the traceback has
+            frames.append(_innermost(tracer, cause))
         self.places: list[str] = []
         for name, number, scope in frames:
             start, function = starts[name]
-            self.line = function.lines[number - start - 1]
-            self.scope = scope
+            self.line: Line = function.lines[max(number - start - 1, 0)]
+            self.scope: dict[str, Any] = scope
             place = self.line.subject.place if self.line.subject else ()
             self.places += [part.format(**scope) for part in place]
 
     def error(self, number: int) -> FoldbatchError:
+        """Return the error that the user meets."""
         line, cause = self.line, self.cause
-        place = "".join(self.places if len(self.places) <= 40 else [*self.places[:20], "...", *self.places[-20:]])
+        places = self.places if len(self.places) <= 40 else [*self.places[:20], "...", *self.places[-20:]]
+        place = "".join(places)
         where = f"{line.where} at example {number}" + (f" {place}" if place else "")
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         found = self._found()
-        if line.expected and isinstance(cause, KeyError | IndexError):
-            return ExampleKeyError(where, line.expected, found, "add it to the example, or read another field")
-        if line.expected and isinstance(cause, TypeError | AttributeError):
-            return ExampleTypeError(where, line.expected, found, "check the example's structure")
-        expected = line.expected or "the example to be readable"
-        return ExampleError(where, expected, f"{type(cause).__name__}: {cause} (given {found})", "see the error above")
+        if line.calls:
+            expected, fix = f"{line.calls} to return", "see the exception above"
+            return ExampleError(where, expected, f"{_brief(cause)} for {found}", fix)
+        match cause:
+            case KeyError() if line.expected:
+                fix = "add it to the example, or read another field"
+                return ExampleKeyError(where, line.expected, found, fix)
+            case IndexError() if line.expected:
+                fix = "give the example more items, or read another one"
+                return ExampleIndexError(where, line.expected, found, fix)
+            case TypeError() | AttributeError() if line.expected:
+                return ExampleTypeError(where, line.expected, found, "check the structure of the example")
+        expected = line.expected or "an example that can be read"
+        return ExampleError(where, expected, f"{_brief(cause)} for {found}", "see the exception above")
 
     def _found(self) -> str:
         subject = self.line.subject
         if subject is None or subject.code not in self.scope:
-            return type(self.cause).__name__
+            return "it"
         return describe_value(self.scope[subject.code])
+
+
+def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:
+    """Return the function, line and variables of the program where an exception left it."""
+    found = None
+    trace = cause.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_filename == FILENAME and frame.f_globals is tracer.namespace:
+            found = found or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
+        trace = trace.tb_next
+    assert found is not None, "the program did not raise"
+    return found
+
+
+def _unlocated(error: Exception, number: int) -> FoldbatchError:
+    """Return the error for what did not happen again when the example was read a second time."""
+    where = f"model at example {number}"
+    if isinstance(error, BadDataError):
+        return error.kind(where, error.expected, error.found, error.fix)
+    fix = "see the exception above; of iterators, which are used up by reading, make lists"
+    return ExampleError(where, "an example that can be read", _brief(error), fix)
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def refuse(expected: str, found: object, fix: str) -> NoReturn:

@@ -108,7 +108,7 @@ def new_wires(type_: Type) -> Any:
         case TensorType():
             return Wire()
         case SequenceType(element):
-            return tuple(new_wires(t) for t in terminals(element))
+            return tuple(new_wires(t) for t in run_time_terminals(element))
         case _:
             return None
 

@@ -102,9 +102,11 @@ class Execution:
                     arena[table.written(key, step.start, step.stop)] = _copied(value, table, step)
                 case "cotangent":
                     self._add_cotangents(table.operands[key], table, step, value)
+                case "stored":
+                    if not table.operands[key].first:
+                        self._add_cotangents(table.operands[key], table, step, value)
                 case "gradient":
-                    part = value if isinstance(value, SparseRows) else np.array(value)
-                    self.gradients.setdefault(key, []).append(part)
+                    _add_gradient(self.gradients.setdefault(key, []), value)
                 case "loss":
                     _collect(self.losses, (step.cell, key), value, step, len(table.order))
                 case "metric":
@@ -114,9 +116,10 @@ class Execution:
         key = argument.key
         match argument.kind:
             case "scratch":
-                rows = 1 if key.axis is UNBATCHED else _count(self._extent(key.axis, step, table))
-                array = self.workspace.rows(("scratch", key.type, key.number), key.type, rows)
-                return array[0, ...] if key.axis is UNBATCHED else array
+                name = "scratch", key.type, key.number
+                if key.axis is UNBATCHED:
+                    return self.workspace.single(name, key.type)
+                return self.workspace.rows(name, key.type, _count(self._extent(key.axis, step, table)))
             case "kept":
                 return self._kept(key, step, table)
             case "operand":
@@ -125,6 +128,8 @@ class Execution:
                 arena = self.cotangents(self.signatures[step.cell].outputs[key])
                 written = table.written(key, step.start, step.stop)
                 return _summed(self._gather(("cotangent", step.cell, key), arena, written), table, step)
+            case "store":
+                return self._store(key, step, table)
             case "parameter":
                 return key.value
             case "feed":
@@ -146,7 +151,7 @@ class Execution:
         kept = (cell.kept if self.training else cell.kept_inference)[number]
         key = ("kept", step.cell, number, self.training)
         if kept.axis is UNBATCHED:
-            return self.workspace.rows(key, kept.type, 1)[0, ...]
+            return self.workspace.single(key, kept.type)
         start, stop = self._extent(kept.axis, step, table)
         rows = len(table.order) if kept.axis is CALL else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
         return self.workspace.rows(key, kept.type, rows)[start:stop]
@@ -161,6 +166,16 @@ class Execution:
         else:
             rows = self._gather(("operand", step.cell, number), arena, span.rows[start:stop])
         return rows.reshape((stop - start) // span.width, *node.shape) if span.width > 1 else rows
+
+    def _store(self, number: int, step: Step, table: CellTable) -> Array:
+        """Return where a kernel is to write an operand's cotangents: in the arena, if it is the first to."""
+        span = table.operands[number]
+        node = self.cells[step.cell].graph.operands[number]
+        start, stop = span.extent(table, step.start, step.stop)
+        rows = (stop - start) // span.width
+        if span.first:
+            return self.cotangents(span.arena)[start:stop].reshape(rows, *node.shape)
+        return self.workspace.rows(("store", node.type, number), node.type, rows)
 
     def _gather(self, key: tuple[str, int, int], arena: Array, rows: Index) -> Array:
         out = self.workspace.rows(key, TensorType(arena.shape[1:], arena.dtype.name), len(rows))
@@ -222,6 +237,17 @@ def _collect(kept: dict[tuple[int, int], Array], key: tuple[int, int], value: Ar
     if key not in kept:
         kept[key] = np.empty((rows, *value.shape[1:]), value.dtype)
     kept[key][step.start : step.stop] = value
+
+
+def _add_gradient(parts: list[Gradient], value: Gradient) -> None:
+    """Add what a step found; dense gradients at once, as a deep batch may have many thousand steps."""
+    last = parts[-1] if parts else None
+    if isinstance(value, SparseRows):
+        parts.append(value)
+    elif isinstance(last, np.ndarray):
+        last += value
+    else:
+        parts.append(np.array(value))
 
 
 def _add_repeated(array: Array, rows: Index, values: Array) -> None:

@@ -38,14 +38,16 @@ class Reference:
     losses: float = 0.0
     metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
     _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
+    _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def forward(self) -> None:
         """Evaluate every call, in the order of the trace."""
+        graphs = [Graph(cell.graph.inputs, cell.graph.results) for cell in self.cells]
         for _, k, i in self._sweep():
             cell = self.cells[k]
             inputs, read = self._read(k, i)
             self._inputs[k, i] = inputs, read
-            results = iter(evaluate(Graph(cell.graph.inputs, cell.graph.results), inputs))
+            results = iter(evaluate(graphs[k], inputs))
             base = int(self.trace.calls[k][i, 0])
             for j in range(len(cell.graph.outputs)):
                 self.values[base + j] = next(results)
@@ -58,14 +60,16 @@ class Reference:
         total: dict[int, Array] = {}
         gradients: dict[Parameter, Array] = {}
         derived = [cotangents(cell.graph, cell.ends) for cell in self.cells]
+        graphs = [
+            Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
+            for cell, (seeds, results) in zip(self.cells, derived, strict=True)
+        ]
         for _, k, i in reversed(self._sweep()):
-            cell = self.cells[k]
             seeds, results = derived[k]
             inputs, read = self._inputs[k, i]
             base = int(self.trace.calls[k][i, 0])
             given = [total.get(base + j, np.zeros(node.shape)) for j, node in seeds.items()]
-            graph = Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
-            for (what, _), value in zip(results, evaluate(graph, [*inputs, *given]), strict=True):
+            for (what, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
                 kind, key = what
                 if kind == "gradient":
                     assert isinstance(key, Parameter)
@@ -92,11 +96,16 @@ class Reference:
                 parts = [self.values[n] for n in numbers]
                 inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
             else:
-                lengths = lengths_of(self.trace, self.signatures, k, operand.sequence)
-                start = int(lengths[:i].sum())
-                elements = self.trace.elements[k][operand.sequence][start : start + int(lengths[i]), operand.member]
-                numbers = [int(n) for n in elements]
+                start, stop = self._elements(k, operand.sequence)[i : i + 2]
+                numbers = [int(n) for n in self.trace.elements[k][operand.sequence][start:stop, operand.member]]
                 inputs.append([self.values[n] for n in numbers])
             read.append(numbers)
         inputs += [column[i] for column in self.trace.feeds[k]]
         return inputs, read
+
+    def _elements(self, k: int, sequence: int) -> list[int]:
+        """Return where the elements of each of a cell's calls start, and where the last ones end."""
+        if (k, sequence) not in self._starts:
+            lengths = lengths_of(self.trace, self.signatures, k, sequence)
+            self._starts[k, sequence] = [0, *np.cumsum(lengths).tolist()]
+        return self._starts[k, sequence]

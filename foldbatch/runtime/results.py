@@ -106,6 +106,12 @@ def collect_metric(
     return MetricValues(values[order], examples, nodes, labels)
 
 
+def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
+    """Return what a metric of a type collects over a batch that never visits it."""
+    none = np.zeros(0, np.int64)
+    return MetricValues(np.zeros((0, *type_.shape), type_.dtype), none, none, [] if labelled else None)
+
+
 def decode(
     type_: Type, held: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
 ) -> list[Any]:
@@ -136,14 +142,23 @@ def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
         case TensorType():
             return tensor(next(held))
         case SequenceType(element):
-            single = not isinstance(element, TupleType | VoidType | BroadcastType)
-            return [walk(element, iter((part,) if single else _terminals(part)), tensor) for part in next(held)]
+            single = _count(element) == 1  # then an element is that one thing, else a tuple
+            return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
         case ObjectType():
             return next(held)
 
 
-def _terminals(part: Any) -> tuple[Any, ...]:
-    return part if isinstance(part, tuple) else (part,)
+def _count(type_: Type) -> int:
+    """Return how many things a trace holds a value of a type as."""
+    match type_:
+        case TupleType(items):
+            return sum(map(_count, items))
+        case BroadcastType(element):
+            return _count(element)
+        case VoidType():
+            return 0
+        case TensorType() | SequenceType() | ObjectType():
+            return 1
 
 
 def join(parts: Sequence[Results]) -> Results:
@@ -163,6 +178,8 @@ def join(parts: Sequence[Results]) -> Results:
 
 
 def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:
-    labels = None if parts[0].labels is None else [label for part in parts for label in part.labels or []]
-    values, examples, nodes = (np.concatenate(c) for c in zip(*((p.values, p.examples, p.nodes) for p in parts), strict=True))
-    return MetricValues(values, examples, nodes, labels)
+    labels: list[Any] | None = None
+    if any(part.labels is not None for part in parts):
+        labels = [label for part in parts for label in part.labels or [None] * len(part)]
+    columns = zip(*((part.values, part.examples, part.nodes) for part in parts), strict=True)
+    return MetricValues(*map(np.concatenate, columns), labels)

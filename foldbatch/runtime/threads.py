@@ -9,11 +9,12 @@ but the weights, and their gradients are added in the order of the batch.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -37,10 +38,33 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def single_threaded_blas() -> AbstractContextManager[object]:
-    """Return a context in which BLAS uses one thread."""
-    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limit
+class _SingleThreadedBlas:
+    """Holds BLAS to one thread while anyone is inside; the last one out restores what was."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limiter: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limiter = _controller().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limiter.restore_original_limits()
+
+
+_SINGLE_THREADED_BLAS = _SingleThreadedBlas()
+
+
+def single_threaded_blas() -> AbstractContextManager[None]:
+    """Return a context in which BLAS uses one thread; programs of several threads may be in it at once."""
+    return _SINGLE_THREADED_BLAS
 
 
 def split(traces: Sequence[Trace], parts: int) -> list[tuple[int, list[Trace]]]:

@@ -15,9 +15,13 @@ from foldbatch.types import TensorType
 
 
 class Workspace:
-    """Arrays by key; one workspace serves one batch at a time."""
+    """Arrays by key; one workspace serves one batch at a time.
 
-    def __init__(self) -> None:
+    A `poisoned` one fills new float arrays with NaN, so that a test sees who reads what nobody wrote.
+    """
+
+    def __init__(self, *, poisoned: bool = False) -> None:
+        self._poisoned = poisoned
         self._arrays: dict[Hashable, Array] = {}
 
     def rows(self, key: Hashable, type_: TensorType, rows: int) -> Array:
@@ -27,6 +31,8 @@ class Workspace:
             capacity = max(rows, len(array) + len(array) // 4 if array is not None else rows, 1)
             array = np.empty((capacity, *type_.shape), type_.dtype)
             self._arrays[key] = array
+            if self._poisoned:
+                _poison(array)
         return array[:rows]
 
     def single(self, key: Hashable, type_: TensorType) -> Array:
@@ -38,8 +44,12 @@ class Workspace:
         """Bytes held."""
         return sum(array.nbytes for array in self._arrays.values())
 
-    def fill(self, value: float) -> None:
-        """Overwrite every float buffer, so that a test sees who reads what nobody wrote."""
+    def poison(self) -> None:
+        """Fill every float array with NaN."""
         for array in self._arrays.values():
-            if array.dtype.kind == "f":
-                array.fill(value)
+            _poison(array)
+
+
+def _poison(array: Array) -> None:
+    if array.dtype.kind == "f":
+        array.fill(np.nan)

@@ -7,6 +7,7 @@ here knows of examples or schedules.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from foldbatch.static.codegen import Argument, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable
 from foldbatch.static.kernel import Kernel, load
 from foldbatch.static.op import UNBATCHED, Axis
-from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, split
+from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, postpone, split
 from foldbatch.types import TensorType
 
 
@@ -74,7 +75,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A compiled cell: by stage, kernels to train (forward, backward) and to infer."""
+    """A compiled cell: by stage, kernels to train (forward, backward) and to infer.
+
+    `sparse` are the parameters whose gradients here are sums of rows: tables that are looked up.
+    """
 
     graph: CellGraph
     ends: Ends
@@ -85,11 +89,18 @@ class Cell:
     kept: tuple[Kept, ...]
     kept_inference: tuple[Kept, ...]
     parameters: tuple[Parameter, ...]
+    sparse: frozenset[Parameter]
 
     @property
     def name(self) -> str:
         """What the cell is called in reports."""
         return self.graph.name
+
+    @property
+    def differentiated(self) -> frozenset[int]:
+        """The operands whose cotangents the backward kernels yield."""
+        results = (result for kernel in self.backward.values() for result in kernel.results)
+        return frozenset(key for kind, key in results if kind in ("cotangent", "stored"))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -169,6 +180,7 @@ def compile_cell(graph: CellGraph, ends: Ends, backend: Backend) -> Cell:
         kept,
         kept_inference,
         Graph(graph.inputs, graph.results).parameters,
+        _sparse(backward.results),
     )
 
 
@@ -211,12 +223,14 @@ def _backward_side(graph: CellGraph, ends: Ends, forward: _Side) -> _Side:
     nodes = passes.run(Graph(tuple(dict.fromkeys(given)), tuple(node for _, node in results))).outputs
     results = [(what, node) for (what, _), node in zip(results, nodes, strict=True)]
     recursive = {node for (kind, i), node in results if kind == "cotangent" and i in ends.recursive_operands}
-    return _Side(
+    side = _Side(
         given,
         list(_sparse_apart(results)),
         {seeds[i] for i in ends.recursive_outputs if i in seeds},
         recursive,
     )
+    side.stage = postpone(side.stage, {node for _, node in side.results}, set(given))
+    return side
 
 
 def _sparse_apart(
@@ -228,6 +242,15 @@ def _sparse_apart(
             yield from ((what, x) for x in node.inputs)
         else:
             yield what, node
+
+
+def _sparse(results: Iterable[tuple[tuple[str, object], Node]]) -> frozenset[Parameter]:
+    """Return the parameters all of whose gradients are sums of rows."""
+    found = {True: set[Parameter](), False: set[Parameter]()}
+    for (_, key), node in results:
+        if isinstance(key, Parameter):
+            found[node.op.name == "sum_rows"].add(key)
+    return frozenset(found[True] - found[False])
 
 
 def _checked(graph: CellGraph) -> set[Node]:
@@ -273,10 +296,22 @@ def _compile_sides(
         name = f"{prefix}{'forward' if i == 0 else 'backward'}_{stage}"
         part = Graph(tuple(dict.fromkeys(_read(inputs, [*results, *mine]))), tuple([*results, *mine]))
         known = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}
-        text = emit(name, part, results, arguments, {n: kept[n] for n in mine}, known, backend)
-        whats = tuple(what for what, node in sides[i].results if sides[i].stage_of(node) == stage)
+        mine_of = [(what, node) for what, node in sides[i].results if sides[i].stage_of(node) == stage]
+        stores = _stores(mine_of, {node for node in owner if owner[node] == (i, stage) and node not in kept})
+        text = emit(name, part, results, arguments, {n: kept[n] for n in mine} | stores, known, backend)
+        whats = tuple(("stored", what[1]) if node in stores else what for what, node in mine_of)
         compiled[i][stage] = load(f"{graph.name} {name}", text, whats, backend)
     return compiled, tuple(buffers)
+
+
+def _stores(results: Sequence[tuple[tuple[str, object], Node]], computed: Collection[Node]) -> dict[Node, Argument]:
+    """Find the cotangents that a kernel can write where they belong, instead of returning them."""
+    count = Counter(node for _, node in results)
+    return {
+        node: Argument("store", key)
+        for (kind, key), node in results
+        if kind == "cotangent" and node in computed and count[node] == 1
+    }
 
 
 def _read(inputs: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:

@@ -3,8 +3,9 @@
 The text is one function over whole rows: arguments are arrays whose leading axis is the calls
 of one group (or the elements of their sequences), every statement writes to a buffer planned
 by `memory`, and the results are returned for the runtime to put where they belong. Names say
-what a value is: ``x`` an operand, ``f`` data of the example, ``g`` a cotangent, ``p`` a
-parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch, ``n`` the number of rows.
+what a value is: ``x`` an operand, ``f`` data of the example, ``g`` a cotangent, ``d`` the buffer
+for an operand's cotangent, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch,
+``n`` the number of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from foldbatch.static.stages import is_view
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What the runtime passes: a `kind` (operand, feed, cotangent, kept, parameter, scratch, rows,
+    """What the runtime passes: a `kind` (operand, feed, cotangent, kept, store, parameter, scratch, rows,
     owner, starts, counts) and what identifies it (a number, a Parameter, a Slot or an Axis)."""
 
     kind: str
@@ -41,7 +42,7 @@ class Text:
     plan: Plan
 
 
-_PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k"}
+_PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d"}
 
 
 def emit(
@@ -92,8 +93,8 @@ class _Emitter:
         self.axes: list[Axis] = []
         computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
         self.sparse = {n for n in results if n.op.name == "sum_rows" and n not in kept and not self._is_read(n)}
-        planned = [node for node in computed if node not in self.sparse]
-        self.plan = plan(planned, kept, graph.outputs, backend.overwrites)
+        # a sparse result needs no buffer, but what it reads must last until then
+        self.plan = plan(computed, {*kept, *self.sparse}, graph.outputs, backend.overwrites)
         self.lines: list[str] = []
         self.calls = 0
 
@@ -176,8 +177,15 @@ class _Emitter:
         if node.op.bound is None:
             return
         at, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
-        if node.inputs[at] not in self.checked:
-            self.lines.append(f"check_range({self.names[node.inputs[at]]}, {size})")
+        ids = node.inputs[at]
+        if ids in self.checked:
+            return
+        name, owner = self.names[ids], ""
+        if ids.axis.rank == 0:  # the same for every row, so the first row is to blame
+            name += "[None]"
+        elif ids.axis.rank == 2:
+            owner = ", " + self._argument(f"owner{self._ragged(ids.axis)}", Argument("owner", ids.axis))
+        self.lines.append(f"check_range({name}, {size}{owner})")
 
     def _parts(self, whole: Node, operands: list[str]) -> list[str]:
         """Blank out the parts of a concatenation that already stand in their section of it."""
@@ -205,7 +213,7 @@ class _Emitter:
             return name
         if node in self.kept:
             argument = self.kept[node]
-            return self._argument(f"k{argument.key}", argument)
+            return self._argument(f"{_PREFIX[argument.kind]}{argument.key}", argument)
         slot = self.plan.scratch[node]
         return self._argument(f"s{self.plan.slots.index(slot)}", Argument("scratch", slot))
 

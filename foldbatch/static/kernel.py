@@ -21,7 +21,8 @@ class Kernel:
 
     `function(*arrays)` takes what `arguments` list, in order, and returns one array (or
     SparseRows) per entry of `results`; each says what the value is: ``("value", i)`` output i,
-    ``("loss", i)``, ``("metric", i)``, ``("cotangent", i)`` of operand i, ``("gradient",
+    ``("loss", i)``, ``("metric", i)``, ``("cotangent", i)`` of operand i (``("stored", i)`` where it
+    is in the buffer passed for it), ``("gradient",
     Parameter)``. `calls` counts the ops, each one pass over the rows.
     """
 

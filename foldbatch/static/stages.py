@@ -13,7 +13,7 @@ parameter gradients out of its levels ("lazy batching").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from foldbatch.static.graph import SOURCES, Node, reachable
 
@@ -50,3 +50,27 @@ def split(
         if node in wanted:
             wanted.update(node.inputs)
     return {n: BEFORE if n not in late else STEP if n in wanted else AFTER for n in nodes}
+
+
+def postpone(stages: Mapping[Node, str], outputs: Collection[Node], given: Collection[Node]) -> dict[Node, str]:
+    """Return the stages of a backward graph with the derivatives of gates moved to where they are read.
+
+    What the step alone reads and can make elementwise from what is given (1 - h h from h) could
+    be made before, for all calls at once. But that writes as much memory as the gates take, to
+    read it back level by level.
+    """
+    stages = dict(stages)
+    cheap: set[Node] = set()
+    readers: dict[Node, list[Node]] = {node: [] for node in stages}
+    for node, stage in stages.items():
+        for x in node.inputs:
+            if x in readers:
+                readers[x].append(node)
+        simple = node.op.elementwise or is_view(node)
+        if stage == BEFORE and simple and all(x in given or x in cheap or x.op in SOURCES for x in node.inputs):
+            cheap.add(node)
+    for node in reversed(list(stages)):
+        only_step = bool(readers[node]) and all(stages[reader] == STEP for reader in readers[node])
+        if node in cheap and node not in outputs and only_step:
+            stages[node] = STEP
+    return stages

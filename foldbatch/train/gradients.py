@@ -20,6 +20,15 @@ Array = NDArray[Any]
 Gradients = Mapping[str, Any]  # each an array or SparseRows
 
 
+def scale(grads: Gradients, factor: float) -> dict[str, Any]:
+    """Return copies of all gradients times a factor, for example 1 / batch size for a mean loss.
+
+    >>> scale({"a": np.array([3.0])}, 0.5)
+    {'a': array([1.5])}
+    """
+    return {name: _scaled(gradient, factor) for name, gradient in grads.items()}
+
+
 def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, Any], float]:
     """Scale all gradients by one factor so that their joint Euclidean norm is at most `max_norm`.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -44,6 +45,15 @@ class Setting:
     cells: Cells
     traces: list[Trace]
     policy: Policy
+
+    def __repr__(self) -> str:
+        lines = [f"{self.policy.name}, {self.cells.arenas} arenas", *map(str, self.signatures)]
+        for trace in self.traces:
+            lines += [f"calls {[c.tolist() for c in trace.calls]}, elements {[[e.tolist() for e in p] for p in trace.elements]}"]
+        return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - Hypothesis would print all fields
+        printer.text(repr(self))
 
     @property
     def signatures(self) -> tuple[CellSignature, ...]:

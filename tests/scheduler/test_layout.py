@@ -11,6 +11,7 @@ from foldbatch.errors import UnknownNameError
 from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, find_layout, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.schedule import Schedule
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from tests.scheduler.random_traces import Setting, leveled, settings_of
@@ -76,26 +77,43 @@ def test_columns_of_a_packed_operand_are_read_side_by_side() -> None:
 
 
 def test_a_shared_value_lives_at_its_first_reader() -> None:
-    r"""The other reader has an index array.
+    r"""The other readers have an index array.
 
-    a   b       read by join: rows of a, b
-     \ / \      read by look: the row of b, no new one
-    join  look
+    a   b   c       the first join reads b and a, the second c and b: rows of b, a, c
+     \ / \ / \      look reads a and c
+     join join look
     """
     leaf = CellSignature("leaf", 0, False, (), (0,), 0)
     join = CellSignature("join", 1, False, (Operand(0, (0, 1)),), (1,), 2)
     look = CellSignature("look", 2, False, (Operand(0, (0,)),), (1,), 1)
-    calls = tuple(np.array(c, np.int32) for c in ([[0], [1], [2]], [[3, 1, 0], [4, 0, 2]], [[5, 0], [6, 0]]))
-    cells = (leaf, join, look)
-    trace = leveled(Trace(calls, ((),) * 3, (), ((),) * 3, ((),) * 3, 7), cells, POLICIES["by_component"])
-    schedule = build(merge([trace], cells), cells, POLICIES["by_component"], LAYOUTS["consumer"], 2)
-    assert schedule.row_of[[0, 1, 2]].tolist() == [1, 0, 2]  # 1, 0 and then 2, as the first join reads them
+    schedule = _built((leaf, join, look), [[0], [1], [2]], [[3, 1, 0], [4, 2, 1]], [[5, 0], [6, 2]])
+    assert schedule.row_of[[0, 1, 2]].tolist() == [1, 0, 2]
     joined, looked = schedule.cells[1].operands[0], schedule.cells[2].operands[0]
     assert joined.rows is not None
-    assert joined.rows.tolist() == [0, 1, 1, 2]
+    assert joined.rows.tolist() == [0, 1, 2, 0]
     assert joined.repeats
-    assert looked.rows is not None
-    assert looked.rows.tolist() == [1, 1]
+    assert (looked.start, looked.rows) == (1, None)  # by chance side by side
+
+
+def test_recursive_cells_choose_rows_first() -> None:
+    """They run many times, others once; and these run in the order of the rows, if they may."""
+    leaf = CellSignature("leaf", 0, False, (), (0,), 0)
+    scan = CellSignature("scan", 1, False, (Operand(0, (0,)),), (1,), 1)
+    node = CellSignature("node", 2, True, (Operand(0, (0, 1)),), (0,), 2)
+    scans = [[2, 0], [3, 1], [5, 4]]
+    schedule = _built((leaf, scan, node), [[0], [1], [4]], scans, [[6, 1, 0], [7, 4, 6]])
+    assert schedule.row_of[[0, 1, 4, 6]].tolist() == [1, 0, 2, 3]
+    assert schedule.cells[2].operands[0].rows is None
+    assert schedule.cells[1].operands[0].rows is None
+    assert schedule.cells[1].order.tolist() == [1, 0, 2]
+
+
+def _built(cells: tuple[CellSignature, ...], *calls: list[list[int]]) -> Schedule:
+    """Return the schedule of one example's calls, by component, in the consumer layout."""
+    none = ((),) * len(cells)
+    trace = Trace(tuple(np.array(rows, np.int32) for rows in calls), none, (), none, none, 1 + max(max(map(max, calls))))
+    policy = POLICIES["by_component"]
+    return build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["consumer"], 2)
 
 
 def test_append_numbers_only_values_without_a_row() -> None:

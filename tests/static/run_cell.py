@@ -31,7 +31,7 @@ def run_cell(cell: Cell, rows: Rows, cotangents: Mapping[int, Array], *, trainin
     for kernels in (cell.forward, cell.backward) if training else (cell.inference,):
         for stage in STAGES:
             if stage in kernels:
-                _run(kernels[stage], rows, cotangents, kept, len(cell.graph.operands), found)
+                _run(cell, kernels[stage], rows, cotangents, kept, found)
     return found
 
 
@@ -40,18 +40,22 @@ def _buffer(kept: Kept, rows: Rows) -> Array:
 
 
 def _run(
-    kernel: Kernel, rows: Rows, cotangents: Mapping[int, Array], kept: list[Array], operands: int, found: Results
+    cell: Cell, kernel: Kernel, rows: Rows, cotangents: Mapping[int, Array], kept: list[Array], found: Results
 ) -> None:
+    operands = cell.graph.operands
+
     def argument(a: Argument) -> Any:
         match a.kind:
             case "operand":
                 return rows.values[a.key]
             case "feed":
-                return rows.values[operands + a.key]
+                return rows.values[len(operands) + a.key]
             case "cotangent":
                 return cotangents[a.key]
             case "kept":
                 return kept[a.key]
+            case "store":
+                return poisoned(operands[a.key].type, operands[a.key].axis, rows)
             case "parameter":
                 return a.key.value
             case "scratch":
@@ -65,4 +69,5 @@ def _run(
     results = kernel.function(*[argument(a) for a in kernel.arguments])
     for what, value in zip(kernel.results, results, strict=True):
         dense = value.dense() if isinstance(value, SparseRows) else np.array(value)
+        what = ("cotangent", what[1]) if what[0] == "stored" else what
         found[what] = found[what] + dense if what in found else dense

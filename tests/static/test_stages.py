@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import SOURCES, Node, input_node, reachable
-from foldbatch.static.op import OPS
-from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, VIEWS, is_view, split
+from foldbatch.static.op import OPS, UNBATCHED
+from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, VIEWS, is_view, postpone, split
 from foldbatch.types import TensorType
 from tests.strategies import Problem, problems
 
@@ -99,3 +99,18 @@ def test_stages_are_what_reachability_says(problem: Problem, data: st.DataObject
         for x in node.inputs:
             if x in stages:
                 assert STAGES.index(stages[x]) <= STAGES.index(stages[node])
+
+
+def test_the_derivative_of_a_gate_is_made_where_it_is_read() -> None:
+    """1 - h h moves into the step if only the step reads it; a product of matrices never moves."""
+    h, g = input_node(V), input_node(V)
+    w = input_node(TensorType((3, 3)), UNBATCHED)
+    slope = 1 - ops.square(h)
+    projected = h @ w
+    step = slope * g + projected
+    stages = split([step], [g], [step], [h, g, w])
+    assert stages[slope] == stages[projected] == BEFORE
+    moved = postpone(stages, {step}, {h, g, w})
+    assert moved[slope] == moved[slope.inputs[1]] == STEP
+    assert moved[projected] == BEFORE
+    assert postpone(split([step, slope], [g], [step], [h, g, w]), {step, slope}, {h, g, w})[slope] == BEFORE

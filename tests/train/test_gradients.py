@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.params import SparseRows
-from foldbatch.train.gradients import clip_by_global_norm, fitting_gradient
+from foldbatch.train.gradients import clip_by_global_norm, fitting_gradient, scale
 
 
 def gradients(seed: int, scale: float = 1.0):
@@ -135,3 +135,14 @@ def test_large_finite_gradients_are_finite():
     assert (
         fitting_gradient("w", np.zeros(2, "float32"), np.full(2, 1e30, "float32")) == np.float32(1e30)
     ).all()
+
+
+def test_scale_multiplies_dense_and_sparse_gradients_and_leaves_the_originals() -> None:
+    """The mean of a summed loss is one factor away."""
+    dense, rows = np.array([2.0, 4.0], np.float32), SparseRows(np.array([1]), np.ones((1, 2), np.float32), (3, 2))
+    half = scale({"a": dense, "b": rows}, 0.5)
+    assert half["a"].tolist() == [1.0, 2.0]
+    assert half["a"].dtype == np.float32
+    assert half["b"].values.tolist() == [[0.5, 0.5]]
+    assert dense.tolist() == [2.0, 4.0]
+    assert rows.values.tolist() == [[1.0, 1.0]]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.layers.layer import Layer, find_activation, vector
-from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.blocks.layers.layer import Layer, describe, find_activation, single, vector
+from foldbatch.errors import BlockValueError, GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.types import DEFAULT_DTYPE, TensorType
+from foldbatch.types import DEFAULT_DTYPE, TensorType, describe_value
 
 
 class Linear(Layer):
@@ -54,8 +54,7 @@ class Linear(Layer):
         self._activate = find_activation(activation, "Linear")
 
     def apply(self, *xs: Any) -> Node:
-        (x,) = xs if len(xs) == 1 else (None,)
-        x = vector(self, x)
+        x = vector(self, single(self, xs))
         weight = self.parameter("weight", TensorType((x.shape[-1], self.size), x.dtype), self.init)
         y = ops.matmul(x, weight)
         if self.bias:
@@ -70,7 +69,7 @@ class Linear(Layer):
 def positive(size: int, where: str) -> int:
     """Return a size, refusing what is no positive int."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-        raise BlockValueError(where, "a positive int as size", repr(size))
+        raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
     return int(size)
 
 
@@ -117,10 +116,9 @@ class Embedding(Layer):
         self.parameter("weight", type_, init, trainable=trainable)
 
     def apply(self, *xs: Any) -> Node:
-        ids = xs[0] if len(xs) == 1 else None
+        ids = single(self, xs)
         if not isinstance(ids, Node) or not ids.dtype.startswith("int"):
-            found = str(ids.type) if isinstance(ids, Node) else "something else"
-            raise BlockTypeError(f"{self!r}", "an integer tensor of ids", found, "read them with Scalar('int32')")
+            raise GraphError(repr(self), "an integer tensor of ids", describe(ids), "read them with Scalar('int32')")
         return ops.gather(self.parameters["weight"], ids)
 
     def arguments(self) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 from foldbatch.blocks.block import named
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, GraphError
 from foldbatch.params import Initializer, Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value
 
 ACTIVATIONS = {"relu": ops.relu, "sigmoid": ops.sigmoid, "softmax": ops.softmax, "softplus": ops.softplus, "tanh": ops.tanh}
 
@@ -32,7 +32,7 @@ class Layer(TensorBlock):
         """Return the layer's parameter of that name, made at the first call.
 
         Raises:
-            BlockTypeError: when it was made for an input of another size.
+            GraphError: when it was made for an input of another size.
         """
         known = self.parameters.get(name)
         if known is None:
@@ -40,7 +40,7 @@ class Layer(TensorBlock):
             self.parameters[name] = known
         if known.type != type_:
             fix = "a layer that stands in several places shares its parameters; make a layer for each input size"
-            raise BlockTypeError(f"{self!r} {name}", f"{known.type}, as made before", str(type_), fix)
+            raise GraphError(repr(self), f"a {name} of {known.type}, as made before", str(type_), fix)
         return known
 
 
@@ -48,14 +48,35 @@ def find_activation(spec: Any, where: str) -> Any:
     """Return an activation by name, or the function itself; None is the identity."""
     if spec is None or callable(spec):
         return spec or (lambda x: x)
-    if spec in ACTIVATIONS:
+    if isinstance(spec, str) and spec in ACTIVATIONS:
         return ACTIVATIONS[spec]
-    raise BlockTypeError(where, f"an activation of {', '.join(ACTIVATIONS)}, a function or None", repr(spec))
+    expected = f"an activation of {', '.join(ACTIVATIONS)}, a function or None"
+    raise BlockTypeError(where, expected, describe_value(spec), "give a function of tensors for any other")
+
+
+def single(layer: Layer, xs: tuple[Any, ...]) -> Any:
+    """Return the only value of a layer's input, refusing a tuple of several."""
+    if len(xs) != 1:
+        fix = "join them with Concat, or select one with GetItem"
+        raise GraphError(repr(layer), "one tensor", describe(xs), fix)
+    return xs[0]
 
 
 def vector(layer: Layer, x: Any, what: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of at least one axis."""
-    if not isinstance(x, Node) or not x.shape or not x.type.is_float:
-        found = str(x.type) if isinstance(x, Node) else "void" if x is None else f"a {type(x).__name__}"
-        raise BlockTypeError(f"{layer!r}", f"a float vector as {what}", found, "see the layer's documentation")
-    return x
+    if isinstance(x, Node) and x.shape and x.type.is_float:
+        return x
+    fix = "give it a vector"
+    if isinstance(x, Node):
+        fix = "cast ids with ops.cast, or look them up with Embedding" if x.shape else "Vector(1) reads a vector of one"
+    raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
+
+
+def describe(value: Any) -> str:
+    """Return the type of a symbolic value, for errors."""
+    if isinstance(value, Node):
+        return str(value.type)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(describe, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return "void" if value is None else describe_value(value)

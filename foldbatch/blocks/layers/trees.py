@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.layers.dense import positive
-from foldbatch.blocks.layers.layer import Layer, vector
-from foldbatch.errors import BlockTypeError
+from foldbatch.blocks.layers.layer import Layer, describe, vector
+from foldbatch.errors import GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, parameter_node
@@ -53,7 +53,7 @@ class _TreeCell(Layer):
             and all(isinstance(part, Node) and part.shape == (self.size,) for part in state)
         ):
             expected = f"a state (h, c) of two vectors of {self.size}"
-            raise BlockTypeError(f"{self!r}", expected, _describe(state), "give the result of another node")
+            raise GraphError(repr(self), expected, describe(state), "give the result of another node")
         h, c = state
         return h, c
 
@@ -66,17 +66,9 @@ class _TreeCell(Layer):
         return str(self.size)
 
 
-def _describe(value: Any) -> str:
-    if isinstance(value, Node):
-        return str(value.type)
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_describe, value))})"
-    return "void" if value is None else type(value).__name__
-
-
 def _arguments(layer: Layer, xs: tuple[Any, ...]) -> tuple[Any, Any]:
     if len(xs) != 2:
-        raise BlockTypeError(f"{layer!r}", "a pair (x, children)", f"{len(xs)} values", "put it behind a Record or AllOf of two")
+        raise GraphError(repr(layer), "a pair (x, children)", f"{len(xs)} values", "put it behind a Record or AllOf of two")
     return xs[0], xs[1]
 
 
@@ -122,12 +114,12 @@ class TreeLSTM(_TreeCell):
         x, children = _arguments(self, xs)
         if not isinstance(children, tuple) or len(children) > self.arity:
             expected = f"a tuple of up to {self.arity} states as children"
-            raise BlockTypeError(f"{self!r}", expected, _describe(children), "raise arity, or use ChildSumTreeLSTM")
+            raise GraphError(repr(self), expected, describe(children), "raise arity, or use ChildSumTreeLSTM")
         present = [(k, self._state(child)) for k, child in enumerate(children) if child is not None]
         n = self.size
         if not present:
             if x is None:
-                raise BlockTypeError(f"{self!r}", "an input x or children", "neither")
+                raise GraphError(repr(self), "an input x or children", "neither", "give a leaf an x")
             gates = self._projected(x, vector(self, x).dtype, 3)
             i, o = ops.split(ops.sigmoid(gates[n:]), 2)
             return self._output(ops.tanh(gates[:n]), i, o, None)
@@ -187,7 +179,7 @@ class ChildSumTreeLSTM(_TreeCell):
         n = self.size
         if children is None or children == ():
             if x is None:
-                raise BlockTypeError(f"{self!r}", "an input x or children", "neither")
+                raise GraphError(repr(self), "an input x or children", "neither", "give a leaf an x")
             gates = self._projected(x, vector(self, x).dtype, 3)
             i, o = ops.split(ops.sigmoid(gates[n:]), 2)
             return self._output(ops.tanh(gates[:n]), i, o, None)

@@ -53,12 +53,15 @@ class OutOfRangeError(IndexError):
         self.row, self.found, self.size = row, found, size
 
 
-def check_range(ids: NDArray[np.integer[Any]], size: int) -> None:
-    """Refuse indices below 0 or not below `size` (NumPy would wrap negative ones silently)."""
+def check_range(ids: NDArray[np.integer[Any]], size: int, owner: NDArray[np.integer[Any]] | None = None) -> None:
+    """Refuse indices below 0 or not below `size` (NumPy would wrap negative ones silently).
+
+    Shapes: ``ids: [n, ...]``; ``owner: [n]``, the call of each row where rows are elements of sequences.
+    """
     bad = (ids < 0) | (ids >= size)
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise OutOfRangeError(at[0] if at else 0, int(ids[at]), size)
+        raise OutOfRangeError(at[0] if owner is None else int(owner[at[0]]), int(ids[at]), size)
 
 
 GLOBALS = {"np": np, "sum_rows": sum_rows, "segment_sum": segment_sum, "check_range": check_range}
