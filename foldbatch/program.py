@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
@@ -39,10 +40,11 @@ from foldbatch.static.backends.numpy import OutOfRangeError
 from foldbatch.static.graph import SOURCES, reachable
 from foldbatch.static.stages import is_view
 from foldbatch.trees import Node, Tree
-from foldbatch.types import describe_value
+from foldbatch.types import Type, describe_value, has_objects
 
 REFERENCE = "reference"
 R = TypeVar("R")
+ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,6 @@ class Program:
         self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
-        self._tracing = threading.Lock()
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
     # -- examples to traces
@@ -149,19 +150,16 @@ class Program:
                 raise ExampleError(f"example {number}", "an example prepared by this program", "one of another program")
             return example.trace
         if not isinstance(example, Tree):
-            return self._traced(example, number)
+            return self.lowered.tracer.trace(example, number)
         key = id(example)
         known = self._traces.get(key)
         if known is not None and known[0]() is example:
             return known[1]
-        trace = self._traced(example, number)
-        traces = self._traces  # not self: a program must not live as long as the trees it saw
-        self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
+        trace = self.lowered.tracer.trace(example, number)
+        if not _holds_objects(trace, self.lowered.result):  # a tree must not live as long as the program
+            traces = self._traces  # not self: a program must not live as long as the trees it saw
+            self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
         return trace
-
-    def _traced(self, example: Any, number: int) -> Trace:
-        with self._tracing:  # a tracing program has one set of lists
-            return self.lowered.tracer.trace(example, number)
 
     # -- running
 
@@ -355,6 +353,12 @@ class Program:
         weights = [_computes(cell.graph.outputs, cell.graph.inputs) for cell in self.lowered.cells]
         chains = longest_chains(self.lowered.signatures, trace.calls, trace.elements, trace.values, weights)
         return max(chains, default=0)
+
+
+def _holds_objects(trace: Trace, result: Type) -> bool:
+    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
+    labels = itertools.chain.from_iterable(itertools.chain.from_iterable(trace.labels))
+    return has_objects(result) or not all(isinstance(label, ATOMS) for label in labels)
 
 
 def _computes(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:

@@ -9,6 +9,7 @@ Source: the kinds are TensorFlow Fold's (Looks et al. 2017, section 3).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -34,9 +35,13 @@ class TensorType:
     dtype: str = DEFAULT_DTYPE
 
     def __post_init__(self) -> None:
-        shape = tuple(int(extent) for extent in self.shape)
+        try:
+            shape = tuple(operator.index(extent) for extent in self.shape)
+        except TypeError:
+            shape = (-1,)
         if any(extent < 0 for extent in shape):
-            raise BlockTypeError("TensorType", "extents of 0 or more", str(shape), "give the full shape")
+            expected = "whole numbers of 0 or more as extents"
+            raise BlockTypeError("TensorType", expected, str(tuple(self.shape)), "give the full shape")
         object.__setattr__(self, "shape", shape)
         try:
             dtype = np.dtype(self.dtype).name
@@ -185,6 +190,21 @@ def terminals(type_: Type) -> Iterator[Type]:
             return
         case _:
             yield type_
+
+
+def has_objects(type_: Type) -> bool:
+    """Return whether a value of a type may hold Python objects.
+
+    >>> has_objects(as_type((5, "int32"))), has_objects(TupleType((SequenceType(OBJECT),)))
+    (False, True)
+    """
+    match type_:
+        case TupleType(items):
+            return any(map(has_objects, items))
+        case SequenceType(element) | BroadcastType(element):
+            return has_objects(element)
+        case _:
+            return isinstance(type_, ObjectType)
 
 
 def describe_value(value: object) -> str:

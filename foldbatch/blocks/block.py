@@ -118,8 +118,8 @@ class FromTensor(Block):
 
     def __init__(self, tensor: Any) -> None:
         if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
-            found = type(tensor).__name__
-            raise BlockTypeError("FromTensor", "an array or a Parameter", found, "convert it with np.asarray")
+            found, fix = describe_value(tensor), "convert it with np.asarray"
+            raise BlockTypeError("FromTensor", "an array or a Parameter", found, fix)
         if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
             raise BlockTypeError("FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers")
         self.tensor = tensor if isinstance(tensor, Parameter) else constant(tensor)
@@ -216,7 +216,7 @@ def _is_key(value: object) -> bool:
 def named(name: object, where: str) -> str:
     """Return a name, refusing what is no string."""
     if not isinstance(name, str):
-        raise BlockTypeError(where, "a string for name", type(name).__name__)
+        raise BlockTypeError(where, "a string as name", describe_value(name), "leave it out for a default")
     return name
 
 

@@ -104,9 +104,10 @@ class OneOf(Block):
             return key
         if not isinstance(value, Object):
             fix = "as key_fn give a block that finds an object; to choose on tensors, use ops.where"
-            raise BlockTypeError(f"{builder.path} OneOf", "object", str(type_of(value)), fix)
+            raise BlockTypeError(f"{builder.path} OneOf", "a Python object", str(type_of(value)), fix)
         name = builder.constant("key_fn", self.key_fn)
-        return builder.assign(f"{name}({value.code})", value.place, value, calls=f"key_fn {function_name(self.key_fn)}")
+        where = f"{builder.path} OneOf"
+        return builder.assign(f"{name}({value.code})", value.place, value, where=where, calls="key_fn")
 
     def arguments(self) -> str:
         key = repr(self.key_fn) if isinstance(self.key_fn, Block) else function_name(self.key_fn)

@@ -19,7 +19,7 @@ def expect_object(block: Block, builder: Builder, value: Value) -> Object:
     if not isinstance(value, Object):
         found = str(type_of(value))
         fix = "what is a tensor already needs no reading" if isinstance(value, Node) else "give it one object"
-        raise BlockTypeError(builder.where(block), "object", found, fix)
+        raise BlockTypeError(builder.where(block), "a Python object", found, fix)
     return value
 
 
@@ -43,7 +43,10 @@ class Tensor(Block):
         if not isinstance(shape, PySequence) or isinstance(shape, str):
             fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
             raise BlockTypeError("Tensor", "a list or tuple as shape", describe_value(shape), fix)
-        self.type = TensorType(tuple(shape), dtype)
+        try:
+            self.type = TensorType(tuple(shape), dtype)
+        except BlockTypeError as error:
+            raise BlockTypeError(type(self).__name__, error.expected, error.found, error.fix) from None
 
     def build(self, builder: Builder, value: Value) -> Node:
         source = expect_object(self, builder, value)
@@ -163,7 +166,7 @@ class InputTransform(Block):
         source = expect_object(self, builder, value)
         name = builder.constant("fn", self.fn)
         expression = f"{name}({source.code})"
-        return builder.assign(expression, source.place, source, calls=function_name(self.fn))
+        return builder.assign(expression, source.place, source, where=builder.where(self), calls="function")
 
     def arguments(self) -> str:
         return function_name(self.fn)

@@ -20,8 +20,8 @@ class Loss(Block):
         BlockTypeError: when the input is not a float scalar.
 
     >>> from foldbatch.blocks.leaves import Scalar
-    >>> (Scalar() >> Loss("loss")).eval(2.0)
-    (None, {})
+    >>> (Scalar() >> Loss("loss")).eval(2.0) is None
+    True
     """
 
     def __init__(self, name: str = "loss") -> None:
@@ -30,6 +30,8 @@ class Loss(Block):
     def build(self, builder: Builder, value: Value) -> None:
         if not isinstance(value, Node) or value.shape or not value.type.is_float:
             fix = "reduce it, for example with ops.mean"
+            if isinstance(value, Node) and not value.type.is_float:
+                fix = "make a float of it with ops.cast"
             raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
         refuse_ragged(value, builder.where(self))
         builder.region.losses.append((self.name, ops.batched(value)))

@@ -10,6 +10,7 @@ place in it.
 from __future__ import annotations
 
 import linecache
+import reprlib
 import threading
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from foldbatch.types import TensorType, describe_value
 
 Steps = Generator[Any, Any, tuple[Any, ...]]
 FILENAME = "<foldbatch trace>"
-DEEPEST = 5_000_000  # calls within calls; data that is deeper contains itself
+DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 
 
 class BadDataError(Exception):
@@ -51,8 +52,17 @@ def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[An
     """
     if not items:
         return np.zeros((0, *type_.shape), type_.dtype)
+    try:
+        return _column(items, type_, bound)
+    except BadDataError:
+        for item in items if len(items) > 1 else ():
+            _column([item], type_, bound)  # raises for the one to blame
+        raise
+
+
+def _column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[Any]:
     expected = str(type_) if bound is None else f"{type_} from 0 to {bound - 1}"
-    found = describe_value(items[0])
+    found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
     try:
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError):
@@ -63,7 +73,7 @@ def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[An
         raise BadDataError(expected, found, fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
         if isinstance(items[0], list | tuple):
-            found = f"{type(items[0]).__name__} of shape {array.shape[1:]}"
+            found += f" of shape {array.shape[1:]}"
         raise BadDataError(expected, found, "declare the shape that the data has")
     if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
         limits = np.iinfo(type_.dtype)
@@ -77,6 +87,13 @@ def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[An
         if (np.isinf(result) & np.isfinite(array)).any():
             raise BadDataError(expected, found, "declare float64, or scale the data")
     return result
+
+
+def _datum(item: Any) -> str:
+    """Describe a piece of data; of lists, say what is in them."""
+    if isinstance(item, list | tuple):
+        return f"{type(item).__name__} {reprlib.repr(item)}"
+    return describe_value(item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,31 +256,31 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
     def error(self, number: int) -> FoldbatchError:
         """Return the error that the user meets."""
         line, cause = self.line, self.cause
+        kind: type[ExampleError]
         places = self.places if len(self.places) <= 40 else [*self.places[:20], "...", *self.places[-20:]]
         place = "".join(places)
         where = f"{line.where} at example {number}" + (f" {place}" if place else "")
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
-        found = self._found()
-        if line.calls:
-            expected, fix = f"{line.calls} to return", "see the exception above"
-            return ExampleError(where, expected, f"{_brief(cause)} for {found}", fix)
         match cause:
-            case KeyError() if line.expected:
-                fix = "add it to the example, or read another field"
-                return ExampleKeyError(where, line.expected, found, fix)
-            case IndexError() if line.expected:
-                fix = "give the example more items, or read another one"
-                return ExampleIndexError(where, line.expected, found, fix)
-            case TypeError() | AttributeError() if line.expected:
-                return ExampleTypeError(where, line.expected, found, "check the structure of the example")
-        expected = line.expected or "an example that can be read"
-        return ExampleError(where, expected, f"{_brief(cause)} for {found}", "see the exception above")
+            case KeyError():
+                kind, fix = ExampleKeyError, "add it to the example, or read another field"
+            case IndexError():
+                kind, fix = ExampleIndexError, "give the example more items, or read another one"
+            case TypeError() | AttributeError():
+                kind, fix = ExampleTypeError, "check the structure of the example"
+            case _:
+                kind, fix = ExampleError, ""
+        found = self._found()
+        if line.expected and fix:
+            return kind(where, line.expected, found, fix)
+        expected = line.expected or (f"a {line.calls} that succeeds" if line.calls else "an example that can be read")
+        return kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
 
     def _found(self) -> str:
         subject = self.line.subject
         if subject is None or subject.code not in self.scope:
-            return "it"
+            return "no object"
         return describe_value(self.scope[subject.code])
 
 

@@ -53,8 +53,8 @@ def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
 
     Source: Tarjan 1972, with an explicit stack.
 
-    >>> components("abc", {"a": ["b"], "b": ["a", "c"], "c": []})
-    {'c': 1, 'b': 0, 'a': 0}
+    >>> sorted(components("abc", {"a": ["b"], "b": ["a", "c"], "c": []}).items())
+    [('a', 0), ('b', 0), ('c', 1)]
     """
     index: dict[K, int] = {}
     low: dict[K, int] = {}

@@ -8,7 +8,8 @@ distances from the root would need nearly three times as many on parse trees.
 
 Source: `by_depth` is Looks et al. 2017, section 2; `by_component` drains the strongly
 connected components of the cell graph one after the other, as Cortex (Fegade et al. 2021) and
-ED-Batch (Chen et al. 2023) do by other means, and cannot use more groups than `by_depth`.
+ED-Batch (Chen et al. 2023) do by other means. Where no component has more than one cell it
+meets the lower bound; where cells call each other it may, rarely, use more groups than `by_depth`.
 """
 
 from __future__ import annotations

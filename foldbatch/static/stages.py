@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from foldbatch.static.graph import SOURCES, Node, reachable
+from foldbatch.static.op import UNBATCHED
 
 BEFORE, STEP, AFTER = STAGES = ("before", "step", "after")
 
@@ -57,7 +58,7 @@ def postpone(stages: Mapping[Node, str], outputs: Collection[Node], given: Colle
 
     What the step alone reads and can make elementwise from what is given (1 - h h from h) could
     be made before, for all calls at once. But that writes as much memory as the gates take, to
-    read it back level by level.
+    read it back level by level. What is the same for the whole batch stays: it is made once.
     """
     stages = dict(stages)
     cheap: set[Node] = set()
@@ -66,7 +67,7 @@ def postpone(stages: Mapping[Node, str], outputs: Collection[Node], given: Colle
         for x in node.inputs:
             if x in readers:
                 readers[x].append(node)
-        simple = node.op.elementwise or is_view(node)
+        simple = node.axis is not UNBATCHED and (node.op.elementwise or is_view(node))
         if stage == BEFORE and simple and all(x in given or x in cheap or x.op in SOURCES for x in node.inputs):
             cheap.add(node)
     for node in reversed(list(stages)):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+import numpy as np
+
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.codegen import Argument, emit
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
 from foldbatch.static.op import CALL, ragged
 from foldbatch.types import TensorType
-from tests.static.run_kernel import NUMPY
+from tests.static.run_kernel import NUMPY, interpret, random_rows, run_graph
 
 V = TensorType((3,))
 
@@ -108,6 +110,17 @@ def test_indices_already_checked_are_not_checked_again() -> None:
     trusting = emit("kernel", graph, graph.outputs, given, {}, (ids,), NUMPY)
     assert "check_range(f0, 2)" in careful.source
     assert "check_range" not in trusting.source
+
+
+def test_what_a_sparse_result_reads_lasts_until_it_is_read() -> None:
+    """It has no buffer itself, but its operands have."""
+    a, b, ids = input_node(V), input_node(V), input_node(TensorType((), "int32"))
+    values = [ops.exp(a), ops.exp(b)]
+    results = [apply("sum_rows", x, ids, size=4) for x in values]
+    graph = Graph((a, b, ids), tuple(results))
+    rows = random_rows(np.random.default_rng(0), graph, 5, below=4)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_calls_count_the_passes_over_rows() -> None:

@@ -114,3 +114,6 @@ def test_the_derivative_of_a_gate_is_made_where_it_is_read() -> None:
     assert moved[slope] == moved[slope.inputs[1]] == STEP
     assert moved[projected] == BEFORE
     assert postpone(split([step, slope], [g], [step], [h, g, w]), {step, slope}, {h, g, w})[slope] == BEFORE
+    scale = ops.square(w)
+    stages = split([g @ scale], [g], [g @ scale], [h, g, w])
+    assert postpone(stages, {g @ scale}, {h, g, w})[scale] == BEFORE

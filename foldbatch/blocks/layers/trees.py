@@ -68,7 +68,8 @@ class _TreeCell(Layer):
 
 def _arguments(layer: Layer, xs: tuple[Any, ...]) -> tuple[Any, Any]:
     if len(xs) != 2:
-        raise GraphError(repr(layer), "a pair (x, children)", f"{len(xs)} values", "put it behind a Record or AllOf of two")
+        found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
+        raise GraphError(repr(layer), "a pair (x, children)", found, "put it behind a Record or AllOf of two")
     return xs[0], xs[1]
 
 

@@ -1,0 +1,152 @@
+"""What does this function do? A Tree-LSTM guesses the verb of a function's name from its syntax tree.
+
+    python examples/trees/function_names.py
+
+The data are the functions of the Python standard library that runs this program: each one's
+syntax tree, with its own name and docstring hidden, labelled with the leading verb of that name
+(get, set, read, is, ...: the 16 most common). Modules are split into train, dev and test, so
+that near copies do not cross. What is tested is the mean of the parameters after each epoch of
+the second half, which on so few examples is steadier than any one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import foldbatch as fb
+from foldbatch import ops
+
+WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def subwords(token: str | None) -> list[str]:
+    """Split an identifier into its words: readLine and read_line are both read, line."""
+    return [] if token is None else [word.lower() for word in WORDS.findall(token)]
+
+
+def model(kinds: fb.trees.Vocabulary, words: fb.trees.Vocabulary, verbs: int, size: int) -> fb.Block:
+    """Return the model of one example, a tuple (tree, verb, mask); its result is the verbs' scores."""
+    wide = lambda rng, shape: rng.normal(0.0, 0.3, shape)
+    kind, word = fb.Embedding(len(kinds), size, wide, name="kinds"), fb.Embedding(len(words), size, wide, name="words")
+    cell, see = fb.ChildSumTreeLSTM(size), fb.Linear(size, "relu", name="see")
+
+    # What stands in a node: its kind, and the words of its token, of which there may be any number.
+    kind_of = fb.GetItem("label") >> fb.InputTransform(kinds.__getitem__) >> fb.Scalar("int32") >> kind
+    ids = fb.GetItem("token") >> fb.InputTransform(lambda token: [words[word] for word in subwords(token)])
+    words_of = ids >> fb.Map(fb.Scalar("int32")) >> fb.Function(lambda several: ops.segment_sum(word(several)))
+    content = fb.AllOf(kind_of, words_of) >> fb.Function(ops.add)
+
+    # A tree yields (h, c) for its parent, and how often each of `size` features is seen in it.
+    tree = fb.ForwardDeclaration(output_type=(size, size, size), name="tree")
+
+    def leaf(x):
+        h, c = cell(x, ())
+        return h, c, see(ops.concat([x, h]))
+
+    def node(x, children):
+        child_h, child_c, child_seen = children  # of all children, along a ragged axis
+        h, c = cell(x, (child_h, child_c))
+        return h, c, see(ops.concat([x, h])) + ops.segment_sum(child_seen)
+
+    inner = fb.AllOf(content, fb.GetItem("children") >> fb.Map(tree())) >> fb.Function(node)
+    tree.resolve_to(fb.OneOf(lambda t: t.is_leaf, {True: content >> fb.Function(leaf), False: inner}))
+
+    # The tree is summed up by the logarithm of what was seen in it, and by its root's state.
+    summary = fb.Function(lambda state, mask: ops.concat([ops.log(1 + state[2]), state[0]]) * mask)
+    scores = fb.AllOf(fb.GetItem(0) >> tree(), fb.GetItem(2) >> fb.Vector(2 * size)) >> summary >> fb.Linear(verbs)
+    loss = fb.Function(ops.cross_entropy) >> fb.Loss()
+    return fb.AllOf(scores, fb.GetItem(1) >> fb.Scalar("int32")) >> fb.AllOf(fb.GetItem(0), loss) >> fb.GetItem(0)
+
+
+def accuracy(program: fb.Program, examples: Sequence[fb.trees.Example], size: int) -> float:
+    """Return the share of examples whose verb has the highest score."""
+    scores = program.run([(e.tree, e.verb, np.ones(2 * size)) for e in examples])
+    return float(np.mean([row.argmax() == e.verb for row, e in zip(scores, examples, strict=True)]))
+
+
+def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
+    """Train and test; return all figures."""
+    start = time.perf_counter()
+    with console.status("reading the standard library"):
+        corpus = fb.trees.standard_library_functions()
+        majority, bag = fb.trees.majority_baseline(corpus), fb.trees.bag_baseline(corpus)
+    console.print(
+        f"{len(corpus.train)} functions to train on, {len(corpus.dev)} dev, {len(corpus.test)} test; "
+        f"verbs: {', '.join(corpus.verbs)} ({time.perf_counter() - start:.0f} s)"
+    )
+    kinds = fb.trees.Vocabulary.count(label for e in corpus.train for label in e.tree.labels)
+    used = [word for e in corpus.train for word in {w for token in e.tree.tokens for w in subwords(token)}]
+    words = fb.trees.Vocabulary.count(used, minimum=3)
+    size, rng = options.hidden, np.random.default_rng(options.seed)
+    program = fb.compile(model(kinds, words, len(corpus.verbs), size), seed=options.seed)
+    optimizer = fb.AdaGrad(lr=0.03, weight_decay=3e-4)
+    mean, late, epochs = {name: np.zeros_like(value) for name, value in program.params.items()}, 0, []
+    report = Table("epoch", "loss", "dev accuracy", "dev, averaged", "seconds", title="Verbs of function names")
+    for epoch in range(1, options.epochs + 1):
+        start, total = time.perf_counter(), 0.0
+        order = rng.permutation(len(corpus.train))
+        batches = [order[i : i + options.batch] for i in range(0, len(order), options.batch)]
+        for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
+            # Half of the summary is dropped at random, anew each time, against learning by heart.
+            masks = 2.0 * (rng.random((len(chosen), 2 * size)) < 0.5)
+            batch = [(corpus.train[i].tree, corpus.train[i].verb, mask) for i, mask in zip(chosen, masks, strict=True)]
+            loss, gradients = program.value_and_grad(batch)
+            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(batch)))
+            total += loss
+        seconds, dev = time.perf_counter() - start, accuracy(program, corpus.dev, size)
+        averaged = float("nan")
+        if epoch > options.epochs // 2:
+            late += 1
+            now = {name: value.copy() for name, value in program.params.items()}
+            mean = {name: mean[name] + (now[name] - mean[name]) / late for name in now}
+            program.params.update(mean)
+            averaged = accuracy(program, corpus.dev, size)
+            program.params.update(now)
+        epochs.append({"loss": total / len(corpus.train), "dev": dev, "dev_averaged": averaged, "seconds": seconds})
+        shown = f"{averaged:.1%}" if late else ""
+        report.add_row(str(epoch), f"{total / len(corpus.train):.3f}", f"{dev:.1%}", shown, f"{seconds:.1f}")
+    console.print(report)
+    program.params.update(mean)
+    test = accuracy(program, corpus.test, size)
+    console.print(f"test accuracy {test:.1%} (bag of node types {bag:.1%}, majority {majority:.1%})")
+    return {"epochs": epochs, "test": test, "bag_of_node_types": bag, "majority": majority}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the options, train, write the figures; return the exit status."""
+    parser = argparse.ArgumentParser(description="Guess the verbs of function names from syntax trees.")
+    for name, default in (("hidden", 128), ("batch", 32), ("epochs", 8)):
+        parser.add_argument(f"--{name}", type=positive, default=default, help=f"default {default}")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write losses, accuracies and seconds")
+    options = parser.parse_args(arguments)
+    try:
+        figures = train(options, Console())
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    except (fb.errors.FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def positive(text: str) -> int:
+    """Read a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, found {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

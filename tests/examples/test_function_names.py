@@ -1,0 +1,80 @@
+"""The first example a newcomer runs: at toy size, with right and with wrong input."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """Import an example program, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / "trees" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def corpus() -> fb.trees.Corpus:
+    """A few dozen functions of the standard library."""
+    whole = fb.trees.standard_library_functions()
+    return fb.trees.Corpus(whole.train[:60], whole.dev[:10], whole.test[:20], whole.verbs)
+
+
+def test_it_trains_and_prints_both_baselines(
+    corpus: fb.trees.Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two epochs on a few functions: the loss falls, and the figures are written."""
+    monkeypatch.setattr(fb.trees, "standard_library_functions", lambda: corpus)
+    monkeypatch.setattr(fb.trees, "bag_baseline", lambda corpus: 0.25)
+    file = tmp_path / "figures.json"
+    assert load("function_names").main(["--epochs", "3", "--hidden", "8", "--json", str(file)]) == 0
+    figures = json.loads(file.read_text())
+    losses = [epoch["loss"] for epoch in figures["epochs"]]
+    assert losses[-1] < losses[0]
+    printed = capsys.readouterr().out
+    assert "bag of node types 25.0%" in printed
+    assert "majority" in printed
+
+
+def test_nothing_of_the_name_leaks_into_the_tree(corpus: fb.trees.Corpus) -> None:
+    """No token of an example is its function's own name."""
+    assert all(e.name not in e.tree.tokens for part in (corpus.train, corpus.dev, corpus.test) for e in part)
+
+
+def test_identifiers_are_split_into_words() -> None:
+    """Whatever the convention."""
+    subwords = load("function_names").subwords
+    assert subwords("readLine") == subwords("read_line") == ["read", "line"]
+    assert subwords(None) == subwords("_") == []
+
+
+def test_the_model_runs_any_mixture_of_trees(corpus: fb.trees.Corpus) -> None:
+    """A batch gives what its examples give one by one."""
+    example = load("function_names")
+    kinds = fb.trees.Vocabulary.count(label for e in corpus.train for label in e.tree.labels)
+    program = fb.compile(example.model(kinds, fb.trees.Vocabulary(["self"]), 16, 6), debug=True)
+    batch = [(e.tree, e.verb, np.ones(12)) for e in corpus.train[:9]]
+    together = np.array(list(program.run(batch)))
+    alone = np.array([program.run([one])[0] for one in batch])
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("arguments", [["--epochs", "0"], ["--batch", "x"], ["--hidden", "-1"], ["--nonsense"]])
+def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2 and one reason, no traceback."""
+    with pytest.raises(SystemExit) as caught:
+        load("function_names").main(arguments)
+    assert caught.value.code == 2
+    assert "error:" in capsys.readouterr().err
