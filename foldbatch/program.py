@@ -1,5 +1,7 @@
 """A compiled block: ``compile(block) -> Program``, which runs any mixture of examples at once.
 
+What is made of what, and when::
+
     block -> cells, tracer             once, in `compile`
     example -> Trace                   once per example
     traces -> Schedule -> arenas       per batch, forward and backward over the same tables
@@ -24,16 +26,16 @@ from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
-from foldbatch.runtime.batch import Batch, schedule_batch
+from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
 from foldbatch.runtime.executor import Execution, total
 from foldbatch.runtime.reference import Reference
-from foldbatch.runtime.report import CellReport, Report
+from foldbatch.runtime.report import Report, report_on
 from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
 from foldbatch.runtime.threads import available_cores, in_threads, single_threaded_blas, split
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy, longest_chains, lower_bound
-from foldbatch.scheduler.schedule import Schedule, verify
+from foldbatch.scheduler.policies import find_policy, longest_chains
+from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.backends import find_backend
 from foldbatch.static.backends.numpy import OutOfRangeError
@@ -88,7 +90,9 @@ def compile(
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
-    options = Options(backend, policy, layout, batched, available_cores() if threads is None else threads, debug)
+    options = Options(
+        backend, policy, layout, batched, available_cores() if threads is None else threads, debug
+    )
     chosen = find_backend("numpy" if backend == REFERENCE else backend)
     find_layout(layout)
     lowered = lower(as_block(block), find_policy(policy), chosen)
@@ -147,7 +151,9 @@ class Program:
     def _trace(self, example: Any, number: int) -> Trace:
         if isinstance(example, Prepared):
             if example.owner is not self:
-                raise ExampleError(f"example {number}", "an example prepared by this program", "one of another program")
+                raise ExampleError(
+                    f"example {number}", "an example prepared by this program", "one of another program"
+                )
             return example.trace
         if not isinstance(example, Tree):
             return self.lowered.tracer.trace(example, number)
@@ -204,14 +210,20 @@ class Program:
             if not self.options.batched or self.options.backend == REFERENCE:
                 return [work([trace], number, self._workspaces[0]) for number, trace in enumerate(traces)]
             parts = split(traces, self.options.threads)
-            self._workspaces += [Workspace(poisoned=self.options.debug) for _ in parts[len(self._workspaces) :]]
+            self._workspaces += [
+                Workspace(poisoned=self.options.debug) for _ in parts[len(self._workspaces) :]
+            ]
             pairs = zip(parts, self._workspaces, strict=False)
-            return in_threads(self._pool, [partial(work, part, first, space) for (first, part), space in pairs])
+            return in_threads(
+                self._pool, [partial(work, part, first, space) for (first, part), space in pairs]
+            )
 
     def _schedule(self, traces: Sequence[Trace], workspace: Workspace) -> Batch:
         lowered, options = self.lowered, self.options
         arenas = len(lowered.arenas)
-        batch = schedule_batch(traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas)
+        batch = schedule_batch(
+            traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas
+        )
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
             workspace.poison()
@@ -220,7 +232,13 @@ class Program:
     def _execute(self, batch: Batch, first: int, workspace: Workspace, *, training: bool) -> Execution:
         lowered = self.lowered
         execution = Execution(
-            lowered.cells, lowered.signatures, lowered.arenas, workspace, batch.schedule, batch.feeds, training
+            lowered.cells,
+            lowered.signatures,
+            lowered.arenas,
+            workspace,
+            batch.schedule,
+            batch.feeds,
+            training,
         )
         try:
             execution.forward()
@@ -229,7 +247,9 @@ class Program:
             assert step is not None
             example = first + int(batch.schedule.cells[step.cell].examples[step.start + error.row])
             where = f"{lowered.cells[step.cell].name} at example {example}"
-            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id") from None
+            raise ExampleError(
+                where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id"
+            ) from None
         return execution
 
     def _run(self, traces: list[Trace], first: int, workspace: Workspace) -> Results:
@@ -237,13 +257,14 @@ class Program:
             return self._run_reference(traces[0])
         batch = self._schedule(traces, workspace)
         execution = self._execute(batch, first, workspace, training=False)
-        merged, schedule, cells = batch.merged, batch.schedule, self.lowered.signatures
-        arena_of = np.full(merged.trace.values, -1)
-        for k, cell in enumerate(cells):
-            for j, arena in enumerate(cell.outputs):
-                arena_of[merged.trace.calls[k][:, 0] + j] = arena
-        offsets = merged.offsets.tolist()
-        items = decode(self.lowered.result, batch.results, offsets, lambda ns: _fetch(ns, arena_of, schedule, execution))
+        merged, schedule = batch.merged, batch.schedule
+        arena_of = arenas_of(batch, self.lowered.signatures)
+        items = decode(
+            self.lowered.result,
+            batch.results,
+            merged.offsets.tolist(),
+            lambda numbers: execution.fetch(numbers, arena_of),
+        )
         collected: dict[str, list[Any]] = {}
         for (k, i), values in sorted(execution.metrics.items(), key=itemgetter(0)):
             table = schedule.cells[k]
@@ -267,7 +288,9 @@ class Program:
     def _run_reference(self, trace: Trace) -> Results:
         reference = Reference(self.lowered.cells, self.lowered.signatures, trace)
         reference.forward()
-        items = decode(self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers])
+        items = decode(
+            self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers]
+        )
         collected: dict[str, list[Any]] = {}
         for (k, i), values in sorted(reference.metrics.items(), key=itemgetter(0)):
             calls = trace.calls[k][:, 0]
@@ -282,7 +305,9 @@ class Program:
     def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
         """Join what cells collected; a metric that the batch never visits has no values."""
         found: dict[str, MetricValues] = {}
-        for cell, names, labels in zip(self.lowered.cells, self.lowered.metrics, self.lowered.labels, strict=True):
+        for cell, names, labels in zip(
+            self.lowered.cells, self.lowered.metrics, self.lowered.labels, strict=True
+        ):
             for i, name in enumerate(names):
                 if name in collected:
                     found.setdefault(name, collect_metric(collected[name]))
@@ -314,37 +339,23 @@ class Program:
             start = time.perf_counter()
             execution.backward()
             phases["backward"] = time.perf_counter() - start
-        trace = batch.merged.trace
-        cells = tuple(
-            CellReport(
-                cell.name,
-                len(trace.calls[k]),
-                lowered.signatures[k].recursive,
-                tuple(batch.schedule.widths(k)),
-                {stage: kernel.calls for stage, kernel in cell.forward.items()},
-                {stage: kernel.calls for stage, kernel in cell.backward.items()},
-                sum(span.gathered for span in batch.schedule.cells[k].operands),
-            )
-            for k, cell in enumerate(lowered.cells)
-        )
-        return Report(
-            len(traces),
-            trace.size,
-            batch.schedule.groups,
-            lower_bound(lowered.signatures, trace.calls, trace.elements, trace.values),
-            calls_forward,
-            execution.kernel_calls - calls_forward,
-            batch.schedule.gathered_rows,
+        kernel_calls = calls_forward, execution.kernel_calls - calls_forward
+        return report_on(
+            batch,
+            lowered.cells,
+            lowered.signatures,
+            kernel_calls,
             workspace.nbytes,
             phases,
-            cells,
             lowered.tracer.source,
         )
 
     def kernels(self) -> str:
         """Return the generated source: the tracing program and every kernel."""
         texts = [self.lowered.tracer.source]
-        texts += [f"# {kernel.name}\n{kernel.source}" for cell in self.lowered.cells for kernel in cell.kernels]
+        texts += [
+            f"# {kernel.name}\n{kernel.source}" for cell in self.lowered.cells for kernel in cell.kernels
+        ]
         return "\n\n".join(texts)
 
     def depth(self, example: Any) -> int:
@@ -366,18 +377,6 @@ def _computes(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
     return any(n.op not in SOURCES and n not in inputs and not is_view(n) for n in nodes)
 
 
-def _fetch(numbers: list[int], arena_of: Any, schedule: Schedule, execution: Execution) -> list[Array]:
-    """Return copies of the values of given numbers."""
-    at = np.array(numbers, np.int64)
-    found: list[Array] = [np.zeros(0)] * len(numbers)
-    for arena in np.unique(arena_of[at]):
-        places = np.flatnonzero(arena_of[at] == arena)
-        rows = execution.values(int(arena))[schedule.row_of[at[places]]]
-        for i, place in enumerate(places):
-            found[place] = rows[i, ...]
-    return found
-
-
 def _sum_losses(losses: dict[tuple[int, int], Array]) -> float:
     return sum((float(values.sum(dtype=np.float64)) for values in losses.values()), 0.0)
 
@@ -386,7 +385,9 @@ def _evaluate(block: Any, example: Any, backend: str) -> Any:
     results = compile(block, backend).run([example])
     if not results.metrics:
         return results[0]
-    return results[0], {name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()}
+    return results[0], {
+        name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()
+    }
 
 
 RUNNERS["eval"] = _evaluate

@@ -40,7 +40,9 @@ def glove_file() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--update-golden`` writes what tests find into the files they would be compared to."""
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden instead of comparing to it")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden instead of comparing to it"
+    )
 
 
 @pytest.fixture
@@ -53,6 +55,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         assert path.exists(), f"there is no {path.name}; run pytest --update-golden, and read what it wrote"
-        assert text == path.read_text(), f"{path.name} has changed; if for the better, run pytest --update-golden"
+        assert text == path.read_text(), (
+            f"{path.name} has changed; if for the better, run pytest --update-golden"
+        )
 
     return check

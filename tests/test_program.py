@@ -32,7 +32,9 @@ def _dense(gradient: Gradient) -> Any:
     return gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
 
 
-def _tree_model(dtype: str = "float64", *, embed: Any = None, seen: Callable[[Any], None] = lambda node: None) -> fb.Block:
+def _tree_model(
+    dtype: str = "float64", *, embed: Any = None, seen: Callable[[Any], None] = lambda node: None
+) -> fb.Block:
     """Return a classifier of nested pairs of ints, with a loss and a metric at every node.
 
     It reads a `Tree` as well; `seen` is called with every node that is traced.
@@ -62,8 +64,8 @@ EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
 
 def _same(a: dict[str, Gradient], b: dict[str, Gradient], **tolerance: float) -> None:
     assert set(a) == set(b)
-    for name in a:
-        np.testing.assert_allclose(_dense(a[name]), _dense(b[name]), err_msg=name, **tolerance)
+    for name, gradient in a.items():
+        np.testing.assert_allclose(_dense(gradient), _dense(b[name]), err_msg=name, **tolerance)
 
 
 # -- batches
@@ -91,17 +93,25 @@ def test_examples_may_come_from_a_generator() -> None:
     """It is consumed once, in order."""
     program = fb.compile(_tree_model())
     expected = program.run(EXAMPLES)
-    for found in (program.run(x for x in EXAMPLES), program.run(iter(EXAMPLES)), program.run(tuple(EXAMPLES))):
+    for found in (
+        program.run(x for x in EXAMPLES),
+        program.run(iter(EXAMPLES)),
+        program.run(tuple(EXAMPLES)),
+    ):
         np.testing.assert_array_equal(np.array(found), np.array(expected))
     assert program.value_and_grad(x for x in EXAMPLES)[0] == program.value_and_grad(EXAMPLES)[0]
 
 
-@pytest.mark.parametrize("single", [3, 2.5, "text", b"bytes", {"a": 1}, None, Tree.from_nested(("S", "a"))], ids=repr)
+@pytest.mark.parametrize(
+    "single", [3, 2.5, "text", b"bytes", {"a": 1}, None, Tree.from_nested(("S", "a"))], ids=repr
+)
 def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
     """A dict or a tree can be iterated over, but surely not on purpose."""
     program = fb.compile(_tree_model())
     for method in (program.run, program.value_and_grad, program.prepare):
-        with pytest.raises(ExampleTypeError, match="expected an iterable of examples, found .*pass a list of one"):
+        with pytest.raises(
+            ExampleTypeError, match=r"expected an iterable of examples, found .*pass a list of one"
+        ):
             method(single)  # type: ignore[operator]
 
 
@@ -159,7 +169,11 @@ def test_every_way_to_run_agrees_with_the_reference(options: dict[str, Any]) -> 
         assert found.loss == pytest.approx(expected.loss, rel=1e-12)
         a, b = expected.metrics["scores"], found.metrics["scores"]
         np.testing.assert_allclose(b.values, a.values, rtol=1e-12)
-        assert (b.examples.tolist(), b.nodes.tolist(), b.labels) == (a.examples.tolist(), a.nodes.tolist(), a.labels)
+        assert (b.examples.tolist(), b.nodes.tolist(), b.labels) == (
+            a.examples.tolist(),
+            a.nodes.tolist(),
+            a.labels,
+        )
         loss, gradients = program.value_and_grad(EXAMPLES)
         expected_loss, expected_gradients = reference.value_and_grad(EXAMPLES)
         assert loss == pytest.approx(expected_loss, rel=1e-12)
@@ -201,7 +215,7 @@ def test_results_are_the_callers_own() -> None:
     first = program.run(EXAMPLES)
     kept = [result.copy() for result in first]
     for result in first:
-        result += 1e9
+        result[...] = 1e9
     second = program.run(EXAMPLES[::-1])
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
     program.run([6, 5, 4])
@@ -215,7 +229,16 @@ def test_metrics_keep_example_node_and_label() -> None:
     """In the order of visits: children before parents, example after example."""
     program = fb.compile(_tree_model())
     metric = program.run(EXAMPLES[:3]).metrics["scores"]
-    assert metric.labels == ["leaf", "leaf", "leaf", "pair", *["leaf"] * 2, "pair", *["leaf"] * 3, *["pair"] * 3]
+    assert metric.labels == [
+        "leaf",
+        "leaf",
+        "leaf",
+        "pair",
+        *["leaf"] * 2,
+        "pair",
+        *["leaf"] * 3,
+        *["pair"] * 3,
+    ]
     assert metric.examples.tolist() == [0, *[1] * 3, *[2] * 9]
     assert metric.nodes.tolist() == [0, *range(3), *range(9)]
     assert metric.values.shape == (13, 2)
@@ -248,7 +271,9 @@ def test_one_name_twice_in_a_call_keeps_the_order_of_blocks(options: dict[str, A
         fb.Function(lambda h, x: h + x) >> fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0),
         fb.GetItem(1) >> fb.Metric("m"),
     )
-    chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.GetItem(0), False: fb.Vector(1)}))
+    chain.resolve_to(
+        fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.GetItem(0), False: fb.Vector(1)})
+    )
     found = fb.compile(chain(), **options).run([((([1], [2]), [3]), [4]), ([10], [20])])
     assert found.metrics["m"].values.ravel().tolist() == [3, 2, 6, 3, 10, 4, 30, 20]
     assert found.metrics["m"].nodes.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
@@ -260,7 +285,13 @@ def test_one_name_twice_in_a_call_keeps_the_order_of_blocks(options: dict[str, A
 def test_gradients_bear_the_names_and_shapes_of_the_parameters() -> None:
     """In their order."""
     program = fb.compile(_tree_model())
-    assert list(program.params) == ["embedding.weight", "join.weight", "join.bias", "classify.weight", "classify.bias"]
+    assert list(program.params) == [
+        "embedding.weight",
+        "join.weight",
+        "join.bias",
+        "classify.weight",
+        "classify.bias",
+    ]
     _, gradients = program.value_and_grad(EXAMPLES)
     assert list(gradients) == list(program.params)
     for name, gradient in gradients.items():
@@ -357,12 +388,18 @@ def test_sparse_gradients_equal_dense_ones() -> None:
 
 def test_a_gradient_is_of_one_kind_whatever_the_batch() -> None:
     """Sparse also where no row is looked up; an optimizer need not ask."""
-    model = fb.OneOf(type, {int: fb.Scalar("int32") >> fb.Embedding(9, 2), list: fb.Vector(2) >> fb.Linear(2)})
+    model = fb.OneOf(
+        type, {int: fb.Scalar("int32") >> fb.Embedding(9, 2), list: fb.Vector(2) >> fb.Linear(2)}
+    )
     program = fb.compile(model >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
     for batch in ([], [1], [[1, 2]], [3, [1, 2]]):
         _, gradients = program.value_and_grad(batch)
         kinds = {name: type(gradient) for name, gradient in gradients.items()}
-        assert kinds == {"embedding.weight": fb.SparseRows, "linear.weight": np.ndarray, "linear.bias": np.ndarray}
+        assert kinds == {
+            "embedding.weight": fb.SparseRows,
+            "linear.weight": np.ndarray,
+            "linear.bias": np.ndarray,
+        }
         assert _dense(gradients["embedding.weight"]).shape == (9, 2)
 
 
@@ -467,7 +504,10 @@ def test_an_id_used_again_is_no_mistake() -> None:
         del tree
     assert len(program._traces) <= 1
     tree, other = _as_tree((1, 2)), _as_tree(3)
-    program._traces[id(tree)] = weakref.ref(other), program._trace(other, 0)  # as if `other` had died unnoticed
+    program._traces[id(tree)] = (
+        weakref.ref(other),
+        program._trace(other, 0),
+    )  # as if `other` had died unnoticed
     np.testing.assert_allclose(program.run([tree])[0], program.run([(1, 2)])[0], rtol=1e-13)
 
 
@@ -520,7 +560,9 @@ def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -
         program.run([0, 1, 2, 3])
     with pytest.raises(ExampleError, match=r"at example 0: .* found -2"):
         program.value_and_grad([-1])
-    elements = fb.Map(fb.Scalar("int32")) >> fb.Function(lambda ids: ops.segment_sum(ops.gather(table, ids * 2)))
+    elements = fb.Map(fb.Scalar("int32")) >> fb.Function(
+        lambda ids: ops.segment_sum(ops.gather(table, ids * 2))
+    )
     program = fb.compile(elements, **options)
     with pytest.raises(ExampleError, match=r"at example 3: expected ids from 0 to 2, found 6"):
         program.run([[0, 1, 1], [], [1], [0, 3], [5]])
@@ -540,7 +582,7 @@ def test_unknown_settings_are_refused_when_compiling() -> None:
     """Each with a list of those there are."""
     block = fb.Scalar()
     for setting in ("backend", "policy", "layout"):
-        with pytest.raises(UnknownNameError, match=f"{setting}: expected one of .*found 'x'"):
+        with pytest.raises(UnknownNameError, match=rf"{setting}: expected one of .*found 'x'"):
             fb.compile(block, **{setting: "x"})
     with pytest.raises(BlockTypeError):
         fb.compile(3.5)

@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""Schedules run: arenas, kernels in order, results taken apart again."""

@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from foldbatch.params import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.schedule import Schedule
+from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace
 
@@ -32,6 +34,16 @@ class Batch:
     feeds: tuple[tuple[Array, ...], ...]
     results: tuple[object, ...]
     seconds: dict[str, float]
+
+
+def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
+    """Return the arena of each value, -1 where a number stands for none: ``[values] int64``."""
+    trace = batch.merged.trace
+    found = np.full(trace.values, -1, np.int64)
+    for rows, cell in zip(trace.calls, cells, strict=True):
+        for output, arena in enumerate(cell.outputs):
+            found[rows[:, 0] + output] = arena
+    return found
 
 
 def schedule_batch(

@@ -76,11 +76,24 @@ class Execution:
                 _zero(self.cotangents(arena), rows)
         for step in reversed(self.schedule.steps):
             kernels = self.cells[step.cell].backward
-            stages = step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
+            stages = (
+                step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
+            )
             for stage in stages:
                 if stage in kernels:
                     self._run(kernels[stage], step)
         return {parameter: total(parts) for parameter, parts in self.gradients.items()}
+
+    def fetch(self, numbers: Sequence[int], arena_of: Index) -> list[Array]:
+        """Return copies of the values of given numbers; `arena_of` says in which arena each value lies."""
+        at = np.array(numbers, np.int64)
+        found: list[Array] = [np.zeros(0)] * len(numbers)
+        for arena in np.unique(arena_of[at]):
+            places = np.flatnonzero(arena_of[at] == arena)
+            rows = self.values(int(arena))[self.schedule.row_of[at[places]]]
+            for i, place in enumerate(places):
+                found[place] = rows[i, ...]
+        return found
 
     def values(self, arena: int) -> Array:
         """Return the values of an arena: ``[rows, *shape]``."""
@@ -153,7 +166,11 @@ class Execution:
         if kept.axis is UNBATCHED:
             return self.workspace.single(key, kept.type)
         start, stop = self._extent(kept.axis, step, table)
-        rows = len(table.order) if kept.axis is CALL else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
+        rows = (
+            len(table.order)
+            if kept.axis is CALL
+            else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
+        )
         return self.workspace.rows(key, kept.type, rows)[start:stop]
 
     def _operand(self, number: int, step: Step, table: CellTable) -> Array:
@@ -188,7 +205,8 @@ class Execution:
         if kind == "counts":
             return counts
         if kind == "starts":
-            return segments[:-1] - segments[0]
+            starts: Index = segments[:-1] - segments[0]
+            return starts
         assert kind == "owner", kind
         return np.repeat(np.arange(len(counts)), counts)
 
@@ -233,7 +251,9 @@ def _zero(array: Array, rows: Index) -> None:
         array[rows] = 0
 
 
-def _collect(kept: dict[tuple[int, int], Array], key: tuple[int, int], value: Array, step: Step, rows: int) -> None:
+def _collect(
+    kept: dict[tuple[int, int], Array], key: tuple[int, int], value: Array, step: Step, rows: int
+) -> None:
     if key not in kept:
         kept[key] = np.empty((rows, *value.shape[1:]), value.dtype)
     kept[key][step.start : step.stop] = value

@@ -83,7 +83,9 @@ class Reference:
         return gradients
 
     def _sweep(self) -> list[tuple[int, int, int]]:
-        return sorted((int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0]))
+        return sorted(
+            (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
+        )
 
     def _read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
         """Return a call's inputs, and for each operand the numbers of the values it reads."""
@@ -97,7 +99,9 @@ class Reference:
                 inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
             else:
                 start, stop = self._elements(k, operand.sequence)[i : i + 2]
-                numbers = [int(n) for n in self.trace.elements[k][operand.sequence][start:stop, operand.member]]
+                numbers = [
+                    int(n) for n in self.trace.elements[k][operand.sequence][start:stop, operand.member]
+                ]
                 inputs.append([self.values[n] for n in numbers])
             read.append(numbers)
         inputs += [column[i] for column in self.trace.feeds[k]]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from foldbatch.runtime.batch import Batch
+from foldbatch.scheduler.policies import lower_bound
+from foldbatch.scheduler.trace import CellSignature
+from foldbatch.static.cell import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,9 @@ class Report:
     program: str = field(repr=False, default="")
 
     def __str__(self) -> str:
+        steps = f"{self.steps} steps (lower bound {self.lower_bound})"
         lines = [
-            f"{self.examples} examples, {self.calls} calls in {self.steps} steps (lower bound {self.lower_bound})",
+            f"{self.examples} examples, {self.calls} calls in {steps}",
             f"kernel calls: {self.calls_forward} forward, {self.calls_backward} backward",
             f"rows gathered: {self.gathered_rows}; buffers: {self.buffer_bytes / 1e6:.1f} MB",
             "seconds: " + ", ".join(f"{name} {value:.4f}" for name, value in self.phases.items()),
@@ -71,3 +78,50 @@ class Report:
 
 def _stages(ops: dict[str, int]) -> str:
     return ", ".join(f"{stage} {count}" for stage, count in ops.items()) or "none"
+
+
+def report_on(
+    batch: Batch,
+    cells: Sequence[Cell],
+    signatures: Sequence[CellSignature],
+    kernel_calls: tuple[int, int],
+    buffer_bytes: int,
+    phases: dict[str, float],
+    program: str,
+) -> Report:
+    """Return the report on a batch that has run.
+
+    Args:
+        batch: the batch.
+        cells: the cells.
+        signatures: the scheduler's view of them.
+        kernel_calls: kernels called forward, and backward.
+        buffer_bytes: bytes of all buffers held.
+        phases: seconds of each phase.
+        program: the tracing program's text.
+    """
+    trace, schedule = batch.merged.trace, batch.schedule
+    parts = tuple(
+        CellReport(
+            cell.name,
+            len(trace.calls[k]),
+            signatures[k].recursive,
+            tuple(schedule.widths(k)),
+            {stage: kernel.calls for stage, kernel in cell.forward.items()},
+            {stage: kernel.calls for stage, kernel in cell.backward.items()},
+            sum(span.gathered for span in schedule.cells[k].operands),
+        )
+        for k, cell in enumerate(cells)
+    )
+    return Report(
+        len(batch.results),
+        trace.size,
+        schedule.groups,
+        lower_bound(signatures, trace.calls, trace.elements, trace.values),
+        *kernel_calls,
+        schedule.gathered_rows,
+        buffer_bytes,
+        phases,
+        parts,
+        program,
+    )

@@ -181,5 +181,7 @@ def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:
     labels: list[Any] | None = None
     if any(part.labels is not None for part in parts):
         labels = [label for part in parts for label in part.labels or [None] * len(part)]
-    columns = zip(*((part.values, part.examples, part.nodes) for part in parts), strict=True)
-    return MetricValues(*map(np.concatenate, columns), labels)
+    values = np.concatenate([part.values for part in parts])
+    examples = np.concatenate([part.examples for part in parts])
+    nodes = np.concatenate([part.nodes for part in parts])
+    return MetricValues(values, examples, nodes, labels)

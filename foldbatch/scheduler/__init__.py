@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""Traces to schedules: integers only, no tensors, no blocks."""

@@ -33,8 +33,13 @@ class Rows:
         self.used[arena] += len(fresh)
 
 
-def values_read(trace: Trace, cells: Sequence[CellSignature], cell: int, operand: Operand, order: Index) -> Index:
-    """Return the values an operand reads, in rank order: ``[n * width]``, or one per element."""
+def values_read(
+    trace: Trace, cells: Sequence[CellSignature], cell: int, operand: Operand, order: Index
+) -> Index:
+    """Return the values an operand reads, in rank order.
+
+    Shapes: ``order: [n]``; the result ``[n * width]``, or one number per element of a sequence.
+    """
     if operand.sequence is None:
         columns = [1 + column for column in operand.columns]
         return trace.calls[cell][:, columns][order].ravel().astype(np.int64)
@@ -82,7 +87,7 @@ def _distinct(values: Index, rows: Rows) -> Index:
     """Return the values that have no row yet, each once, in order of first appearance."""
     fresh = values[rows.of_value[values] < 0]
     rows.of_value[fresh[::-1]] = np.arange(len(fresh))[::-1]  # of duplicates the first one stays
-    firsts = fresh[rows.of_value[fresh] == np.arange(len(fresh))]
+    firsts: Index = fresh[rows.of_value[fresh] == np.arange(len(fresh))]
     rows.of_value[fresh] = -1
     return firsts
 

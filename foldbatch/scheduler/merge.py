@@ -49,10 +49,12 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Merged:
         rows[:, : 1 + cell.arguments] += np.repeat(shifts, count)[:, None]
         calls.append(rows)
         counts.append(count)
-        elements.append(tuple(_shifted(traces, k, i, width, shifts) for i, width in enumerate(cell.sequences)))
+        widths = enumerate(cell.sequences)
+        elements.append(tuple(_shifted(traces, k, i, width, shifts) for i, width in widths))
         levels.append(_joined([trace.levels[k] for trace in traces]))
         feeds.append(tuple(map(_joined, zip(*(trace.feeds[k] for trace in traces), strict=True))))
-        labels.append(tuple([x for part in column for x in part] for column in zip(*(t.labels[k] for t in traces), strict=True)))
+        columns = zip(*(trace.labels[k] for trace in traces), strict=True)
+        labels.append(tuple([label for part in column for label in part] for column in columns))
     joined = Trace(tuple(calls), tuple(elements), tuple(levels), tuple(feeds), tuple(labels), total)
     return Merged(joined, tuple(counts), offsets)
 

@@ -114,10 +114,9 @@ def _reads(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[li
     for sequence, part in enumerate(elements):
         stop = 0
         flat = part.tolist()
-        for values, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
+        for mine, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
             start, stop = stop, stop + length
-            for element in flat[start:stop]:
-                values += element
+            mine.extend(value for element in flat[start:stop] for value in element)
     return reads
 
 
@@ -140,7 +139,7 @@ def longest_chains(
     values: int,
     counts: Sequence[bool],
 ) -> list[int]:
-    """Return, for every call, how many calls of the cells that count lie on its longest path, itself included."""
+    """Return, for every call, the calls of cells that count on its longest path, itself included."""
     reads = [_reads(cells[k], calls[k], elements[k]) for k in range(len(cells))]
     sweep = sorted((base, k, i) for k in range(len(cells)) for i, base in enumerate(calls[k][:, 0].tolist()))
     chain = [0] * values

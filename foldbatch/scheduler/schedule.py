@@ -39,8 +39,8 @@ class Span:
     size: int
     start: int | None
     rows: Index | None
-    repeats: bool
-    first: bool
+    repeats: bool = False
+    first: bool = False
 
     def extent(self, table: CellTable, start: int, stop: int) -> tuple[int, int]:
         """Return the first and last position that ranks start to stop read: into `rows`, or the arena."""
@@ -149,8 +149,9 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
     stages_done = [np.zeros(len(table.order), int) for table in schedule.cells]
     for number, table in enumerate(schedule.cells):
         distinct = np.unique(table.order)
-        whole = table.copies is not None or np.array_equal(distinct, np.arange(len(table.order)))
-        assert whole and len(distinct) == len(table.order), f"cell {number}: order is no permutation"
+        fits = table.copies is not None or np.array_equal(distinct, np.arange(len(table.order)))
+        fits = fits and len(distinct) == len(table.order)
+        assert fits, f"cell {number}: order is no permutation"
     for step in schedule.steps:
         table = schedule.cells[step.cell]
         done = stages_done[step.cell][step.start : step.stop]
@@ -160,7 +161,8 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
         if not _is_group(step):
             continue
         for span, rows in ((span, _rows(span, table, step)) for span in table.operands):
-            assert written[span.arena][rows].all(), f"cell {step.cell}: ranks {step.start}.. read a value too early"
+            ready = written[span.arena][rows].all()
+            assert ready, f"cell {step.cell}: ranks {step.start}.. read a value too early"
         for output, arena in enumerate(outputs[step.cell]):
             mine = table.written(output, step.start, step.stop)
             assert not written[arena][mine].any(), f"cell {step.cell}: two values share a row"

@@ -37,7 +37,9 @@ def build(
         key = levels.astype(np.uint16) if many and len(count) < 2**16 else levels  # 16 bits: radix sort
         orders.append(np.argsort(key, kind="stable") if many else np.arange(len(levels)))
         bounds.append(np.concatenate([[0], np.cumsum(count)]))
-    shared = [share(trace.feeds[k], len(orders[k])) if cell.shareable else None for k, cell in enumerate(cells)]
+    shared = [
+        share(trace.feeds[k], len(orders[k])) if cell.shareable else None for k, cell in enumerate(cells)
+    ]
     for k, sharing in enumerate(shared):
         if sharing is not None:
             orders[k], bounds[k] = sharing.order, np.array([0, len(sharing.copies) - 1])
@@ -100,10 +102,11 @@ def _span(
     operand = cells[cell].operands[number]
     at = rows.of_value[values_read(trace, cells, cell, operand, order)]
     width = max(len(operand.columns), 1)
-    if len(at) == 0 or np.array_equal(at, np.arange(at[0], at[0] + len(at))):
-        return Span(operand.arena, width, operand.sequence, len(at), int(at[0]) if len(at) else 0, None, False, False)
-    repeats = len(at) > 0 and int(np.bincount(at).max()) > 1
-    return Span(operand.arena, width, operand.sequence, len(at), None, at, repeats, False)
+    start = int(at[0]) if len(at) else 0
+    if np.array_equal(at, np.arange(start, start + len(at))):
+        return Span(operand.arena, width, operand.sequence, len(at), start, None)
+    repeats = int(np.bincount(at).max()) > 1
+    return Span(operand.arena, width, operand.sequence, len(at), None, at, repeats)
 
 
 def _claim(
@@ -133,8 +136,8 @@ def _claim(
             if not touched[span.arena][extent].any() and (readers[span.arena][extent] == 1).all():
                 stored[span.arena][extent] = True
                 spans[k][i] = replace(span, first=True)
-    for mask, count in zip(touched, readers, strict=True):
-        mask |= count > 0
+    for arena, count in enumerate(readers):
+        touched[arena][count > 0] = True
 
 
 def _extent(span: Span) -> slice:

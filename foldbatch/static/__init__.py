@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""What is computed, compiled once: graphs of tensor ops, their derivatives, cells and kernels."""

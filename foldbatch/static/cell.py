@@ -18,7 +18,7 @@ from foldbatch.static.backends import Backend
 from foldbatch.static.codegen import Argument, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable
 from foldbatch.static.kernel import Kernel, load
-from foldbatch.static.op import UNBATCHED, Axis
+from foldbatch.static.op import Axis
 from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, postpone, split
 from foldbatch.types import TensorType
 
@@ -294,7 +294,7 @@ def _compile_sides(
         arguments = {**given, **{node: kept[node] for node in outside if node in kept}}
         inputs = [node for node in (*given, *outside) if node not in mine]
         name = f"{prefix}{'forward' if i == 0 else 'backward'}_{stage}"
-        part = Graph(tuple(dict.fromkeys(_read(inputs, [*results, *mine]))), tuple([*results, *mine]))
+        part = Graph(tuple(dict.fromkeys(_read(inputs, [*results, *mine]))), (*results, *mine))
         known = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}
         mine_of = [(what, node) for what, node in sides[i].results if sides[i].stage_of(node) == stage]
         stores = _stores(mine_of, {node for node in owner if owner[node] == (i, stage) and node not in kept})
@@ -304,7 +304,9 @@ def _compile_sides(
     return compiled, tuple(buffers)
 
 
-def _stores(results: Sequence[tuple[tuple[str, object], Node]], computed: Collection[Node]) -> dict[Node, Argument]:
+def _stores(
+    results: Sequence[tuple[tuple[str, object], Node]], computed: Collection[Node]
+) -> dict[Node, Argument]:
     """Find the cotangents that a kernel can write where they belong, instead of returning them."""
     count = Counter(node for _, node in results)
     return {
@@ -329,8 +331,3 @@ def _outside(
     """Return the nodes that a stage reads but another one computes."""
     stop = [node for node in owner if owner[node] != key]
     return [node for node in reachable(outputs, [*stop, *given]) if node in owner and owner[node] != key]
-
-
-def unbatched(kept: Kept) -> bool:
-    """Whether the buffer holds one value for the whole batch."""
-    return kept.axis is UNBATCHED

@@ -17,15 +17,19 @@ from typing import Any
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
-from foldbatch.static.memory import Plan, Section, Slot, plan
+from foldbatch.static.memory import Plan, Section, plan
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.stages import is_view
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What the runtime passes: a `kind` (operand, feed, cotangent, kept, store, parameter, scratch, rows,
-    owner, starts, counts) and what identifies it (a number, a Parameter, a Slot or an Axis)."""
+    """What the runtime passes to a kernel.
+
+    Attributes:
+        kind: operand, feed, cotangent, kept, store, parameter, scratch, rows, owner, starts or counts.
+        key: what tells it from others of its kind: a number, a Parameter, a Slot or an Axis.
+    """
 
     kind: str
     key: Any
@@ -92,7 +96,9 @@ class _Emitter:
         self.names: dict[Node, str] = {}
         self.axes: list[Axis] = []
         computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
-        self.sparse = {n for n in results if n.op.name == "sum_rows" and n not in kept and not self._is_read(n)}
+        self.sparse = {
+            n for n in results if n.op.name == "sum_rows" and n not in kept and not self._is_read(n)
+        }
         # a sparse result needs no buffer, but what it reads must last until then
         self.plan = plan(computed, {*kept, *self.sparse}, graph.outputs, backend.overwrites)
         self.lines: list[str] = []
@@ -167,7 +173,9 @@ class _Emitter:
         elif node.op.name == "segment_sum":
             axis = node.inputs[0].axis
             number = self._ragged(axis)
-            operands += [self._argument(f"{kind}{number}", Argument(kind, axis)) for kind in ("starts", "counts")]
+            operands += [
+                self._argument(f"{kind}{number}", Argument(kind, axis)) for kind in ("starts", "counts")
+            ]
         elif node.op.name == "concat":
             operands = self._parts(node, operands)
         self.lines += spell(node, operands, out, rows)
@@ -207,7 +215,9 @@ class _Emitter:
             name = f"v{sum(n.startswith('v') for n in self.names.values())}"
             if node.ndim != 1:
                 # splitting the last axis of a section, or dropping it where it is 1, never copies
-                extents = [self._rows(node.axis)] * bool(node.axis.rank) + [str(extent) for extent in node.shape]
+                extents = [self._rows(node.axis)] * bool(node.axis.rank) + [
+                    str(extent) for extent in node.shape
+                ]
                 part += f".reshape(({', '.join(extents)}{',' if len(extents) == 1 else ''}))"
             self.lines.append(f"{name} = {part}")
             return name
@@ -216,14 +226,3 @@ class _Emitter:
             return self._argument(f"{_PREFIX[argument.kind]}{argument.key}", argument)
         slot = self.plan.scratch[node]
         return self._argument(f"s{self.plan.slots.index(slot)}", Argument("scratch", slot))
-
-
-def render(text: Text) -> str:
-    """Return a kernel's source with a comment line for each scratch buffer."""
-    slots = [a.key for a in text.arguments if a.kind == "scratch"]
-    comments = [f"# s{text.plan.slots.index(s)}: {_describe(s)}" for s in slots]
-    return "\n".join([*comments, text.source])
-
-
-def _describe(slot: Slot) -> str:
-    return f"{slot.axis} {slot.type}"

@@ -158,7 +158,9 @@ def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node
     return root
 
 
-def _last_reads(nodes: Sequence[Node], results: Collection[Node], root: Mapping[Node, Node]) -> dict[Node, int]:
+def _last_reads(
+    nodes: Sequence[Node], results: Collection[Node], root: Mapping[Node, Node]
+) -> dict[Node, int]:
     """Return, for each node that has a buffer, the position after which nothing in it is read any more."""
     last: dict[Node, int] = {}
     for i, node in enumerate(nodes):

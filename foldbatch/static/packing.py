@@ -14,15 +14,17 @@ from foldbatch.static.graph import Node, apply, index, input_node, reachable, su
 from foldbatch.static.op import CALL
 from foldbatch.types import TensorType
 
+Held = tuple[Node, tuple[int, ...]]
 
-def pack(operands: Sequence[Node], results: Sequence[Node]) -> tuple[list[tuple[Node, tuple[int, ...]]], list[Node]]:
-    """Return new operands, each with the numbers of the old ones it holds, and the results in their terms.
+
+def pack(operands: Sequence[Node], results: Sequence[Node]) -> tuple[list[Held], list[Node]]:
+    """Return new operands, each with the numbers of the old ones it holds, and the results of these.
 
     Only operands with a row per call are packed, each into the first group that wants it.
     """
     numbers = {node: i for i, node in enumerate(operands) if node.axis is CALL}
     replaced: dict[Node, Node] = {}
-    packed: dict[int, tuple[Node, tuple[int, ...]]] = {}
+    packed: dict[int, Held] = {}
     for node in reachable(results, operands):
         members = node.inputs
         alike = len({(x.type, x.axis) for x in members}) == 1
@@ -37,7 +39,8 @@ def pack(operands: Sequence[Node], results: Sequence[Node]) -> tuple[list[tuple[
         held = tuple(numbers[x] for x in members)
         packed[held[0]] = (whole, held)
     taken = {i for _, held in packed.values() for i in held}
-    new = [packed[i] if i in packed else (node, (i,)) for i, node in enumerate(operands) if i in packed or i not in taken]
+    left = [(i, node) for i, node in enumerate(operands) if i in packed or i not in taken]
+    new = [packed.get(i, (node, (i,))) for i, node in left]
     return new, substitute(results, replaced)
 
 

@@ -53,7 +53,9 @@ def split(
     return {n: BEFORE if n not in late else STEP if n in wanted else AFTER for n in nodes}
 
 
-def postpone(stages: Mapping[Node, str], outputs: Collection[Node], given: Collection[Node]) -> dict[Node, str]:
+def postpone(
+    stages: Mapping[Node, str], outputs: Collection[Node], given: Collection[Node]
+) -> dict[Node, str]:
     """Return the stages of a backward graph with the derivatives of gates moved to where they are read.
 
     What the step alone reads and can make elementwise from what is given (1 - h h from h) could
@@ -68,7 +70,11 @@ def postpone(stages: Mapping[Node, str], outputs: Collection[Node], given: Colle
             if x in readers:
                 readers[x].append(node)
         simple = node.axis is not UNBATCHED and (node.op.elementwise or is_view(node))
-        if stage == BEFORE and simple and all(x in given or x in cheap or x.op in SOURCES for x in node.inputs):
+        if (
+            stage == BEFORE
+            and simple
+            and all(x in given or x in cheap or x.op in SOURCES for x in node.inputs)
+        ):
             cheap.add(node)
     for node in reversed(list(stages)):
         only_step = bool(readers[node]) and all(stages[reader] == STEP for reader in readers[node])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static import ops
-from foldbatch.static.op import CALL, Axis, ragged
 from foldbatch.static.backends import BACKENDS
 from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell
 from foldbatch.static.graph import Graph, Node, input_node
+from foldbatch.static.op import CALL, Axis, ragged
 from foldbatch.types import TensorType
 from tests.scheduler.random_traces import Cells, Setting, settings_of
 
@@ -33,10 +33,13 @@ class Runnable:
 
     def __repr__(self) -> str:
         graphs = [str(Graph(cell.graph.inputs, cell.graph.results)) for cell in self.cells]
-        ends = [f"{s.name} {cell.ends}\n{graph}" for s, cell, graph in zip(self.signatures, self.cells, graphs, strict=True)]
+        ends = [
+            f"{s.name} {cell.ends}\n{graph}"
+            for s, cell, graph in zip(self.signatures, self.cells, graphs, strict=True)
+        ]
         return "\n".join([f"{self.setting!r}\narenas {', '.join(map(str, self.arenas))}", *ends])
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - Hypothesis would print all fields
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
 
@@ -54,7 +57,9 @@ class _Maker:
         """Return a new parameter, one in six of them frozen."""
         self.names += 1
         value = self.rng.normal(size=shape)
-        return Parameter(TensorType(shape, FLOAT), value, f"w{self.names}", trainable=bool(self.rng.integers(6)))
+        return Parameter(
+            TensorType(shape, FLOAT), value, f"w{self.names}", trainable=bool(self.rng.integers(6))
+        )
 
     def graph(self, k: int) -> CellGraph:
         """Return the graph of a cell."""
@@ -73,7 +78,9 @@ class _Maker:
         if not cell.shareable:
             scalar, pair = TensorType((), FLOAT), TensorType((2,), FLOAT)
             losses = tuple(self.layer(operands, feeds, scalar) for _ in range(int(self.rng.integers(3))))
-            metrics = tuple(self.layer((*early, *outputs), feeds, pair) for _ in range(int(self.rng.integers(2))))
+            metrics = tuple(
+                self.layer((*early, *outputs), feeds, pair) for _ in range(int(self.rng.integers(2)))
+            )
         return CellGraph(cell.name, operands, feeds, tuple(outputs), losses, metrics)
 
     def _operand(self, k: int, i: int, axes: list[Axis]) -> Node:

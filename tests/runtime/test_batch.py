@@ -23,7 +23,9 @@ def test_data_lies_in_the_order_of_ranks(setting: Setting, layout: Layout) -> No
             assert np.array_equal(ranked, column[table.order])
         if table.copies is not None:
             assert len(table.order) < len(batch.merged.trace.calls[k])
-            assert len({tuple(c[i] for c in batch.feeds[k]) for i in range(len(table.order))}) == len(table.order)
+            assert len({tuple(c[i] for c in batch.feeds[k]) for i in range(len(table.order))}) == len(
+                table.order
+            )
 
 
 @given(settings_of())

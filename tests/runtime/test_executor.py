@@ -109,8 +109,12 @@ def test_a_batch_twice_gives_the_same_bits(runnable: Runnable, layout: Layout) -
 def test_an_empty_batch_runs_no_kernel() -> None:
     """And yields nothing."""
     lowered = fb.compile(fb.Map(fb.Scalar() >> fb.Function(fb.ops.tanh))).lowered
-    batch = schedule_batch([], lowered.signatures, POLICIES["by_component"], LAYOUTS["consumer"], len(lowered.arenas))
-    execution = Execution(lowered.cells, lowered.signatures, lowered.arenas, Workspace(), batch.schedule, batch.feeds, True)
+    batch = schedule_batch(
+        [], lowered.signatures, POLICIES["by_component"], LAYOUTS["consumer"], len(lowered.arenas)
+    )
+    execution = Execution(
+        lowered.cells, lowered.signatures, lowered.arenas, Workspace(), batch.schedule, batch.feeds, True
+    )
     execution.forward()
     assert execution.backward() == {}
     assert (execution.kernel_calls, execution.losses, execution.metrics) == (0, {}, {})
@@ -129,9 +133,15 @@ class Counting(Execution):
 def _chain(policy: str) -> tuple[fb.Program, Any]:
     """Return a program that folds a nested pair from the inside out, and a deep example."""
     chain = fb.ForwardDeclaration(output_type=[3, "float64"], name="chain")
-    step = fb.Record((fb.Scalar("int32") >> fb.Embedding(4, 3, dtype="float64"), chain())) >> fb.Concat() >> fb.Linear(3)
+    step = (
+        fb.Record((fb.Scalar("int32") >> fb.Embedding(4, 3, dtype="float64"), chain()))
+        >> fb.Concat()
+        >> fb.Linear(3)
+    )
     end = fb.Scalar("int32") >> fb.Embedding(4, 3, dtype="float64", name="end")
-    chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.Function(fb.ops.tanh), False: end}))
+    chain.resolve_to(
+        fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.Function(fb.ops.tanh), False: end})
+    )
     model = chain() >> fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.Loss()
     example: Any = 0
     for i in range(20):
@@ -145,8 +155,12 @@ def test_each_weight_has_one_gradient_kernel_a_batch(policy: str, kernels: int) 
     program, example = _chain(policy)
     traces = program._trace_all([example, example])
     lowered = program.lowered
-    batch = schedule_batch(traces, lowered.signatures, POLICIES[policy], LAYOUTS["consumer"], len(lowered.arenas))
-    execution = Counting(lowered.cells, lowered.signatures, lowered.arenas, Workspace(), batch.schedule, batch.feeds, True)
+    batch = schedule_batch(
+        traces, lowered.signatures, POLICIES[policy], LAYOUTS["consumer"], len(lowered.arenas)
+    )
+    execution = Counting(
+        lowered.cells, lowered.signatures, lowered.arenas, Workspace(), batch.schedule, batch.feeds, True
+    )
     execution.counts = Counter()
     execution.forward()
     execution.backward()

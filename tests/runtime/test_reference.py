@@ -44,7 +44,9 @@ def test_gradients_are_what_finite_differences_say() -> None:
             ends.append(program.run(examples).loss)
         program.params[name] = kept
         dense = gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
-        assert np.vdot(dense, direction) == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7, abs=1e-9)
+        assert np.vdot(dense, direction) == pytest.approx(
+            (ends[0] - ends[1]) / (2 * step), rel=1e-7, abs=1e-9
+        )
 
 
 def test_examples_are_evaluated_one_by_one() -> None:

@@ -52,7 +52,7 @@ def test_describe_counts_what_runs() -> None:
     total = fb.ForwardDeclaration(output_type=[2], name="total")
     pair = fb.Record((total(), total())) >> fb.Concat() >> fb.Linear(2)
     total.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: fb.Vector(2), True: pair}))
-    program = fb.compile(total() >> fb.Function(lambda h: fb.ops.sum(h)) >> fb.Loss())
+    program = fb.compile(total() >> fb.Function(fb.ops.sum) >> fb.Loss())
     leaf = [1, 2]
     report = program.describe([((leaf, leaf), leaf), (leaf, leaf)])
     assert (report.examples, report.calls, report.steps, report.lower_bound) == (2, 10, 4, 4)

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values, walk
+from foldbatch.runtime.results import (
+    Metrics,
+    MetricValues,
+    Results,
+    collect_metric,
+    decode,
+    join,
+    no_values,
+    walk,
+)
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type, as_type
 
 T = TensorType((2,))
@@ -45,7 +54,9 @@ def test_a_result_is_built_from_its_terminals() -> None:
     ],
     ids=str,
 )
-def test_an_element_is_held_as_what_its_terminals_are(element: Type, held: list[Any], expected: list[Any]) -> None:
+def test_an_element_is_held_as_what_its_terminals_are(
+    element: Type, held: list[Any], expected: list[Any]
+) -> None:
     """One terminal stands for itself, be it a tuple of the user's; several are a tuple."""
     assert _walked(SequenceType(element), held) == expected
 

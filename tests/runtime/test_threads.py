@@ -38,8 +38,27 @@ def test_blas_is_single_threaded_inside_and_restored_after() -> None:
     controller = threads._controller()
     before = [library["num_threads"] for library in controller.info()]
     with threads.single_threaded_blas():
-        assert all(library["num_threads"] == 1 for library in controller.info() if library["user_api"] == "blas")
+        assert all(
+            library["num_threads"] == 1 for library in controller.info() if library["user_api"] == "blas"
+        )
     assert [library["num_threads"] for library in controller.info()] == before
+
+
+def test_blas_stays_single_threaded_until_the_last_one_is_out() -> None:
+    """Programs of several threads may be in it at once, in any order."""
+
+    def counts() -> list[int]:
+        return [library["num_threads"] for library in controller.info() if library["user_api"] == "blas"]
+
+    controller = threads._controller()
+    before = counts()
+    one, two = threads.single_threaded_blas(), threads.single_threaded_blas()
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert all(count == 1 for count in counts())
+    two.__exit__(None, None, None)
+    assert counts() == before
 
 
 def test_in_threads_keeps_order_and_raises_the_first_error() -> None:

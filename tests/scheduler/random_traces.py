@@ -49,10 +49,12 @@ class Setting:
     def __repr__(self) -> str:
         lines = [f"{self.policy.name}, {self.cells.arenas} arenas", *map(str, self.signatures)]
         for trace in self.traces:
-            lines += [f"calls {[c.tolist() for c in trace.calls]}, elements {[[e.tolist() for e in p] for p in trace.elements]}"]
+            lines += [
+                f"calls {[c.tolist() for c in trace.calls]}, elements {[[e.tolist() for e in p] for p in trace.elements]}"
+            ]
         return "\n".join(lines)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - Hypothesis would print all fields
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     @property
@@ -114,7 +116,9 @@ def _some(rng: np.random.Generator, n: int) -> frozenset[int]:
     return frozenset(int(i) for i in range(n) if rng.integers(3)) or frozenset(range(min(n, 1)))
 
 
-def _operands(rng: np.random.Generator, reads: int, arenas: int) -> tuple[tuple[Operand, ...], int, tuple[int, ...]]:
+def _operands(
+    rng: np.random.Generator, reads: int, arenas: int
+) -> tuple[tuple[Operand, ...], int, tuple[int, ...]]:
     operands: list[Operand] = []
     arguments, sequences = 0, []
     for _ in range(reads):
@@ -188,7 +192,10 @@ def random_trace(rng: np.random.Generator, cells: Cells, calls: int, *, tree: bo
             for part, cell in zip(rows, cells.signatures, strict=True)
         ),
         tuple(
-            tuple(np.array(p, np.int32).reshape(-1, width) for p, width in zip(parts, cell.sequences, strict=True))
+            tuple(
+                np.array(p, np.int32).reshape(-1, width)
+                for p, width in zip(parts, cell.sequences, strict=True)
+            )
             for parts, cell in zip(elements, cells.signatures, strict=True)
         ),
         tuple(np.zeros(len(part), np.int32) for part in rows),
@@ -224,7 +231,11 @@ def _call(
 
 @st.composite
 def settings_of(
-    draw: Callable[[st.SearchStrategy[int]], int], *, tree: bool = False, pairs: bool = True, examples: int = 4
+    draw: Callable[[st.SearchStrategy[int]], int],
+    *,
+    tree: bool = False,
+    pairs: bool = True,
+    examples: int = 4,
 ) -> Setting:
     """Return random cells with the traces of a batch of up to `examples`, under a random policy."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -34,7 +34,9 @@ def test_every_value_has_a_row_of_its_own(setting: Setting, layout: Layout) -> N
 @given(settings_of(tree=True))
 def test_trees_gather_no_rows_in_the_consumer_layout(setting: Setting) -> None:
     """Each value has one reader and lies where that one looks; nothing is copied or added by index."""
-    schedule = build(setting.merged, setting.signatures, setting.policy, LAYOUTS["consumer"], setting.cells.arenas)
+    schedule = build(
+        setting.merged, setting.signatures, setting.policy, LAYOUTS["consumer"], setting.cells.arenas
+    )
     assert schedule.gathered_rows == 0
     for table, cell in zip(schedule.cells, setting.signatures, strict=True):
         for span, operand in zip(table.operands, cell.operands, strict=True):
@@ -45,7 +47,9 @@ def test_trees_gather_no_rows_in_the_consumer_layout(setting: Setting) -> None:
 @given(settings_of())
 def test_results_of_a_group_lie_side_by_side_in_the_producer_layout(setting: Setting) -> None:
     """As they are made: rank after rank, where an output has an arena to itself."""
-    schedule = build(setting.merged, setting.signatures, setting.policy, LAYOUTS["producer"], setting.cells.arenas)
+    schedule = build(
+        setting.merged, setting.signatures, setting.policy, LAYOUTS["producer"], setting.cells.arenas
+    )
     arenas = [arena for cell in setting.signatures for arena in cell.outputs]
     for table, cell in zip(schedule.cells, setting.signatures, strict=True):
         for rows, arena in zip(table.outputs, cell.outputs, strict=True):
@@ -63,7 +67,9 @@ def test_elements_follow_the_ranks_of_their_calls(setting: Setting) -> None:
         for s in range(len(cell.sequences)):
             lengths = trace.calls[k][:, 1 + cell.arguments + s]
             starts = np.cumsum(lengths) - lengths
-            expected = [start + i for start, n in zip(starts[order], lengths[order], strict=True) for i in range(n)]
+            expected = [
+                start + i for start, n in zip(starts[order], lengths[order], strict=True) for i in range(n)
+            ]
             assert element_order(trace, setting.signatures, k, s, order).tolist() == expected
 
 
@@ -111,7 +117,9 @@ def test_recursive_cells_choose_rows_first() -> None:
 def _built(cells: tuple[CellSignature, ...], *calls: list[list[int]]) -> Schedule:
     """Return the schedule of one example's calls, by component, in the consumer layout."""
     none = ((),) * len(cells)
-    trace = Trace(tuple(np.array(rows, np.int32) for rows in calls), none, (), none, none, 1 + max(max(map(max, calls))))
+    trace = Trace(
+        tuple(np.array(rows, np.int32) for rows in calls), none, (), none, none, 1 + max(max(map(max, calls)))
+    )
     policy = POLICIES["by_component"]
     return build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["consumer"], 2)
 

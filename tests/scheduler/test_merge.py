@@ -39,7 +39,9 @@ def test_every_example_lies_in_the_batch_moved_by_its_offset(setting: Setting) -
             part = slice(starts[k], starts[k] + n)
             numbers = slice(0, 1 + cell.arguments)
             assert np.array_equal(merged.trace.calls[k][part, numbers], trace.calls[k][:, numbers] + offset)
-            assert np.array_equal(merged.trace.calls[k][part, numbers.stop :], trace.calls[k][:, numbers.stop :])
+            assert np.array_equal(
+                merged.trace.calls[k][part, numbers.stop :], trace.calls[k][:, numbers.stop :]
+            )
             assert np.array_equal(merged.trace.levels[k][part], trace.levels[k])
             assert (merged.examples(k)[part] == e).all()
             assert merged.counts[k][e] == n

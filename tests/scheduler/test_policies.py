@@ -124,7 +124,9 @@ def test_longest_chains_are_the_longest_paths(setting: Setting) -> None:
             counts = [k == counted for k in range(len(setting.signatures))]
             longest: dict[Call, int] = {}
             for call in order:
-                longest[call] = max((longest[other] for other in reads[call]), default=0) + (call[0] == counted)
+                longest[call] = max((longest[other] for other in reads[call]), default=0) + (
+                    call[0] == counted
+                )
             found = longest_chains(setting.signatures, trace.calls, trace.elements, trace.values, counts)
             assert found == [longest[call] for call in order]
 
@@ -144,5 +146,7 @@ def test_a_long_chain_is_levelled_without_recursion(policy: object) -> None:
 def test_policies_are_found_by_name() -> None:
     """An unknown one names those there are."""
     assert find_policy("by_depth") is POLICIES["by_depth"]
-    with pytest.raises(UnknownNameError, match="policy: expected one of by_component, by_depth, found 'by_luck'"):
+    with pytest.raises(
+        UnknownNameError, match="policy: expected one of by_component, by_depth, found 'by_luck'"
+    ):
         find_policy("by_luck")

@@ -29,12 +29,14 @@ def test_every_schedule_is_accepted(setting: Setting, layout: Layout) -> None:
 
 
 @given(settings_of(), layouts, st.data())
-def test_a_schedule_without_one_of_its_steps_is_refused(setting: Setting, layout: Layout, data: st.DataObject) -> None:
+def test_a_schedule_without_one_of_its_steps_is_refused(
+    setting: Setting, layout: Layout, data: st.DataObject
+) -> None:
     """Be it only the before or the after of a recursive cell."""
     schedule, outputs = _scheduled(setting, layout)
     assume(schedule.steps)
     at = data.draw(st.integers(0, len(schedule.steps) - 1))
-    with pytest.raises(AssertionError, match="does not run all stages|out of turn|too early"):
+    with pytest.raises(AssertionError, match=r"does not run all stages|out of turn|too early"):
         verify(replace(schedule, steps=schedule.steps[:at] + schedule.steps[at + 1 :]), outputs)
 
 
@@ -45,7 +47,7 @@ def test_a_step_that_runs_twice_is_refused(setting: Setting, layout: Layout, dat
     assume(schedule.steps)
     step = data.draw(st.sampled_from(schedule.steps))
     at = data.draw(st.integers(0, len(schedule.steps)))
-    with pytest.raises(AssertionError, match="runs twice or out of turn|too early"):
+    with pytest.raises(AssertionError, match=r"runs twice or out of turn|too early"):
         verify(replace(schedule, steps=(*schedule.steps[:at], step, *schedule.steps[at:])), outputs)
 
 
@@ -82,7 +84,7 @@ def test_swapped_steps_are_refused_when_one_needs_the_other(
     steps[at], steps[at + 1] = steps[at + 1], steps[at]
     swapped = replace(schedule, steps=tuple(steps))
     if dependent:
-        with pytest.raises(AssertionError, match="too early|out of turn"):
+        with pytest.raises(AssertionError, match=r"too early|out of turn"):
             verify(swapped, outputs)
     else:
         verify(swapped, outputs)
@@ -92,7 +94,12 @@ def test_swapped_steps_are_refused_when_one_needs_the_other(
 def test_two_values_in_one_row_are_refused(setting: Setting, layout: Layout, data: st.DataObject) -> None:
     """A duplicated row leaves another one empty, too."""
     schedule, outputs = _scheduled(setting, layout)
-    wide = [(k, j) for k, table in enumerate(schedule.cells) for j, rows in enumerate(table.outputs) if len(rows) > 1]
+    wide = [
+        (k, j)
+        for k, table in enumerate(schedule.cells)
+        for j, rows in enumerate(table.outputs)
+        if len(rows) > 1
+    ]
     assume(wide)
     k, j = data.draw(st.sampled_from(wide))
     table = schedule.cells[k]
@@ -100,12 +107,14 @@ def test_two_values_in_one_row_are_refused(setting: Setting, layout: Layout, dat
     rows[-1] = rows[0]
     changed = replace(table, outputs=(*table.outputs[:j], rows, *table.outputs[j + 1 :]))
     cells = (*schedule.cells[:k], changed, *schedule.cells[k + 1 :])
-    with pytest.raises(AssertionError, match="share a row|too early"):
+    with pytest.raises(AssertionError, match=r"share a row|too early"):
         verify(replace(schedule, cells=cells), outputs)
 
 
 @given(settings_of(), layouts, st.data())
-def test_a_call_left_out_of_the_order_is_refused(setting: Setting, layout: Layout, data: st.DataObject) -> None:
+def test_a_call_left_out_of_the_order_is_refused(
+    setting: Setting, layout: Layout, data: st.DataObject
+) -> None:
     """Another one in its place does not help."""
     schedule, outputs = _scheduled(setting, layout)
     wide = [k for k, table in enumerate(schedule.cells) if len(table.order) > 1]
@@ -158,6 +167,8 @@ def test_before_and_after_stages_are_no_groups() -> None:
 
 def test_shared_calls_write_a_row_for_each_call() -> None:
     """Ranks 0 and 1 stand for two calls and one."""
-    table = CellTable(np.array([0, 2]), (), (np.array([5, 6, 9]),), (), np.zeros(2, np.int64), np.array([0, 2, 3]))
+    table = CellTable(
+        np.array([0, 2]), (), (np.array([5, 6, 9]),), (), np.zeros(2, np.int64), np.array([0, 2, 3])
+    )
     assert table.written(0, 0, 1).tolist() == [5, 6]
     assert table.written(0, 1, 2).tolist() == [9]

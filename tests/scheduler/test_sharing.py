@@ -16,7 +16,9 @@ def test_groups_are_exactly_the_calls_that_agree(rows: list[tuple[int, int]]) ->
     if sharing is None:
         assert len(set(rows)) == len(rows)
         return
-    groups = [sharing.order[a:b].tolist() for a, b in zip(sharing.copies[:-1], sharing.copies[1:], strict=True)]
+    groups = [
+        sharing.order[a:b].tolist() for a, b in zip(sharing.copies[:-1], sharing.copies[1:], strict=True)
+    ]
     assert sorted(call for group in groups for call in group) == list(range(len(rows)))
     assert len(groups) == len(set(rows))
     for group in groups:
@@ -46,5 +48,8 @@ def test_equal_words_are_embedded_once_and_their_gradients_summed() -> None:
     shared = program.value_and_grad(batch)
     alone = fb.compile(model, backend="reference").value_and_grad(batch)
     assert np.isclose(shared[0], alone[0], rtol=1e-12)
-    gradients = [g.dense() if isinstance(g, fb.SparseRows) else g for g in (shared[1]["embedding.weight"], alone[1]["embedding.weight"])]
+    gradients = [
+        g.dense() if isinstance(g, fb.SparseRows) else g
+        for g in (shared[1]["embedding.weight"], alone[1]["embedding.weight"])
+    ]
     np.testing.assert_allclose(*gradients, rtol=1e-12)

@@ -35,7 +35,11 @@ def _calls(setting: Setting, schedule: Schedule, cell: int, start: int, stop: in
     table = schedule.cells[cell]
     if table.copies is None:
         return [[int(bases[at])] for at in table.order[start:stop]]
-    feeds = np.stack(setting.merged.trace.feeds[cell], 1) if setting.cells.feeds[cell] else np.zeros((len(bases), 0))
+    feeds = (
+        np.stack(setting.merged.trace.feeds[cell], 1)
+        if setting.cells.feeds[cell]
+        else np.zeros((len(bases), 0))
+    )
     alike = [np.flatnonzero((feeds == feeds[at]).all(1)) for at in table.order[start:stop]]
     return [bases[same].tolist() for same in alike]
 
@@ -80,7 +84,8 @@ class Backward:
             arena[rows] = 0
         trace = setting.merged.trace
         self.gives = [
-            [rng.integers(1, 1000, span.size).astype(float) for span in table.operands] for table in schedule.cells
+            [rng.integers(1, 1000, span.size).astype(float) for span in table.operands]
+            for table in schedule.cells
         ]
         self.expected = np.zeros(trace.values)
         for k, cell in enumerate(setting.signatures):
@@ -93,7 +98,7 @@ class Backward:
             for k, cell in enumerate(setting.signatures)
         ]
 
-    def _stage(self, recursive: bool) -> str:  # noqa: FBT001
+    def _stage(self, recursive: bool) -> str:
         """Return a stage of the backward graph in which an operand's cotangent may be ready."""
         return str(self.rng.choice(["before", "step"] if recursive else ["before", "after"]))
 
@@ -148,7 +153,9 @@ def test_every_cotangent_is_the_sum_over_all_readers(setting: Setting, layout: L
 
 
 @given(settings_of(tree=True), layouts, st.integers(0, 2**32 - 1))
-def test_in_trees_every_cotangent_is_stored_and_none_added(setting: Setting, layout: Layout, seed: int) -> None:
+def test_in_trees_every_cotangent_is_stored_and_none_added(
+    setting: Setting, layout: Layout, seed: int
+) -> None:
     """The same sums, where nothing is shared."""
     schedule = _scheduled(setting, layout)
     Backward(setting, schedule, np.random.default_rng(seed)).run()
@@ -187,11 +194,18 @@ def test_an_empty_batch_and_cells_without_calls_are_scheduled(policy: object, la
     """Nothing to do is no special case."""
     cells = (
         CellSignature("leaf", 0, False, (), (0,), 0, (), True),
-        CellSignature("node", 1, True, (Operand(0, (0, 1), None, 0, True), Operand(1, (), 0, 0, True)), (0, 1), 2, (1,)),
+        CellSignature(
+            "node", 1, True, (Operand(0, (0, 1), None, 0, True), Operand(1, (), 0, 0, True)), (0, 1), 2, (1,)
+        ),
     )
     empty = merge([], cells)
     schedule = build(empty, cells, policy, layout, 2)  # type: ignore[arg-type]
-    assert (schedule.steps, schedule.groups, schedule.arena_rows, schedule.gathered_rows) == ((), 0, (0, 0), 0)
+    assert (schedule.steps, schedule.groups, schedule.arena_rows, schedule.gathered_rows) == (
+        (),
+        0,
+        (0, 0),
+        0,
+    )
     verify(schedule, ((0,), (0, 1)))
     one = Trace(
         (np.array([[0]], np.int32), np.zeros((0, 4), np.int32)),

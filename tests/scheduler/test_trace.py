@@ -33,7 +33,9 @@ def test_a_calls_columns_are_its_first_value_its_arguments_and_its_lengths(setti
     for trace in setting.traces:
         for k, cell in enumerate(setting.signatures):
             assert trace.calls[k].shape == (len(trace.levels[k]), 1 + cell.arguments + len(cell.sequences))
-            assert np.array_equal(arguments_of(trace, setting.signatures, k), trace.calls[k][:, 1 : 1 + cell.arguments])
+            assert np.array_equal(
+                arguments_of(trace, setting.signatures, k), trace.calls[k][:, 1 : 1 + cell.arguments]
+            )
             for i in range(len(cell.sequences)):
                 assert lengths_of(trace, setting.signatures, k, i).sum() == len(trace.elements[k][i])
         assert trace.size == sum(len(rows) for rows in trace.calls)

@@ -67,7 +67,7 @@ def _run(
         return {"counts": counts, "starts": starts, "owner": np.repeat(np.arange(rows.calls), counts)}[a.kind]
 
     results = kernel.function(*[argument(a) for a in kernel.arguments])
-    for what, value in zip(kernel.results, results, strict=True):
+    for (kind, key), value in zip(kernel.results, results, strict=True):
         dense = value.dense() if isinstance(value, SparseRows) else np.array(value)
-        what = ("cotangent", what[1]) if what[0] == "stored" else what
+        what = "cotangent" if kind == "stored" else kind, key
         found[what] = found[what] + dense if what in found else dense

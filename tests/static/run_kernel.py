@@ -154,9 +154,9 @@ def _interpret(node: Node, known: Mapping[Node, Array], rows: Rows) -> Array:
         return whole
     if node.axis is UNBATCHED:
         return np.asarray(whole.sum(0, dtype))
-    return np.array([whole[rows.extent(along, call)].sum(0, dtype) for call in range(rows.calls)], dtype).reshape(
-        rows.calls, *node.shape
-    )
+    return np.array(
+        [whole[rows.extent(along, call)].sum(0, dtype) for call in range(rows.calls)], dtype
+    ).reshape(rows.calls, *node.shape)
 
 
 def _row(x: Node, value: Array, along: Axis, row: int, rows: Rows) -> Array:

@@ -55,7 +55,12 @@ def test_stages_compute_what_the_whole_graph_means(problem: Problem, data: st.Da
     """Whichever ends are recursive, whichever carry gradients: values, losses, cotangents and gradients."""
     graph = _cell_graph(problem)
     subset = lambda n: frozenset(data.draw(st.sets(st.integers(0, n - 1)))) if n else frozenset()  # noqa: E731
-    ends = Ends(subset(len(graph.operands)), subset(len(graph.outputs)), subset(len(graph.operands)), subset(len(graph.outputs)))
+    ends = Ends(
+        subset(len(graph.operands)),
+        subset(len(graph.outputs)),
+        subset(len(graph.operands)),
+        subset(len(graph.outputs)),
+    )
     cell = compile_cell(graph, ends, NUMPY)
     rng = np.random.default_rng(problem.seed)
     whole = Graph(graph.inputs, graph.results)
@@ -68,8 +73,15 @@ def test_stages_compute_what_the_whole_graph_means(problem: Problem, data: st.Da
         gradients = interpret(backward, type(rows)(3, (*rows.values, *given_.values()), rows.lengths))
         found = run_cell(cell, rows, given_)
         inferred = run_cell(cell, rows, {}, training=False)
-    kinds = [(k, i) for k, part in zip(("value", "loss", "metric"), _parts(graph), strict=True) for i in range(len(part))]
-    expected = {**dict(zip(kinds, values, strict=True)), **dict(zip((what for what, _ in derived), gradients, strict=True))}
+    kinds = [
+        (k, i)
+        for k, part in zip(("value", "loss", "metric"), _parts(graph), strict=True)
+        for i in range(len(part))
+    ]
+    expected = {
+        **dict(zip(kinds, values, strict=True)),
+        **dict(zip((what for what, _ in derived), gradients, strict=True)),
+    }
     assert set(kinds) == set(inferred) <= set(found) <= set(expected)
     for what, value in expected.items():
         if what not in found:  # simplification found out that nothing depends on it
@@ -93,7 +105,10 @@ def test_no_stage_reads_what_is_not_ready(problem: Problem, data: st.DataObject)
     operands, outputs = some(len(graph.operands)), some(len(graph.outputs))
     every = frozenset(range(len(graph.operands))), frozenset(range(len(graph.outputs)))
     cell = compile_cell(graph, Ends(operands, outputs, *every), NUMPY)
-    for kernels, kind, recursive in ((cell.forward, "operand", operands), (cell.backward, "cotangent", outputs)):
+    for kernels, kind, recursive in (
+        (cell.forward, "operand", operands),
+        (cell.backward, "cotangent", outputs),
+    ):
         early = kernels.get("before")
         if early:
             assert not {a.key for a in early.arguments if a.kind == kind} & recursive
@@ -201,7 +216,11 @@ def test_without_gradients_there_is_no_backward() -> None:
 
 def test_embedding_and_input_projection_come_before_the_levels() -> None:
     """In an RNN's cell: the product with x is taken of all elements at once, that with h level by level."""
-    table, w, u = Parameter([7, H], "normal", "table"), Parameter([H, H], "normal", "w"), Parameter([H, H], "normal", "u")
+    table, w, u = (
+        Parameter([7, H], "normal", "table"),
+        Parameter([H, H], "normal", "w"),
+        Parameter([H, H], "normal", "u"),
+    )
     h, word = input_node(TensorType((H,))), input_node(TensorType((), "int32"))
     new = ops.tanh(ops.gather(table, word) @ w + h @ u)
     one = frozenset((0,))
@@ -281,7 +300,9 @@ def _naive_model(dtype: str) -> fb.Block:
     def node(left: tuple[Node, Node], right: tuple[Node, Node]) -> tuple[Node, Node]:
         gates = join(ops.concat([left[0], right[0]]))
         forget = ops.reshape(ops.sigmoid(gates[H : 3 * H]), (2, H))
-        c = ops.sigmoid(gates[:H]) * ops.tanh(gates[4 * H :]) + ops.sum(forget * ops.stack([left[1], right[1]]), axis=0)
+        c = ops.sigmoid(gates[:H]) * ops.tanh(gates[4 * H :]) + ops.sum(
+            forget * ops.stack([left[1], right[1]]), axis=0
+        )
         return ops.sigmoid(gates[3 * H : 4 * H]) * ops.tanh(c), c
 
     def with_loss(state: fb.Block) -> fb.Block:

@@ -17,7 +17,9 @@ from tests.static.run_kernel import NUMPY, interpret, random_rows, run_graph
 V = TensorType((3,))
 
 
-def _emitted(inputs: dict[Node, Argument], *results: Node, kept: dict[Node, Argument] | None = None) -> tuple[str, list[str]]:
+def _emitted(
+    inputs: dict[Node, Argument], *results: Node, kept: dict[Node, Argument] | None = None
+) -> tuple[str, list[str]]:
     kept = kept or {}
     text = emit("kernel", Graph(tuple(inputs), (*results, *kept)), results, inputs, kept, (), NUMPY)
     return text.source, [argument.kind for argument in text.arguments]
@@ -85,7 +87,9 @@ def test_sequences_bring_their_owners_starts_and_counts() -> None:
     e, x = input_node(V, axis), input_node(V)
     spread = apply("repeat", x, axis=axis)
     total = ops.segment_sum(e * spread)
-    source, kinds = _emitted({e: Argument("operand", 0), x: Argument("operand", 1)}, ops.segment_sum(e) - total)
+    source, kinds = _emitted(
+        {e: Argument("operand", 0), x: Argument("operand", 1)}, ops.segment_sum(e) - total
+    )
     _is(
         source,
         """
@@ -98,7 +102,9 @@ def test_sequences_bring_their_owners_starts_and_counts() -> None:
             return (s2,)
         """,
     )
-    assert sorted(kinds) == sorted(["operand"] * 2 + ["scratch"] * 3 + ["rows"] * 2 + ["owner", "starts", "counts"])
+    assert sorted(kinds) == sorted(
+        ["operand"] * 2 + ["scratch"] * 3 + ["rows"] * 2 + ["owner", "starts", "counts"]
+    )
 
 
 def test_indices_already_checked_are_not_checked_again() -> None:
@@ -145,7 +151,15 @@ def test_the_text_does_not_depend_on_what_was_built_before() -> None:
     def build() -> str:
         x, y = input_node(V), input_node(V)
         graph = Graph((x, y), (ops.tanh(x @ Parameter([3, 3], 1.0)) + y, ops.exp(y)))
-        return emit("kernel", graph, graph.outputs, {x: Argument("operand", 0), y: Argument("operand", 1)}, {}, (), NUMPY).source
+        return emit(
+            "kernel",
+            graph,
+            graph.outputs,
+            {x: Argument("operand", 0), y: Argument("operand", 1)},
+            {},
+            (),
+            NUMPY,
+        ).source
 
     first = build()
     assert input_node(V).axis is CALL

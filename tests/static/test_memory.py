@@ -150,7 +150,11 @@ def test_buffers_of_different_types_or_axes_are_different() -> None:
     x, w = input_node(V), input_node(V, UNBATCHED)
     made = _check(Graph((x, w), (ops.exp(x), ops.exp(w), ops.exp(x) < 1.0)))
     assert len(set(made.slots)) == 3
-    assert sorted((slot.type.dtype, slot.number) for slot in made.slots) == [("bool", 0), ("float64", 0), ("float64", 1)]
+    assert sorted((slot.type.dtype, slot.number) for slot in made.slots) == [
+        ("bool", 0),
+        ("float64", 0),
+        ("float64", 1),
+    ]
 
 
 def test_parts_of_a_concatenation_are_computed_in_it() -> None:
@@ -202,7 +206,8 @@ def _scalar_in_a_section(a: Node, b: Node) -> tuple[Node, ...]:
 
 @pytest.mark.parametrize("axis", [CALL, UNBATCHED])
 @pytest.mark.parametrize(
-    "outputs", [_section_read_late, _sum_with_a_view, _sum_with_itself, _product_in_a_section, _scalar_in_a_section]
+    "outputs",
+    [_section_read_late, _sum_with_a_view, _sum_with_itself, _product_in_a_section, _scalar_in_a_section],
 )
 def test_memory_shared_in_a_roundabout_way(outputs: object, axis: Axis) -> None:
     """Parts read after their concatenation is dead, sums whose second pass reads what the first overwrote."""

@@ -20,8 +20,13 @@ def _held(operands: list[Node], results: list[Node]) -> list[tuple[int, ...]]:
     """Pack, check that values stay the same, and return the old numbers of each new operand."""
     groups, new = pack(operands, results)
     rng = np.random.default_rng(0)
-    values = [rng.normal(size=x.shape) if x.axis.rank < 2 else list(rng.normal(size=(2, *x.shape))) for x in operands]
-    packed = [values[held[0]] if len(held) == 1 else np.stack([values[i] for i in held]) for _, held in groups]
+    values = [
+        rng.normal(size=x.shape) if x.axis.rank < 2 else list(rng.normal(size=(2, *x.shape)))
+        for x in operands
+    ]
+    packed = [
+        values[held[0]] if len(held) == 1 else np.stack([values[i] for i in held]) for _, held in groups
+    ]
     inputs = tuple(node for node, _ in groups)
     before = evaluate(Graph(tuple(operands), tuple(results)), values)
     after = evaluate(Graph(inputs, tuple(new)), packed)
@@ -93,7 +98,10 @@ def test_scalars_are_packed_into_a_vector() -> None:
     assert _held([a, b], [ops.stack([a, b])]) == [(0, 1)]
 
 
-@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), max_size=5), st.sampled_from(["concat", "stack"]))
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), max_size=5),
+    st.sampled_from(["concat", "stack"]),
+)
 def test_any_joins_of_operands_mean_the_same_packed(joins: list[list[int]], how: str) -> None:
     """Whatever overlaps: values stay, and every operand is held once."""
     operands = [input_node(V) for _ in range(5)]

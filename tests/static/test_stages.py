@@ -65,7 +65,9 @@ def test_what_is_given_has_no_stage() -> None:
     x = input_node(V)
     inner = ops.exp(x)
     y = inner * Parameter([3], 1.0) + 1.0
-    assert set(split([y], [inner], [y], [inner])) == {y, *y.inputs} - {n for n in reachable([y]) if n.op in SOURCES}
+    assert set(split([y], [inner], [y], [inner])) == {y, *y.inputs} - {
+        n for n in reachable([y]) if n.op in SOURCES
+    }
 
 
 def test_views_are_the_ops_that_move_nothing() -> None:

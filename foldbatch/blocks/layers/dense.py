@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.layers.layer import Layer, describe, find_activation, single, vector
+from foldbatch.blocks.layers.layer import Layer, describe, find_activation, find_initializer, single, vector
 from foldbatch.errors import BlockValueError, GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
@@ -49,7 +49,7 @@ class Linear(Layer):
         super().__init__(name)
         self.size = positive(size, "Linear")
         self.activation = activation
-        self.init = init
+        self.init = find_initializer(init, "Linear")
         self.bias = bias
         self._activate = find_activation(activation, "Linear")
 
@@ -113,7 +113,7 @@ class Embedding(Layer):
         self.count = positive(count, "Embedding")
         self.size = positive(size, "Embedding")
         type_ = TensorType((self.count, self.size), dtype)
-        self.parameter("weight", type_, init, trainable=trainable)
+        self.parameter("weight", type_, find_initializer(init, "Embedding"), trainable=trainable)
 
     def apply(self, *xs: Any) -> Node:
         ids = single(self, xs)

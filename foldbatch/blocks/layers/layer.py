@@ -6,8 +6,8 @@ from typing import Any
 
 from foldbatch.blocks.block import named
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.errors import BlockTypeError, GraphError
-from foldbatch.params import Initializer, Owner, Parameter
+from foldbatch.errors import BlockTypeError, GraphError, UnknownNameError
+from foldbatch.params import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import TensorType, describe_value
@@ -52,6 +52,18 @@ def find_activation(spec: Any, where: str) -> Any:
         return ACTIVATIONS[spec]
     expected = f"an activation of {', '.join(ACTIVATIONS)}, a function or None"
     raise BlockTypeError(where, expected, describe_value(spec), "give a function of tensors for any other")
+
+
+def find_initializer(init: Initializer, where: str) -> Initializer:
+    """Return an initialiser, refusing a name that stands for none.
+
+    Raises:
+        UnknownNameError: when it is such a name.
+    """
+    if isinstance(init, str) and init not in INITIALIZERS:
+        expected = f"an initialiser of {', '.join(INITIALIZERS)}"
+        raise UnknownNameError(where, expected, repr(init), "or give a number, an array or a function")
+    return init
 
 
 def single(layer: Layer, xs: tuple[Any, ...]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.layers.dense import positive
-from foldbatch.blocks.layers.layer import Layer, describe, vector
+from foldbatch.blocks.layers.layer import Layer, describe, find_initializer, vector
 from foldbatch.errors import GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
@@ -34,7 +34,7 @@ class _TreeCell(Layer):
     def __init__(self, size: int, init: Initializer, name: str | None) -> None:
         super().__init__(name)
         self.size = positive(size, type(self).__name__)
-        self.init = init
+        self.init = find_initializer(init, type(self).__name__)
 
     def _projected(self, x: Any, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""

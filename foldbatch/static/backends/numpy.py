@@ -53,7 +53,9 @@ class OutOfRangeError(IndexError):
         self.row, self.found, self.size = row, found, size
 
 
-def check_range(ids: NDArray[np.integer[Any]], size: int, owner: NDArray[np.integer[Any]] | None = None) -> None:
+def check_range(
+    ids: NDArray[np.integer[Any]], size: int, owner: NDArray[np.integer[Any]] | None = None
+) -> None:
     """Refuse indices below 0 or not below `size` (NumPy would wrap negative ones silently).
 
     Shapes: ``ids: [n, ...]``; ``owner: [n]``, the call of each row where rows are elements of sequences.
@@ -97,6 +99,11 @@ def _sigmoid(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
         f"np.multiply({out}, 0.5, out={out})",
         f"np.add({out}, 0.5, out={out})",
     ]
+
+
+def _where(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    condition, a, b = xs
+    return [f"np.copyto({out}, {b})", f"np.copyto({out}, {a}, where={condition})"]
 
 
 def _linear(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
@@ -194,6 +201,10 @@ def _logsumexp(x: str, axis: str, out: str) -> list[str]:
     ]
 
 
+def _logsumexp_along(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return _logsumexp(xs[0], _axes(node.inputs[0], (node.attrs["axis"],)), out)
+
+
 def _cross_entropy(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
     logits, label = (
@@ -217,8 +228,9 @@ def _sum_rows(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
 
 
 _UFUNCS = (
-    "subtract multiply divide negative square exp log sqrt abs sign tanh maximum minimum less less_equal equal"
-).split()
+    *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign", "tanh"),
+    *("maximum", "minimum", "less", "less_equal", "equal"),
+)
 
 SPELLINGS: dict[str, Spelling] = {
     **{name: _ufunc(name) for name in _UFUNCS},
@@ -227,7 +239,7 @@ SPELLINGS: dict[str, Spelling] = {
     "relu": lambda node, xs, out, rows: [f"np.maximum({xs[0]}, 0, out={out})"],
     "softplus": lambda node, xs, out, rows: [f"np.logaddexp({xs[0]}, 0, out={out})"],
     "power": lambda node, xs, out, rows: [f"np.power({xs[0]}, {node.attrs['exponent']}, out={out})"],
-    "where": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[2]})", f"np.copyto({out}, {xs[1]}, where={xs[0]})"],
+    "where": _where,
     "cast": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
     "linear": _linear,
     "sum_outer": _sum_outer,
@@ -244,7 +256,7 @@ SPELLINGS: dict[str, Spelling] = {
     "max": _reduce("max"),
     "argmax": _reduce("argmax"),
     "softmax": _softmax,
-    "logsumexp": lambda node, xs, out, rows: _logsumexp(xs[0], _axes(node.inputs[0], (node.attrs["axis"],)), out),
+    "logsumexp": _logsumexp_along,
     "cross_entropy": _cross_entropy,
     "one_hot": _one_hot,
     "gather": _take,
@@ -257,7 +269,7 @@ SPELLINGS: dict[str, Spelling] = {
 # Operands whose buffer the result may overwrite: a single pass reads each element before it
 # writes it; of several passes, only those operands that no later pass reads.
 OVERWRITES: dict[str, tuple[int, ...]] = {
-    **{name: (0, 1) for name in (*_UFUNCS, "add")},
+    **dict.fromkeys((*_UFUNCS, "add"), (0, 1)),
     "sigmoid": (0,),
     "relu": (0,),
     "softplus": (0,),

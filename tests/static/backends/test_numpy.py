@@ -49,7 +49,9 @@ def test_every_op_has_a_spelling(backend: Backend) -> None:
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("op", "sample"), SAMPLES, ids=NAMES)
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
-def test_an_op_on_all_rows_is_the_op_on_each(backend: Backend, op: Op, sample: Sample, dtype: str, calls: int) -> None:
+def test_an_op_on_all_rows_is_the_op_on_each(
+    backend: Backend, op: Op, sample: Sample, dtype: str, calls: int
+) -> None:
     """Whatever the dtype and the number of calls, with and without a buffer of the op's own."""
     inputs, y = _applied(op, sample, dtype)
     graph = Graph(inputs, (y,))
@@ -127,7 +129,9 @@ def test_labels_or_logits_may_be_the_same_for_all_rows(ends: tuple[Axis, Axis]) 
     np.testing.assert_allclose(run_graph(graph, rows)[0], interpret(graph, rows)[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("shapes", [((3,), (3, 0)), ((0,), (0, 3)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 3), (3, 2))])
+@pytest.mark.parametrize(
+    "shapes", [((3,), (3, 0)), ((0,), (0, 3)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 3), (3, 2))]
+)
 def test_products_of_nothing_are_zero(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     """Extents of 0 are legal, in a product and in the gradient of its weight."""
     x, w = input_node(TensorType(shapes[0])), constant(np.ones(shapes[1], "float32"))
@@ -143,7 +147,9 @@ def test_segments_may_be_empty(lengths: list[int]) -> None:
     """Sums over no elements are zero; repeats for no elements are none."""
     elements = ragged()
     x, y = input_node(TensorType((2,)), elements), input_node(TensorType((2,)))
-    graph = Graph((x, y), (ops.segment_sum(ops.exp(x)), apply("repeat", y, axis=elements), ops.segment_sum(x * y)))
+    graph = Graph(
+        (x, y), (ops.segment_sum(ops.exp(x)), apply("repeat", y, axis=elements), ops.segment_sum(x * y))
+    )
     rows = random_rows(np.random.default_rng(0), graph, 3, lengths=lengths)
     for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -182,7 +188,9 @@ def test_a_table_gradient_stays_sparse_where_it_is_a_result() -> None:
         assert isinstance(found, SparseRows) is sparse
 
 
-@pytest.mark.parametrize(("ids", "row", "found"), [([0, 1, 3, -1], 2, 3), ([0, -1, 9], 1, -1), ([[0, 1], [2, 3]], 1, 3)])
+@pytest.mark.parametrize(
+    ("ids", "row", "found"), [([0, 1, 3, -1], 2, 3), ([0, -1, 9], 1, -1), ([[0, 1], [2, 3]], 1, 3)]
+)
 def test_check_range_names_the_first_bad_row(ids: object, row: int, found: int) -> None:
     """Negative ids are out of range too: NumPy would count them from the end."""
     with pytest.raises(OutOfRangeError) as error:
@@ -233,5 +241,5 @@ def test_backends_are_found_by_name() -> None:
     assert find_backend("numpy").name == "numpy"
     assert find_backend("auto").name in AUTO
     assert GLOBALS["np"] is np
-    with pytest.raises(UnknownNameError, match="backend: expected one of auto, numpy.*found 'nunpy'"):
+    with pytest.raises(UnknownNameError, match=r"backend: expected one of auto, numpy.*found 'nunpy'"):
         find_backend("nunpy")

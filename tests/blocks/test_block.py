@@ -1,0 +1,258 @@
+"""Blocks combine, print and run; what goes wrong says where, what was expected and how to mend it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import errors, ops
+from foldbatch.blocks import tracer
+from foldbatch.blocks.block import FromTensor, Pipe, as_block, keyed, shown
+from foldbatch.blocks.builder import Builder
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, FoldbatchError
+from tests.oracle import plain
+
+ERRORS = Path(__file__).resolve().parents[1] / "golden" / "block_errors.txt"
+PUBLIC = {name: getattr(fb, name) for name in dir(fb) if not name.startswith("_")}
+EXPRESSIONS = ERRORS.read_text().splitlines()[::2]
+
+
+def names() -> dict[str, Any]:
+    """What the expressions of block_errors.txt may use."""
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
+    wrong = fb.ForwardDeclaration(output_type=2, name="wrong")
+    wrong.resolve_to(fb.Vector(3))
+    untyped = fb.ForwardDeclaration(name="untyped")
+    untyped.resolve_to(fb.Scalar())
+    endless = fb.ForwardDeclaration(output_type=2, name="endless")
+    endless.resolve_to(fb.Record((endless(), fb.Scalar())) >> fb.GetItem(0))
+    ping = fb.ForwardDeclaration(output_type=2, name="ping")
+    pong = fb.ForwardDeclaration(output_type=2, name="pong")
+    ping.resolve_to(fb.GetItem(0) >> pong())
+    pong.resolve_to(fb.GetItem(0) >> ping())
+    cyclic: list[Any] = [1]
+    cyclic.append(cyclic)
+    deep: Any = "end"
+    for i in range(60):
+        deep = [i, deep]
+    own = {name: value for name, value in locals().items() if name != "pair"}
+    state = fb.Record((fb.Vector(2), fb.Vector(2)))
+    return {**PUBLIC, **own, "np": np, "ops": ops, "state": state, "shared": fb.Linear(3), "run": run}
+
+
+def run(block: Any, *examples: Any) -> Any:
+    return fb.compile(block).run(examples)
+
+
+def test_every_misuse_says_where_what_was_expected_what_was_found_and_what_to_do(golden, monkeypatch):
+    """block_errors.txt holds an expression of `names` and the error it raises, by turns."""
+    monkeypatch.setattr(tracer, "DEEPEST", 1000)
+    lines = []
+    for expression in EXPRESSIONS:
+        with pytest.raises(Exception) as caught:
+            eval(expression, names())
+        error = caught.value
+        lines += [expression, f"    {type(error).__name__}: {error}"]
+    golden(ERRORS.name, "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_no_misuse_raises_an_error_of_pythons_or_numpys_own(expression, monkeypatch):
+    monkeypatch.setattr(tracer, "DEEPEST", 1000)
+    with pytest.raises(FoldbatchError) as caught:
+        eval(expression, names())
+    assert isinstance(caught.value, TypeError | ValueError | LookupError)
+    assert caught.value.fix or isinstance(caught.value, errors.UnknownNameError | BlockTypeError)
+
+
+@pytest.mark.parametrize(
+    ("expression", "builtin"),
+    [
+        ("run(GetItem('a') >> Scalar(), {})", KeyError),
+        ("run(GetItem(1) >> Scalar(), [1])", IndexError),
+        ("run(GetItem(1) >> Scalar(), 1)", TypeError),
+        ("run(Scalar(), 'one')", TypeError),
+        ("run(Vector(2), [1])", ValueError),
+        ("run(OneOf(len, {1: Void()}), '')", KeyError),
+        ("run(InputTransform(int), 'one')", ValueError),
+        ("run(InputTransform(lambda x: x['a']), {})", KeyError),
+        ("run(InputTransform(lambda x: x.a), {})", TypeError),
+        ("compile(Scalar() >> Scalar())", TypeError),
+        ("Linear(0)", ValueError),
+        ("compile(Vector(2) >> Linear(2)).params['w']", KeyError),
+    ],
+)
+def test_an_error_is_also_the_built_in_one_that_a_user_would_catch(expression, builtin):
+    with pytest.raises(builtin) as caught:
+        eval(expression, names())
+    assert isinstance(caught.value, FoldbatchError)
+    assert str(caught.value) != repr(caught.value.args)
+
+
+def test_the_cause_of_an_error_in_a_users_function_is_attached():
+    with pytest.raises(ExampleError) as caught:
+        run(fb.InputTransform(lambda x: 1 // x) >> fb.Scalar(), 1, 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(BlockTypeError) as caught:
+        fb.compile(fb.Vector(2) >> fb.Function(lambda x: x.missing))
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_batch_that_fails_leaves_the_program_as_it_was():
+    block = fb.GetItem("x") >> fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.AllOf(fb.Identity(), fb.Loss())
+    program = fb.compile(block)
+    good = [{"x": [1, 2]}, {"x": [3, 4]}]
+    params = {name: array.copy() for name, array in program.params.items()}
+    before = program.run(good), program.value_and_grad(good)
+    for bad in ({"x": [1]}, {"y": 1}, {"x": [1, "a"]}, None):
+        for call in (program.run, program.value_and_grad, program.prepare, program.describe):
+            with pytest.raises(ExampleError, match="at example 2"):
+                call([*good, bad])
+        assert {name: array.tolist() for name, array in program.params.items()} == {n: a.tolist() for n, a in params.items()}
+    after = program.run(good), program.value_and_grad(good)
+    assert [float(x) for x, _ in before[0]] == [float(x) for x, _ in after[0]]
+    assert before[1][0] == after[1][0]
+    assert all((before[1][1][name] == after[1][1][name]).all() for name in params)
+
+
+def test_blocks_follow_each_other_with_either_side_standing_for_a_block():
+    assert isinstance(fb.Scalar() >> fb.Identity(), Pipe)
+    add = fb.Function(lambda a, b: a + b)
+    one = fb.Vector(1)
+    for block, example in [
+        ({"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
+        (fb.Identity() >> {"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
+        ((one, one) >> add, [[1], [2]]),
+        ([one, one] >> add, [[1], [2]]),
+        (fb.Identity() >> (one, one) >> add, [[1], [2]]),
+        (np.float32([3]) >> fb.Identity(), None),
+        (fb.Scalar() >> np.float32([3]), 0),
+        (np.float32(3) >> fb.Function(lambda x: x[None]), None),
+    ]:
+        np.testing.assert_array_equal(block.eval(example), np.float32([3]), strict=True)
+
+
+def test_a_parameter_stands_for_a_block():
+    weight = fb.Parameter(fb.types.TensorType((2,)), [1.0, 2.0], "w")
+    block = weight >> fb.Function(lambda w: w * 2)
+    assert block.eval(None).tolist() == [2.0, 4.0]
+    assert list(fb.compile(block).params) == ["w"]
+
+
+def test_pipes_are_flat_and_empty_ones_pass_on():
+    a, b, c = fb.Scalar(), fb.Identity(), fb.Identity()
+    assert (a >> (b >> c)).blocks == ((a >> b) >> c).blocks == (a, b, c)
+    assert Pipe().eval("whatever") == "whatever"
+
+
+def test_a_tensor_is_copied_when_it_becomes_a_block():
+    array = np.float32([1, 2])
+    block = FromTensor(array)
+    array[0] = 9
+    assert block.eval(None).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dtype"), [(1, "int64"), (1.5, "float32"), (True, "bool"), (np.int32(1), "int32"), (np.zeros((2, 0)), "float64")]
+)
+def test_a_constant_keeps_its_dtype(tensor, dtype):
+    assert FromTensor(tensor).eval(None).dtype == dtype
+
+
+def test_blocks_print_as_they_are_written():
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    block = {"word": fb.Scalar("int32") >> fb.Embedding(10, 3), 1: fb.Map(tree())} >> fb.AllOf(fb.GetItem(0), fb.Concat(flatten=True))
+    assert repr(block) == (
+        "Record({'word': Scalar('int32') >> Embedding(10, 3), 1: Map(tree())}) >> "
+        "AllOf(GetItem(0), Concat(axis=0, flatten=True))"
+    )
+    assert repr(fb.OneOf(len, (fb.Void(), fb.Identity()))) == "OneOf(len, {0: Void(), 1: Identity()})"
+    assert repr(FromTensor(np.zeros((100, 3)))) == "FromTensor(float64[100,3])"
+    assert repr(fb.Record((fb.Vector(2) >> fb.Linear(2, "tanh"),))) == "Record((Vector(2, 'float32') >> Linear(2, activation='tanh'),))"
+    assert repr(tree) == "ForwardDeclaration(output_type=float32, name='tree')"
+    assert shown(fb.AllOf(*[fb.Identity()] * 9)) == "AllOf(...)"
+
+
+def test_a_block_may_stand_in_several_places_and_programs():
+    word = fb.GetItem("word") >> fb.Scalar("int32") >> fb.Embedding(5, 2)
+    pair = fb.AllOf(word, {"other": word}, word)
+    first, _, third = pair.eval({"word": 1, "other": {"word": 1}})
+    assert (first == third).all()
+    a, b = fb.compile(pair), fb.compile(word)
+    a.params["embedding.weight"] = np.ones((5, 2))
+    assert list(a.params) == list(b.params) == ["embedding.weight"]
+    assert b.run([{"word": 1}])[0].tolist() == [1.0, 1.0]
+
+
+def test_names_of_parameters_tell_which_layer_comes_first_whatever_was_compiled_before():
+    """Interned nodes remember what was compiled before; names must not."""
+    a, b, c = fb.TreeLSTM(2), fb.TreeLSTM(2), fb.TreeLSTM(3, name="top")
+    leaf = fb.AllOf(fb.Vector(2), fb.AllOf())
+    kept = []
+    for layers in itertools.permutations((a, b, c)):
+        program = fb.compile(fb.AllOf(*(leaf >> layer for layer in layers)))
+        kept.append(program)
+        order = [layer for layer in layers if layer is not c]
+        values = program.params.parameters
+        assert values["tree_lstm.weight"] is order[0].parameters["weight"]
+        assert values["tree_lstm_1.bias"] is order[1].parameters["bias"]
+        assert values["top.weight"] is c.parameters["weight"]
+        assert list(values) == [
+            f"{name}.{part}"
+            for name in ["top" if layer is c else "tree_lstm_1" if layer is order[1] else "tree_lstm" for layer in layers]
+            for part in ("weight", "bias")
+        ]
+
+
+def test_evaluation_returns_metrics_beside_the_result():
+    seen = fb.Scalar() >> fb.AllOf(fb.Identity(), fb.Metric("seen"))
+    result, metrics = fb.Map(seen).eval([1, 2])
+    assert [[float(x), nothing] for x, nothing in result] == [[1.0, None], [2.0, None]]
+    assert {name: [float(x) for x in values] for name, values in metrics.items()} == {"seen": [1.0, 2.0]}
+
+
+def test_evaluation_on_the_reference_backend_is_in_double_precision():
+    third = fb.Scalar() >> fb.Function(lambda x: x / 3)
+    assert third.eval(1, backend="reference") == 1 / 3
+    assert third.eval(1) == np.float32(1) / np.float32(3)
+
+
+def test_depth_counts_the_levels_that_compute():
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
+    assert tree().max_depth(1) == 0
+    assert tree().max_depth([1, 2]) == 1
+    assert tree().max_depth([[1, [2, 3]], 4]) == 3
+    assert (tree() >> fb.Loss()).max_depth([1, 2]) == 1
+    assert fb.Vector(2).max_depth([1, 2]) == 0
+    assert (fb.Vector(2) >> fb.Linear(2) >> fb.Linear(2)).max_depth([1, 2]) == 1  # one cell
+    assert fb.Record((fb.Vector(2) >> fb.Metric("m"), fb.FromTensor(1.0))).max_depth([[1, 2], None]) == 0
+
+
+def test_what_stands_for_blocks_is_found_by_its_keys():
+    a, b = fb.Scalar(), fb.Vector(2)
+    assert keyed({"a": a}, "here") == ([("a", a)], True)
+    assert keyed([("a", a), (("b", 1), b)], "here") == ([("a", a), (("b", 1), b)], True)
+    assert keyed((a, b), "here") == ([(0, a), (1, b)], False)
+    assert keyed((block for block in (a, b)), "here") == ([(0, a), (1, b)], False)
+    pairs, given = keyed(((a, b), (b, a)), "here")  # two records of two, not keys and blocks
+    assert not given
+    assert [repr(block) for _, block in pairs] == [f"Record(({a!r}, {b!r}))", f"Record(({b!r}, {a!r}))"]
+    assert keyed(((), {}), "here")[1] is False
+    with pytest.raises(BlockValueError, match=r"here: expected every key once, found True twice"):
+        keyed([(1, a), (True, b)], "here")
+
+
+def test_the_base_class_builds_nothing():
+    with pytest.raises(NotImplementedError):
+        fb.Block().build(Builder(), None)
+    assert as_block(fb.Block()).arguments() == ""
+    assert plain([fb.Block]) == [fb.Block]

@@ -1,0 +1,223 @@
+"""The law above all: batched is one by one is the oracle, in values, metrics, losses and gradients.
+
+Random programs (see `programs`) run on random data in float64, under every policy and layout, in
+one batch, in threads and one by one, with schedules verified and unused memory poisoned. They are
+compared to two oracles: `oracle`, which interprets blocks and knows nothing of the compiler, and
+the package's own reference backend, which interprets cells. Gradients are also compared to finite
+differences of the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.program import Program
+from foldbatch.runtime import threads
+from tests.oracle import Meaning, meaning
+from tests.programs import BlockProgram, programs
+
+TOLERANCE = 1e-9
+LABELLED = tuple[int, str, Any]  # a metric's value with its example and label
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+some = settings(many, max_examples=150)
+
+
+def engines(block: fb.Block) -> Iterator[Program]:
+    """Yield a program for every way of running a block; the plain one first, the reference last."""
+    for policy in ("by_component", "by_depth"):
+        program = fb.compile(block, policy=policy, threads=1, debug=True)
+        yield program
+        yield Program(program.lowered, replace(program.options, layout="producer"), 0)
+    yield Program(program.lowered, replace(program.options, batched=False), 0)
+    yield Program(program.lowered, replace(program.options, threads=2), 0)
+    yield Program(program.lowered, replace(program.options, backend="reference"), 0)
+
+
+def assert_same(found: Any, right: Any) -> None:
+    """Check that two results are the same in structure and types, and in numbers to 9 digits."""
+    if isinstance(right, tuple | list):
+        assert type(found) is type(right)
+        assert len(found) == len(right)
+        for a, b in zip(found, right, strict=True):
+            assert_same(a, b)
+    elif isinstance(right, np.ndarray | np.generic):
+        assert type(found) is type(right)
+        assert (found.shape, found.dtype) == (right.shape, right.dtype)
+        scale = max(1.0, float(np.abs(right).max(initial=0)))
+        np.testing.assert_allclose(found, right, rtol=TOLERANCE, atol=TOLERANCE * scale)
+    else:
+        assert found is right or found == right
+
+
+def gradients_of(program: Program, examples: Sequence[Any]) -> tuple[float, dict[str, Any]]:
+    """Return the loss and the gradients as arrays."""
+    loss, gradients = program.value_and_grad(examples)
+    return loss, {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
+
+
+def metrics_of(results: Any) -> dict[str, Any]:
+    """Return all that the metrics hold; one that was never visited counts for nothing."""
+    found = {}
+    for name, m in results.metrics.items():
+        if len(m):
+            found[name] = m.values, m.examples.tolist(), m.nodes.tolist(), m.labels or [None] * len(m)
+    return found
+
+
+def assert_meant(program: Program, examples: Sequence[Any], meanings: Sequence[Meaning]) -> Any:
+    """Check results, losses and metrics against those of the blocks' interpreter."""
+    results = program.run(examples)
+    assert_same(list(results), [m.result for m in meanings])
+    assert_same(np.array(results.loss), np.array(float(sum(m.loss for m in meanings))))
+    found = metrics_of(results)
+    for name in {name for m in meanings for name in m.metrics}:
+        right = [(i, str(label), value) for i, m in enumerate(meanings) for value, label in m.metrics[name]]
+        values, numbers, _, labels = found[name]
+        mine = [(i, str(label), value) for i, label, value in zip(numbers, labels, values, strict=True)]
+        for (*left, a), (*right_, b) in zip(sorted(mine, key=_key), sorted(right, key=_key), strict=True):
+            assert left == right_  # the order of visits is compared between engines only
+            assert_same(np.asarray(a), np.asarray(b))
+    return found
+
+
+def _key(entry: LABELLED) -> tuple[Any, ...]:
+    example, label, value = entry
+    return example, label, *np.round(np.ravel(value), 6).tolist()
+
+
+def assert_lawful(program: BlockProgram) -> None:
+    """Check that all engines agree with the interpreter and with each other."""
+    examples = program.examples
+    meanings = [meaning(program.block, example) for example in examples]
+    first: tuple[Any, Any] | None = None
+    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+        for engine in engines(program.block):
+            metrics = assert_meant(engine, examples, meanings)
+            loss, gradients = gradients_of(engine, examples)
+            assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
+            if first is None:
+                first = metrics, gradients
+            assert metrics.keys() == first[0].keys()
+            assert gradients.keys() == first[1].keys()
+            for name in metrics:
+                assert_same(metrics[name], first[0][name])
+            for name in gradients:
+                assert_same(gradients[name], first[1][name])
+
+
+def assert_differentiated(program: BlockProgram) -> None:
+    """Check the gradient along a random direction against a difference of the interpreter's losses."""
+    compiled = fb.compile(program.block)
+    loss, gradients = gradients_of(compiled, program.examples)
+    rng = np.random.default_rng(program.seed)
+    directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
+    origin = {name: compiled.params[name].copy() for name in gradients}
+    step = 1e-4
+
+    def at(k: int) -> float:
+        for name, direction in directions.items():
+            compiled.params[name] = origin[name] + k * step * direction
+        return sum(meaning(program.block, example).loss for example in program.examples)
+
+    difference = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+    at(0)
+    found = sum(float(np.vdot(g, directions[name])) for name, g in gradients.items())
+    assert found == pytest.approx(difference, rel=1e-6, abs=1e-6 * max(1.0, abs(loss)))
+
+
+@many
+@given(programs())
+def test_batched_is_one_by_one_is_the_oracle(program):
+    assert_lawful(program)
+
+
+@some
+@given(programs(size=40, depth=6))
+def test_gradients_are_finite_differences(program):
+    assert_differentiated(program)
+
+
+@some
+@given(programs())
+def test_the_order_and_number_of_examples_change_nothing(program):
+    alone = fb.compile(program.block, backend="reference")
+    facts = [(alone.run([example]), gradients_of(alone, [example])) for example in program.examples]
+    rng = np.random.default_rng(program.seed)
+    order = rng.integers(len(facts), size=7).tolist()
+    batch = [program.examples[i] for i in order]
+    together = fb.compile(program.block, threads=1, debug=True)
+    results = together.run(batch)
+    assert_same(list(results), [facts[i][0][0] for i in order])
+    metrics = metrics_of(results)
+    for number, i in enumerate(order):
+        for name, (values, _, nodes, labels) in metrics_of(facts[i][0]).items():
+            mine = np.flatnonzero(np.array(metrics[name][1]) == number)
+            assert_same(metrics[name][0][mine], values)
+            assert [metrics[name][2][at] for at in mine] == nodes
+            assert [metrics[name][3][at] for at in mine] == labels
+    loss, gradients = gradients_of(together, batch)
+    assert_same(np.array(loss), np.array(float(sum(facts[i][1][0] for i in order))))
+    for name, gradient in gradients.items():
+        assert_same(gradient, np.asarray(sum(facts[i][1][1][name] for i in order)))
+
+
+@settings(some, max_examples=20)
+@given(programs())
+def test_an_empty_batch_is_nothing(program):
+    for engine in engines(program.block):
+        assert list(engine.run([])) == []
+        loss, gradients = gradients_of(engine, [])
+        assert loss == 0.0
+        assert set(gradients) == {name for name, p in engine.params.parameters.items() if p.trainable}
+        for name, gradient in gradients.items():
+            assert_same(gradient, np.zeros_like(engine.params[name]))
+
+
+def _table() -> fb.Block:
+    return fb.Scalar("int32") >> fb.Embedding(4, 2, "glorot_normal", dtype="float64")
+
+
+def _read_twice() -> fb.Block:
+    table = _table()
+    return fb.Record((table, table)) >> fb.Function(lambda a, b: ops.sum(ops.tanh(a - b))) >> fb.Loss()
+
+
+def _value_in_two_cells() -> fb.Block:
+    square = fb.ForwardDeclaration("float64", "float64", "square")
+    square.resolve_to(fb.Function(lambda x: x * x))
+    whole = _table() >> fb.Linear(1) >> fb.Function(lambda x: ops.tanh(x[0]))
+    return whole >> fb.AllOf(fb.Loss("itself"), square() >> fb.Loss("its square"))
+
+
+def _parameter_alone() -> fb.Block:
+    weight = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
+    return fb.FromTensor(weight) >> fb.Function(lambda w: w * w) >> fb.Loss()
+
+
+def _constant_logits() -> fb.Block:
+    logits = fb.Parameter(fb.types.TensorType((3,), "float64"), "normal", "logits")
+    return fb.Scalar("int32") >> fb.Function(lambda y: ops.cross_entropy(logits, y)) >> fb.Loss()
+
+
+@pytest.mark.parametrize(
+    ("block", "examples"),
+    [
+        pytest.param(_read_twice, [(3, 2), (0, 0)], id="a table read twice by one cell, its gradients of one buffer"),
+        pytest.param(_value_in_two_cells, [1, 3, 1], id="a value computed by one cell, a loss of another"),
+        pytest.param(_parameter_alone, [None, None], id="a loss without axes that is the same for all examples"),
+        pytest.param(_constant_logits, [0, 2, 2], id="a cross-entropy of logits that are the same for all examples"),
+    ],
+)
+def test_what_once_failed_is_lawful(block, examples):
+    program = BlockProgram(block(), examples, 0)
+    assert_lawful(program)
+    assert_differentiated(program)
