@@ -1,60 +1,96 @@
-"""Choosing by what the example holds."""
+"""OneOf: the case is chosen by the example alone, and cases yield one type."""
+
+from __future__ import annotations
 
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleKeyError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleKeyError
+from foldbatch.types import TensorType
 
-DOUBLE = fb.Scalar() >> fb.Function(lambda x: 2 * x)
-
-
-def test_the_key_picks_the_case() -> None:
-    """A dict, pairs, or a list with keys 0, 1, ... and -1, -2, ... from the end."""
-    by_sign = fb.OneOf(lambda x: x > 0, {True: fb.Scalar(), False: DOUBLE})
-    assert [float(x) for x in fb.compile(by_sign).run([3, -3])] == [3, -6]
-    pairs = fb.OneOf(lambda x: "big" if x > 9 else "small", [("big", DOUBLE), ("small", fb.Scalar())])
-    assert [float(x) for x in fb.compile(pairs).run([10, 1])] == [20, 1]
-    listed = fb.OneOf(lambda x: x, [fb.Scalar(), DOUBLE])
-    assert [float(x) for x in fb.compile(listed).run([0, 1, -1, -2])] == [0, 2, -2, -2]
+ONE = fb.Scalar()
+TWICE = fb.Function(lambda x: x * 2)
 
 
-def test_the_key_may_come_from_a_block_and_the_case_from_a_pre_block() -> None:
-    """The key sees the input, the case what the pre_block makes of it."""
-    block = fb.OneOf(fb.GetItem("op"), {"+": fb.Identity(), "-": fb.Function(lambda x: -x)}, fb.GetItem("x") >> fb.Scalar())
-    assert [float(x) for x in fb.compile(block).run([{"op": "-", "x": 2}, {"op": "+", "x": 3}])] == [-2, 3]
+def test_cases_may_be_a_dict_pairs_or_a_list_and_keys_anything_hashable():
+    cases = {"a": ONE, ("b", 1): ONE >> TWICE, None: fb.FromTensor(0.0)}
+    for block in (fb.OneOf(lambda x: x[0], cases, fb.GetItem(1)), fb.OneOf(lambda x: x[0], list(cases.items()), fb.GetItem(1))):
+        assert [float(block.eval([key, 3])) for key in cases] == [3.0, 6.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("key", "kind", "message"),
-    [
-        (5, ExampleKeyError, "expected a key of 1, 2, found int 5; add a case for it"),
-        ([1], ExampleError, "expected a key of 1, 2"),
-    ],
-)
-def test_a_key_without_a_case_is_named(key: object, kind: type[Exception], message: str) -> None:
-    """Whether unknown or no key at all."""
-    with pytest.raises(kind) as caught:
-        fb.compile(fb.OneOf(lambda x: x, {1: fb.Scalar(), 2: fb.Scalar()})).run([1, key])
-    assert message in str(caught.value)
-    assert "example 1" in str(caught.value)
+@pytest.mark.parametrize(("key", "right"), [(0, 3.0), (1, 6.0), (2, 9.0), (-1, 9.0), (-2, 6.0), (-3, 3.0), (True, 6.0)])
+def test_cases_in_a_list_are_numbered_from_either_end(key, right):
+    cases = (ONE, ONE >> TWICE, ONE >> fb.Function(lambda x: x * 3))
+    for listed in (cases, list(cases)):
+        assert float(fb.OneOf(lambda x: x[0], listed, pre_block=fb.GetItem(1)).eval([key, 3])) == right
 
 
-def test_misuse_is_refused() -> None:
-    """At once, or when compiled."""
-    with pytest.raises(BlockValueError, match="at least one case"):
-        fb.OneOf(len, {})
-    with pytest.raises(BlockTypeError, match="key_fn"):
-        fb.OneOf(3, {1: fb.Scalar()})
+@pytest.mark.parametrize("key", [3, -4, "0", None, 0.5])
+def test_a_key_without_a_case_is_an_error(key):
+    block = fb.OneOf(lambda x: x, (fb.Void(), fb.Void(), fb.Void()))
+    with pytest.raises(ExampleKeyError, match="expected a key of 0, 1, 2, found"):
+        block.eval(key)
+
+
+def test_the_key_sees_the_input_and_the_case_what_comes_before_it():
+    block = fb.OneOf(fb.GetItem("kind"), {"x": ONE, "y": ONE >> TWICE}, pre_block=fb.GetItem("value"))
+    assert [float(block.eval({"kind": kind, "value": 3})) for kind in "xy"] == [3.0, 6.0]
+    block = fb.OneOf(fb.GetItem(0) >> fb.InputTransform(len), {1: fb.Identity()})
+    assert block.eval(["a", "bc"]) == ["a", "bc"]
+
+
+def test_cases_may_be_chosen_for_tensors_beside_an_object():
+    block = fb.AllOf(fb.GetItem("kind"), fb.GetItem("x") >> ONE) >> fb.OneOf(
+        fb.GetItem(0), {"same": fb.GetItem(1), "twice": fb.GetItem(1) >> TWICE, "none": fb.FromTensor(0.5)}
+    )
+    assert [float(block.eval({"kind": kind, "x": 3})) for kind in ("same", "twice", "none")] == [3.0, 6.0, 0.5]
+
+
+def test_a_case_may_yield_any_type_that_the_others_yield():
+    state = fb.AllOf(fb.Vector(2), fb.Map(ONE), fb.Identity(), fb.Void(), fb.FromTensor(1.0))
+    block = fb.OneOf(len, {2: state, 3: fb.GetItem(slice(0, 2)) >> state})
+    vector, listed, itself, nothing, constant = block.eval([1, 2, 9])
+    assert (vector.tolist(), list(map(float, listed)), itself, nothing, float(constant)) == ([1.0, 2.0], [1.0, 2.0], [1, 2], None, 1.0)
+
+
+def test_only_the_case_chosen_is_visited():
+    seen = []
+    note = fb.InputTransform(lambda x: seen.append(x) or x)
+    block = fb.OneOf(len, {1: note >> fb.Void(), 2: fb.Void()})
+    fb.compile(block).run(["a", "bb", "c"])
+    assert seen == ["a", "c"]
+
+
+def test_losses_and_metrics_inside_a_case_count_where_it_is_chosen():
+    lossy = fb.GetItem(0) >> ONE >> fb.AllOf(fb.Loss(), fb.Metric("m")) >> fb.Void()
+    program = fb.compile(fb.OneOf(len, {1: lossy, 2: fb.Void()}))
+    results = program.run([[1], [2, 2], [3], [4, 4]])
+    assert results.loss == 4.0
+    assert results.metrics["m"].values.tolist() == [1.0, 3.0]
+    assert results.metrics["m"].examples.tolist() == [0, 2]
+
+
+def test_classes_and_attributes_may_be_keys():
+    assert fb.OneOf(type, {int: fb.FromTensor(1), str: fb.FromTensor(2)}).eval("text") == 2
+
+
+def test_cases_of_several_types_are_refused_with_both():
     with pytest.raises(BlockTypeError) as caught:
-        fb.compile(fb.OneOf(len, {1: fb.Scalar(), 2: fb.Vector(2)}))
-    assert "expected float32, as case 1 yields, found float32[2]" in str(caught.value)
-    with pytest.raises(BlockTypeError, match="object"):
-        fb.compile(fb.Scalar() >> fb.OneOf(len, {1: fb.Identity()}))
+        fb.compile(fb.OneOf(len, {"a": (ONE, ONE), "b": (ONE, fb.Vector(2))}))
+    assert caught.value.where == "model.case('b')"
+    assert caught.value.expected == "(float32, float32), as case 'a' yields"
+    assert caught.value.found == "(float32, float32[2])"
 
 
-def test_a_key_function_that_raises_is_reported() -> None:
-    """With its own error attached."""
-    with pytest.raises(ExampleError) as caught:
-        fb.compile(fb.OneOf(lambda x: x.kind, {1: fb.Scalar()})).run([3])
-    assert "kind" in str(caught.value)
-    assert isinstance(caught.value.__cause__, AttributeError)
+def test_no_case_and_a_case_twice_are_refused():
+    for cases in ({}, [], ()):
+        with pytest.raises(BlockValueError, match="at least one case"):
+            fb.OneOf(len, cases)
+    with pytest.raises(BlockValueError, match=r"OneOf.case: expected every key once"):
+        fb.OneOf(len, [(1, ONE), (1, ONE)])
+
+
+def test_a_constant_case_gets_a_row_for_every_example():
+    weight = fb.Parameter(TensorType((2,)), [1.0, 2.0], "w")
+    program = fb.compile(fb.OneOf(len, {1: fb.FromTensor(weight), 2: fb.Vector(2)}))
+    assert [x.tolist() for x in program.run(["a", [3, 4], "b"])] == [[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]

@@ -1,92 +1,152 @@
-"""Recursion: declarations, depth, and mutual reference."""
+"""Blocks that refer to themselves and to each other."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockValueError
 
-DEEP = 100_000
+ONE = fb.Scalar()
+ADD = fb.Function(lambda a, b: a + b)
 
 
-def total() -> fb.ForwardDeclaration:
-    """The sum of a nested list."""
-    declared = fb.ForwardDeclaration(output_type="float32", name="total")
-    pair = fb.Record((declared(), declared())) >> fb.Function(lambda a, b: a + b)
-    declared.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
-    return declared
+def is_list(x: Any) -> bool:
+    return isinstance(x, list)
 
 
-def test_a_declaration_may_be_called_before_and_after_it_is_resolved() -> None:
-    """Both stand for the same block."""
-    assert float(total()().eval([1, [2, 3]])) == 6
+def test_a_declaration_may_be_called_before_and_after_it_is_resolved():
+    total = fb.ForwardDeclaration(output_type="float32", name="total")
+    early = total()
+    total.resolve_to(fb.OneOf(is_list, {False: ONE, True: (early, total()) >> ADD}))
+    late = total()
+    for block in (early, late):
+        assert float(block.eval([[1, 2], [3, [4, 5]]])) == 15.0
+    assert float(((early, late) >> ADD).eval([1, [2, 3]])) == 6.0
 
 
-def test_declarations_may_refer_to_each_other() -> None:
-    """Levels of addition and multiplication in turn."""
-    add = fb.ForwardDeclaration(output_type="float32", name="add")
-    times = fb.ForwardDeclaration(output_type="float32", name="times")
+def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
+    leaves = fb.ForwardDeclaration(output_type=fb.types.SequenceType(fb.types.TensorType(())), name="leaves")
+    leaves.resolve_to(fb.OneOf(is_list, {False: fb.AllOf(ONE) >> fb.Map(fb.Identity()), True: fb.Map(ONE)}))
+    assert list(map(float, leaves().eval([1, 2]))) == [1.0, 2.0]
+    assert list(map(float, leaves().eval(3))) == [3.0]
 
-    def node(inner: fb.ForwardDeclaration, fn: object) -> fb.Block:
-        pair = fb.Record((inner(), inner())) >> fb.Function(fn)
-        return fb.OneOf(lambda x: isinstance(x, tuple), {False: fb.Scalar(), True: pair})
+    last = fb.ForwardDeclaration(output_type=fb.types.OBJECT, name="last")
+    last.resolve_to(fb.OneOf(is_list, {False: fb.Identity(), True: fb.GetItem(-1) >> last()}))
+    assert last().eval([1, [2, [3, "end"]]]) == "end"
 
-    add.resolve_to(node(times, lambda a, b: a + b))
-    times.resolve_to(node(add, lambda a, b: a * b))
-    program = fb.compile(add(), debug=True)
-    assert [float(x) for x in program.run([((2, 3), ((1, 1), 5)), 4])] == [16, 4]
-
-
-def test_a_chain_of_100_000_runs_and_differentiates() -> None:
-    """No recursion in Python anywhere: depth costs memory only."""
-    chain = fb.ForwardDeclaration(output_type=[2], name="chain")
-    cell = fb.Linear(2, name="cell")
-    step = fb.GetItem(0) >> chain() >> fb.Function(lambda h: fb.ops.tanh(cell(h)))
-    chain.resolve_to(fb.OneOf(len, {0: np.float32([1, -1]) >> fb.Identity(), 1: step}))
-    example: tuple[object, ...] = ()
-    for _ in range(DEEP):
-        example = (example,)
-    loss = fb.Function(fb.ops.sum) >> fb.Loss()
-    program = fb.compile(chain() >> loss)
-    value, gradients = program.value_and_grad([example])
-    assert np.isfinite(value)
-    assert np.isfinite(gradients["cell.weight"]).all()
-    while example:  # freed one by one, lest Python's own destructor recurse
-        (example,) = example
+    visit = fb.ForwardDeclaration(output_type=(), name="visit")
+    visit.resolve_to(fb.OneOf(is_list, {False: ONE >> fb.Loss() >> fb.AllOf(), True: fb.Map(visit()) >> fb.AllOf()}))
+    assert fb.compile(visit()).run([[1, [2, 3]]]).loss == 6.0
 
 
-@pytest.mark.parametrize(
-    ("declaration", "message"),
-    [
-        (fb.ForwardDeclaration(output_type=3, name="open"), "expected a resolved declaration"),
-        (fb.ForwardDeclaration(name="untyped"), "expected a"),
-    ],
-)
-def test_unfinished_declarations_are_refused_when_compiled(declaration: fb.ForwardDeclaration, message: str) -> None:
-    """With the declaration's name."""
-    with pytest.raises(BlockTypeError) as caught:
-        fb.compile(declaration())
-    assert message in str(caught.value)
-    assert declaration.name in str(caught.value)
+def test_two_declarations_may_refer_to_each_other():
+    """Expressions of sums of products of sums ...: a sum's parts are products, a product's parts are sums."""
+    plus = fb.ForwardDeclaration(output_type="float64", name="plus")
+    times = fb.ForwardDeclaration(output_type="float64", name="times")
+    number = fb.Scalar("float64")
+    plus.resolve_to(fb.OneOf(is_list, {False: number, True: (times(), times()) >> ADD}))
+    times.resolve_to(fb.OneOf(is_list, {False: number, True: (plus(), plus()) >> fb.Function(lambda a, b: a * b)}))
+
+    def value(x: Any, *, adds: bool = True) -> float:
+        if not is_list(x):
+            return float(x)
+        a, b = (value(part, adds=not adds) for part in x)
+        return a + b if adds else a * b
+
+    examples = [3, [1, 2], [[1, 2], [3, 4]], [[[1, [2, 3]], 4], [5, [6, [7, 8]]]]]
+    assert [float(x) for x in fb.compile(plus()).run(examples)] == [value(x) for x in examples]
 
 
-def test_a_declaration_is_resolved_once_and_keeps_its_word() -> None:
-    """A second block is a ValueError; another type than declared a TypeError."""
-    declared = fb.ForwardDeclaration(output_type=3, name="word")
-    declared.resolve_to(fb.Vector(2))
-    with pytest.raises(BlockValueError, match="expected one definition, found a second one"):
-        declared.resolve_to(fb.Vector(3))
-    with pytest.raises(ValueError, match="expected one definition, found a second one"):
-        declared.resolve_to(fb.Vector(3))
-    with pytest.raises(BlockTypeError, match=r"the declared float32\[3\], found float32\[2\]"):
-        fb.compile(declared())
+def test_tensors_may_be_handed_down_a_recursion():
+    """A weight that halves at every level: its input is a tensor besides the object."""
+    down = fb.ForwardDeclaration((fb.types.OBJECT, "float32"), "float32", "down")
+    half = fb.GetItem(1) >> fb.Function(lambda w: w / 2)
+    leaf = fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1)) >> fb.Function(lambda x, w: x * w)
+    left, right = (fb.AllOf(fb.GetItem(0) >> fb.GetItem(k), half) >> down() for k in (0, 1))
+    down.resolve_to(fb.OneOf(fb.GetItem(0) >> fb.InputTransform(is_list), {False: leaf, True: fb.AllOf(left, right) >> ADD}))
+    block = fb.AllOf(fb.Identity(), fb.FromTensor(1.0)) >> down()
+    assert float(block.eval([8, [4, [2, 2]]])) == 8 / 2 + 4 / 4 + 2 / 8 + 2 / 8
 
 
-def test_tensors_may_be_passed_down() -> None:
-    """A declared input type of an object and a tensor: a running product from the root."""
-    down = fb.ForwardDeclaration(input_type=(fb.types.ObjectType(), "float32"), output_type="float32", name="down")
-    here = fb.AllOf(fb.GetItem(0) >> fb.GetItem("x") >> fb.Scalar(), fb.GetItem(1)) >> fb.Function(lambda x, p: x * p)
-    rest = fb.AllOf(fb.GetItem(0) >> fb.GetItem("next"), here) >> down()
-    down.resolve_to(fb.OneOf(fb.GetItem(0) >> fb.InputTransform(lambda x: "next" in x), {True: rest, False: here}))
-    model = fb.AllOf(fb.Identity(), np.float32(1)) >> down()
-    assert float(model.eval({"x": 2, "next": {"x": 3, "next": {"x": 4}}})) == 24
+def test_a_function_of_tensors_may_be_declared_and_used_in_several_places():
+    norm = fb.ForwardDeclaration(([2], [2]), "float32", "norm")
+    norm.resolve_to(fb.Function(lambda a, b: ops.sum(a * b)))
+    ones = np.ones(2, "float32")
+    block = fb.AllOf(fb.AllOf(fb.Vector(2), fb.Vector(2)) >> norm(), fb.AllOf(ones, fb.Vector(2)) >> norm())
+    assert list(map(float, block.eval([3, 4]))) == [25.0, 7.0]
+    program = fb.compile(block)
+    assert len(program.lowered.tracer.functions) == 2  # built once
+
+
+@pytest.mark.parametrize("name", ["two words", "2nd", "größe", "def", "row0", "feed0", "x0", "", "{x}"])
+def test_any_string_will_do_as_name(name):
+    total = fb.ForwardDeclaration(output_type="float32", name=name)
+    total.resolve_to(fb.OneOf(is_list, {False: ONE, True: (total(), total()) >> ADD}))
+    assert float(total().eval([1, [2, 3]])) == 6.0
+
+
+def test_a_declaration_without_end_is_found_when_compiling():
+    """Only what a choice or a list guards may recur: anything else would never end."""
+    for make in (
+        lambda loop: loop(),
+        lambda loop: fb.GetItem(0) >> loop(),
+        lambda loop: fb.AllOf(loop(), ONE) >> ADD,
+    ):
+        loop = fb.ForwardDeclaration(output_type="float32", name="loop")
+        loop.resolve_to(make(loop))
+        with pytest.raises(BlockTypeError, match="loop: expected a definition that ends"):
+            fb.compile(loop())
+    guarded = fb.ForwardDeclaration(output_type="float32", name="guarded")
+    guarded.resolve_to(fb.Map(guarded()) >> fb.Function(ops.segment_sum))
+    assert float(guarded().eval([[], [[], []]])) == 0.0
+
+
+def test_a_declaration_is_resolved_once():
+    loop = fb.ForwardDeclaration(output_type="float32", name="loop")
+    loop.resolve_to(ONE)
+    with pytest.raises(BlockValueError, match="loop.resolve_to"):
+        loop.resolve_to(ONE)
+    assert float(loop().eval(1)) == 1.0
+
+
+def test_an_unresolved_declaration_an_undeclared_and_a_wrong_type_are_refused():
+    unresolved = fb.ForwardDeclaration(output_type="float32", name="loop")
+    with pytest.raises(TypeError, match=r"model loop\(\): expected a resolved declaration"):
+        fb.compile(unresolved())
+    undeclared = fb.ForwardDeclaration(name="loop")
+    undeclared.resolve_to(ONE)
+    with pytest.raises(TypeError, match="expected a declared output type"):
+        fb.compile(undeclared())
+    wrong = fb.ForwardDeclaration(output_type="float64", name="loop")
+    wrong.resolve_to(ONE)
+    with pytest.raises(TypeError, match="loop: expected the declared float64, found float32"):
+        fb.compile(wrong())
+    given = fb.ForwardDeclaration("float32", "float32", name="loop")
+    given.resolve_to(fb.Identity())
+    with pytest.raises(TypeError, match="expected the declared float32, found object"):
+        fb.compile(given())
+
+
+def test_layers_inside_a_recursion_are_shared_by_all_its_visits():
+    total = fb.ForwardDeclaration(output_type=2, name="total")
+    layer = fb.Linear(2, bias=False, init="ones")
+    leaf = fb.AllOf(ONE, ONE) >> fb.Concat()
+    total.resolve_to(fb.OneOf(is_list, {False: leaf, True: (total(), total()) >> ADD >> layer}))
+    program = fb.compile(total())
+    assert list(program.params) == ["linear.weight"]
+    assert program.run([[1, [2, 3]]])[0].tolist() == [22.0, 22.0]
+
+
+def test_a_declaration_and_its_uses_print_without_end():
+    loop = fb.ForwardDeclaration(output_type="float32", name="loop")
+    loop.resolve_to(fb.OneOf(is_list, {False: ONE, True: (loop(), loop()) >> ADD}))
+    assert repr(loop()) == "loop()"
+    assert repr(loop) == "ForwardDeclaration(output_type=float32, name='loop')"
+    assert repr(loop.block) == (
+        "OneOf(is_list, {False: Scalar('float32'), True: Record((loop(), loop())) >> Function(<lambda>)})"
+    )

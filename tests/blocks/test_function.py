@@ -1,4 +1,8 @@
-"""Functions of tensors inside blocks."""
+"""Functions of tensors: what arrives in them, what may come out, and Concat."""
+
+from __future__ import annotations
+
+import functools
 
 import numpy as np
 import pytest
@@ -6,83 +10,142 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockTypeError
+from foldbatch.static.graph import Node
+from foldbatch.types import TensorType
 
-PAIR = fb.AllOf(fb.Vector(2), fb.Vector(2) >> fb.Function(lambda x: x * 10))
-
-
-def test_a_tuple_is_spread_over_the_arguments_and_nested_ones_arrive_as_tuples() -> None:
-    """fn(a, b), and fn(a, (b, c))."""
-    np.testing.assert_array_equal((PAIR >> fb.Function(lambda a, b: a + b)).eval([1, 2]), [11, 22])
-    nested = fb.AllOf(fb.Vector(2), PAIR) >> fb.Function(lambda a, bc: a + bc[0] + bc[1])
-    np.testing.assert_array_equal(nested.eval([1, 2]), [12, 24])
+V = fb.Vector(2)
 
 
-def test_results_may_be_nested_and_may_be_constants_or_parameters() -> None:
-    """Lists become tuples; what is the same for all examples is repeated for each."""
-    weight = fb.Parameter([2], 3.0)
-    block = fb.Vector(2) >> fb.Function(lambda x: [x, (np.float32(2.5), weight)])
-    first, (number, vector) = fb.compile(block).run([[1, 2], [3, 4]])[1]
-    assert first.tolist() == [3, 4]
-    assert number == 2.5
-    assert vector.tolist() == [3, 3]
+def given(block, example):
+    """What a function behind a block is called with."""
+    seen = []
+
+    def fn(*xs):
+        seen.append(xs)
+        return ops.batched(0.0)
+
+    (block >> fb.Function(fn)).eval(example)
+    return seen[0]
 
 
-def test_layers_and_parameters_work_inside() -> None:
-    """Parameters used in a function are the program's."""
-    layer, weight = fb.Linear(2, init="ones"), fb.Parameter([2, 2], 2.0, "mix")
-    program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: layer(x) @ weight + 1))
-    assert program.run([[1, 2]])[0].tolist() == [13, 13]
-    assert set(program.params) == {"linear.weight", "linear.bias", "mix"}
-
-
-def test_a_sequence_arrives_as_its_elements() -> None:
-    """Along a ragged axis, to be summed; empty ones are zero."""
-    total = fb.Map(fb.Vector(2)) >> fb.Function(ops.segment_sum)
-    assert [x.tolist() for x in fb.compile(total).run([[[1, 2], [3, 4]], []])] == [[4, 6], [0, 0]]
+def structure(x):
+    return tuple(map(structure, x)) if isinstance(x, tuple) else str(x.type) if isinstance(x, Node) else x
 
 
 @pytest.mark.parametrize(
-    ("block", "message"),
+    ("block", "example", "right"),
     [
-        (fb.Function(lambda x: x), "expected tensors, found object; read the object as a tensor first"),
-        (fb.Scalar() >> fb.Function(lambda x: "a"), "expected a tensor, or a tuple or list of tensors, as result, found str"),
-        (fb.Vector(2) >> fb.Function(lambda x: x @ np.ones((3, 1), "float32")), "ops.matmul"),
-        (PAIR >> fb.Function(lambda a, b: a + ops.reshape(b, (2, 1)) @ ops.reshape(a, (1, 2)) + ops.concat([a, b])), "ops.add"),
-        (fb.Scalar("int32") >> fb.Function(ops.tanh), "expected a float tensor"),
-        (fb.Map(fb.Vector(2)) >> fb.Function(lambda x: x), "segment_sum"),
-        (fb.Scalar() >> fb.Concat(), "expected a tuple of tensors"),
-        (fb.Record(()) >> fb.Concat(), "expected at least one tensor"),
-        (fb.AllOf(fb.Vector(2), PAIR) >> fb.Concat(), "pass flatten=True"),
-        (fb.AllOf(fb.Vector(2), fb.Scalar("int32")) >> fb.Concat(), "ops.concat"),
-        (fb.AllOf(fb.Vector(2), fb.Identity()) >> fb.Concat(), "expected tensors, found object"),
+        (V, [1, 2], ("float32[2]",)),
+        (fb.Record((V, fb.Scalar("int32"))), [[1, 2], 3], ("float32[2]", "int32")),
+        (fb.Record((V, (V, (V,)))), [[1, 2], [[1, 2], [[1, 2]]]], ("float32[2]", ("float32[2]", ("float32[2]",)))),
+        (fb.AllOf(V), [1, 2], ("float32[2]",)),
+        (fb.AllOf(), None, ()),
+        (fb.AllOf(V, fb.Void(), fb.AllOf()), [1, 2], ("float32[2]", None, ())),
+        (fb.Map(V), [[1, 2]], ("float32[2]",)),
+        (fb.Map(fb.AllOf(V, fb.Void())), [[1, 2]], ("float32[2]", None)),
+        (fb.AllOf(fb.Map(V), fb.GetItem(0) >> V), [[1, 2]], ("float32[2]", "float32[2]")),
     ],
 )
-def test_ill_typed_functions_are_refused_when_compiled(block: fb.Block, message: str) -> None:
-    """With path, expected and found."""
-    with pytest.raises(BlockTypeError) as caught:
-        fb.compile(block)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("model")
+def test_a_tuple_is_spread_over_the_arguments(block, example, right):
+    assert structure(given(block, example)) == right
 
 
-def test_function_must_be_callable() -> None:
-    """At once."""
-    with pytest.raises(BlockTypeError, match="a function of tensors"):
-        fb.Function(3)
+def test_a_result_may_be_a_tensor_or_a_nest_of_tuples_and_lists():
+    block = V >> fb.Function(lambda x: [x, (x * 2, [x + 1])])
+    a, (b, (c,)) = block.eval([1, 2])
+    assert [a.tolist(), b.tolist(), c.tolist()] == [[1.0, 2.0], [2.0, 4.0], [2.0, 3.0]]
+    assert (V >> fb.Function(lambda x: ())).eval([1, 2]) == ()
+    assert (V >> fb.Function(lambda x: [])).eval([1, 2]) == ()
 
 
-def test_concat_joins_scalars_and_flattens() -> None:
-    """Scalars count as vectors of one; other axes join too."""
-    block = fb.AllOf(fb.GetItem(0) >> fb.Scalar(), fb.AllOf(fb.GetItem(1) >> fb.Vector(2)))
-    assert (block >> fb.Concat(flatten=True)).eval([1, [2, 3]]).tolist() == [1, 2, 3]
-    rows = fb.AllOf(fb.Tensor([2, 1]), fb.Tensor([2, 1])) >> fb.Concat(axis=1)
-    assert rows.eval([[1], [2]]).tolist() == [[1, 1], [2, 2]]
+def test_a_function_may_return_what_it_is_given_or_what_is_the_same_for_all():
+    weight = fb.Parameter(TensorType((2,)), [3.0, 4.0], "w")
+    block = V >> fb.Function(lambda x: (x, weight, np.float32([5, 6]), ops.batched(7.0), np.int32(8)))
+    assert [x.tolist() for x in block.eval([1, 2])] == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], 7.0, 8]
 
 
-def test_neighbours_become_one_cell() -> None:
-    """Ten functions in a row are one call."""
-    block: fb.Block = fb.Vector(3)
-    for _ in range(10):
-        block = block >> fb.Function(lambda x: ops.tanh(x + 1))
-    report = fb.compile(block).describe([[1, 2, 3]])
-    assert (report.calls, report.steps, report.calls_forward) == (1, 1, 1)
+def test_arrays_parameters_numbers_and_layers_may_be_used_inside():
+    weight = fb.Parameter(TensorType((2,)), [3.0, 4.0], "w")
+    layer = fb.Linear(1, init="ones")
+    block = V >> fb.Function(lambda x: layer((x + 1) * weight - np.float32([1, 2])))
+    assert block.eval([1, 2]).tolist() == [2 * 3 - 1 + 3 * 4 - 2]
+    assert list(fb.compile(block).params) == ["w", "linear.weight", "linear.bias"]
+
+
+def test_python_numbers_take_the_tensors_dtype():
+    assert (fb.Scalar("int64") >> fb.Function(lambda x: 2 * x + 1)).eval(3).dtype == "int64"
+    assert (fb.Scalar("float64") >> fb.Function(lambda x: 2 * x + 0.5)).eval(3).dtype == "float64"
+
+
+def test_functions_of_any_kind_will_do():
+    assert (fb.AllOf(V, V) >> fb.Function(ops.add)).eval([1, 2]).tolist() == [2.0, 4.0]
+    scale = functools.partial(ops.multiply, 3.0)
+    assert (V >> fb.Function(scale)).eval([1, 2]).tolist() == [3.0, 6.0]
+    assert repr(fb.Function(scale)) == "Function(partial)"
+
+    class Scale:
+        def __call__(self, x, by=4.0):
+            return x * by
+
+    assert (V >> fb.Function(Scale())).eval([1, 2]).tolist() == [4.0, 8.0]
+    assert (fb.AllOf(V, V, V) >> fb.Function(lambda *xs: ops.add(*xs))).eval([1, 2]).tolist() == [3.0, 6.0]
+
+
+def test_functions_in_a_row_are_one_cell():
+    block = V >> fb.Linear(3) >> fb.Function(ops.tanh) >> fb.AllOf(fb.Linear(2), fb.Identity()) >> fb.Concat()
+    assert len(fb.compile(block).lowered.cells) == 1
+
+
+def test_a_function_is_called_once_for_each_place_and_program():
+    calls = []
+    block = V >> fb.Function(lambda x: calls.append(x) or x)
+    fb.compile(fb.AllOf(block, block)).run([[1, 2]] * 5)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("fn", "match"),
+    [
+        (lambda x, y: x, "a function of 1 argument, found <lambda>"),
+        (lambda: 0, "a function of 1 argument, found <lambda>"),
+        (lambda x: None, "found None; return"),
+        (lambda x: {"a": x}, "found dict"),
+        (lambda x: (x, "text"), "found str 'text'"),
+        (lambda x: 1.5, "found float 1.5"),
+        (np.tanh, "does not support ufuncs"),
+        (lambda x: x @ np.zeros((3, 3)), "in ops.matmul"),
+        (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_function_that_does_not_fit_is_refused(fn, match):
+    with pytest.raises(BlockTypeError, match=match) as caught:
+        fb.compile({"x": V >> fb.Function(fn)})
+    assert caught.value.where.startswith("model['x'] Function(")
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_concat_joins_along_an_axis_and_takes_scalars_for_vectors(axis):
+    block = fb.Record((fb.Scalar(), V, fb.Scalar())) >> fb.Concat(axis)
+    assert block.eval([1, [2, 3], 4]).tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert (fb.Record((fb.Scalar(),)) >> fb.Concat(axis)).eval([1]).tolist() == [1.0]
+
+
+def test_concat_joins_matrices_along_either_axis():
+    a, b = np.arange(4.0).reshape(2, 2), np.arange(6.0).reshape(2, 3)
+    block = fb.Record((fb.Tensor([2, 2]), fb.Tensor([2, 3])))
+    for axis in (1, -1):
+        np.testing.assert_array_equal((block >> fb.Concat(axis)).eval([a, b]), np.concatenate([a, b], 1))
+    with pytest.raises(BlockTypeError, match="tensors alike but for axis 0"):
+        fb.compile(block >> fb.Concat())
+    with pytest.raises(BlockTypeError, match="an axis from -2 to 1"):
+        fb.compile(block >> fb.Concat(2))
+
+
+def test_concat_flattens_nested_tuples_when_asked():
+    block = fb.Record((V, (fb.Scalar(), (V,)))) >> fb.Concat(flatten=True)
+    assert block.eval([[1, 2], [3, [[4, 5]]]]).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_concat_is_part_of_the_cell_around_it():
+    block = fb.Record((V, V)) >> fb.Concat() >> fb.Linear(2)
+    assert len(fb.compile(block).lowered.cells) == 1

@@ -1,0 +1,78 @@
+"""Types: short-hands, equality, text."""
+
+import numpy as np
+import pytest
+
+from foldbatch.errors import BlockTypeError
+from foldbatch.types import (
+    OBJECT,
+    VOID,
+    BroadcastType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    as_type,
+    describe_value,
+    terminals,
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "type_", "text"),
+    [
+        (5, TensorType((5,)), "float32[5]"),
+        ([2, 3], TensorType((2, 3)), "float32[2,3]"),
+        ([], TensorType(()), "float32"),
+        ([2, "int32"], TensorType((2,), "int32"), "int32[2]"),
+        (["int64"], TensorType((), "int64"), "int64"),
+        ("bool", TensorType((), "bool"), "bool"),
+        ((5, (None, "int32")), TupleType((TensorType((5,)), TupleType((VOID, TensorType((), "int32"))))), "(float32[5], (void, int32))"),
+        (None, VOID, "void"),
+        (OBJECT, OBJECT, "object"),
+        (SequenceType(TensorType((2,))), SequenceType(TensorType((2,))), "[float32[2], ...]"),
+        (BroadcastType(OBJECT), BroadcastType(OBJECT), "repeat(object)"),
+        ((3,), TupleType((TensorType((3,)),)), "(float32[3],)"),
+    ],
+)
+def test_short_hands_stand_for_types(spec: object, type_: object, text: str) -> None:
+    """And types print as errors show them."""
+    assert as_type(spec) == type_
+    assert hash(as_type(spec)) == hash(type_)
+    assert str(as_type(spec)) == text
+
+
+@pytest.mark.parametrize("spec", [1.5, True, object(), {"a": 1}])
+def test_anything_else_is_no_type(spec: object) -> None:
+    """With an example of what is."""
+    with pytest.raises(BlockTypeError, match="for example"):
+        as_type(spec, "here")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "complex64", "text", "nonsense"])
+def test_only_five_dtypes_are_known(dtype: str) -> None:
+    """NumPy's names and types of the five will do."""
+    with pytest.raises(BlockTypeError, match="a dtype of float32, float64"):
+        TensorType((), dtype)
+    assert TensorType((), np.float64).dtype == "float64"
+
+
+def test_extents_are_not_negative() -> None:
+    """Zero is an extent."""
+    assert TensorType((0, 2)).size == 0
+    assert TensorType((2, 3), "float64").nbytes == 48
+    with pytest.raises(BlockTypeError, match="0 or more"):
+        TensorType((-1,))
+
+
+def test_terminals_are_in_order() -> None:
+    """Void has none; a sequence counts as one."""
+    type_ = as_type((1, (None, SequenceType(OBJECT)), OBJECT))
+    assert list(terminals(type_)) == [TensorType((1,)), SequenceType(OBJECT), OBJECT]
+
+
+def test_data_is_described_in_few_words() -> None:
+    """However large it is."""
+    assert len(describe_value("x" * 10_000)) < 80
+    assert describe_value(None) == "None"
+    assert "..." in describe_value({i: i for i in range(100)})
+    assert "shape (1000,)" in describe_value(np.zeros(1000))
