@@ -38,6 +38,7 @@ from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam
 __version__ = "0.1.0"
 
 __all__ = [
+    "SGD",
     "AdaGrad",
     "Adam",
     "AllOf",
@@ -61,7 +62,6 @@ __all__ = [
     "Pipe",
     "Program",
     "Record",
-    "SGD",
     "Scalar",
     "SparseRows",
     "Tensor",

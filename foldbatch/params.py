@@ -156,7 +156,9 @@ class Parameter:
             raise ParameterError(self.name, str(self.type), found, "give an array of the parameter's shape")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise ParameterError(self.name, "finite numbers", f"{array[where]} at {where}", "clean the array first")
+            raise ParameterError(
+                self.name, "finite numbers", f"{array[where]} at {where}", "clean the array first"
+            )
         if self._value is None:
             self._value = np.array(array, dtype=self.type.dtype, order="C")
         else:
@@ -226,7 +228,9 @@ class ParameterStore(MutableMapping[str, Array]):
         return len(self.parameters)
 
     def __repr__(self) -> str:
-        lines = (f"  {name}: {p.type}{'' if p.trainable else ' frozen'}" for name, p in self.parameters.items())
+        lines = (
+            f"  {name}: {p.type}{'' if p.trainable else ' frozen'}" for name, p in self.parameters.items()
+        )
         return "params\n" + "\n".join(lines) if self.parameters else "params (none)"
 
 

@@ -138,7 +138,11 @@ def _item(value: Any, key: Any) -> Any:
 
 
 def _chosen(block: OneOf, value: Any, log: Meaning) -> Any:
-    key = _apply(block.key_fn, value, log).value if isinstance(block.key_fn, Block) else block.key_fn(value.value)
+    key = (
+        _apply(block.key_fn, value, log).value
+        if isinstance(block.key_fn, Block)
+        else block.key_fn(value.value)
+    )
     if block.pre_block is not None:
         value = _apply(block.pre_block, value, log)
     if block.listed:
@@ -185,11 +189,15 @@ def _computed(block: TensorBlock, value: Any) -> Any:
     inputs: dict[Node, Any] = {}
     argument = _symbols(value, inputs)
     if isinstance(block, Concat):
-        result = ops.concat([ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)], block.axis)
+        result = ops.concat(
+            [ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)], block.axis
+        )
     else:
         result = block.apply(*argument) if isinstance(argument, tuple) else block.apply(argument)
     nodes = list(_nodes(result))
-    arrays = iter([np.asarray(x) for x in evaluate(Graph(tuple(inputs), tuple(nodes)), list(inputs.values()))])
+    arrays = iter(
+        [np.asarray(x) for x in evaluate(Graph(tuple(inputs), tuple(nodes)), list(inputs.values()))]
+    )
 
     def rebuilt(part: Any) -> Any:
         return tuple(map(rebuilt, part)) if isinstance(part, tuple | list) else next(arrays)

@@ -95,7 +95,9 @@ class Expression:
     Its parameters are made at the first call and belong to it from then on.
     """
 
-    def __init__(self, steps: Sequence[Sequence[int]], picks: Sequence[int], out: Type, free: Sequence[Parameter]) -> None:
+    def __init__(
+        self, steps: Sequence[Sequence[int]], picks: Sequence[int], out: Type, free: Sequence[Parameter]
+    ) -> None:
         self.steps = steps
         self.picks = picks
         self.out = out
@@ -136,7 +138,9 @@ class Expression:
 
 def parameter(shape: tuple[int, ...], *, trainable: bool = True) -> Parameter:
     """Return a new parameter of moderate random values."""
-    return Parameter(TensorType(shape, FLOAT), lambda rng, s: rng.normal(0.0, 0.6, s), "w", trainable=trainable)
+    return Parameter(
+        TensorType(shape, FLOAT), lambda rng, s: rng.normal(0.0, 0.6, s), "w", trainable=trainable
+    )
 
 
 STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
@@ -250,7 +254,11 @@ class Maker:
             case 7:
                 return TupleType((OBJECT, self.result(depth - 1)))
             case _:
-                return TupleType(tuple(self.result(depth - 1) for _ in range(self.number(3)))) if self.number(2) else VOID
+                return (
+                    TupleType(tuple(self.result(depth - 1) for _ in range(self.number(3))))
+                    if self.number(2)
+                    else VOID
+                )
 
     def read(self, type_: Type, depth: int, given: Given = ()) -> Recipe:
         """Return a recipe that yields a type."""
@@ -294,10 +302,17 @@ class Maker:
             ways.insert(0, Recipe(fb.GetItem(1 + given.index(type_)), _nothing))
         if len(shape) == 1:
             ids = fb.Scalar(self.one_of(["int32", "int64"]))
-            ways.append(Recipe(_object(given) >> ids >> self._layer("embedding", *shape), lambda s, _: s.number(4)))
+            ways.append(
+                Recipe(_object(given) >> ids >> self._layer("embedding", *shape), lambda s, _: s.number(4))
+            )
         ways.append(Recipe(fb.FromTensor(np.full(shape, 0.25)), _nothing))
         ways.append(Recipe(fb.FromTensor(self._free(shape)), _nothing))
-        ways.append(Recipe(_object(given) >> fb.Scalar("bool") >> fb.Function(FromBool(shape)), lambda s, _: bool(s.number(2))))
+        ways.append(
+            Recipe(
+                _object(given) >> fb.Scalar("bool") >> fb.Function(FromBool(shape)),
+                lambda s, _: bool(s.number(2)),
+            )
+        )
         recipe: Recipe = self.one_of(ways)
         return recipe
 
@@ -316,7 +331,9 @@ class Maker:
             match kind:
                 case "embedding":
                     trainable = self.number(5) < 4
-                    layer: Block = fb.Embedding(4, sizes[0], "glorot_normal", dtype=FLOAT, trainable=trainable)
+                    layer: Block = fb.Embedding(
+                        4, sizes[0], "glorot_normal", dtype=FLOAT, trainable=trainable
+                    )
                 case "linear":
                     activation = self.one_of([None, "tanh", "softmax"])
                     layer = fb.Linear(sizes[1], activation, bias=self.number(3) < 2)
@@ -334,7 +351,9 @@ class Maker:
             return self._both(parts, given)
         keys = ["a", "b", ("c", 1), None, "{e}", "f"][: len(parts)] if way < 3 else list(range(len(parts)))
         pairs = [(key, part.block) for key, part in zip(keys, parts, strict=True)]
-        block = fb.Record(dict(pairs) if way == 1 else pairs if way == 2 else tuple(part.block for part in parts))
+        block = fb.Record(
+            dict(pairs) if way == 1 else pairs if way == 2 else tuple(part.block for part in parts)
+        )
 
         def data(source: Source, depth: int) -> Any:
             items = [part.data(source, depth) for part in parts]
@@ -350,7 +369,9 @@ class Maker:
     def _listed(self, element: Recipe, given: Given = ()) -> Recipe:
         """Return a recipe of a sequence."""
         block = _object(given) >> fb.Map(element.block)
-        return Recipe(block, lambda source, depth: [element.data(source, depth) for _ in range(source.number(4))])
+        return Recipe(
+            block, lambda source, depth: [element.data(source, depth) for _ in range(source.number(4))]
+        )
 
     # -- by choice and recursion
 
@@ -400,7 +421,11 @@ class Maker:
         """Return a definition in which declarations are sure to be called."""
         if not is_of_tensors(me.type):
             beside = self.read(VOID, depth, me.given)
-            return self._both([me.call, beside], me.given).then(fb.GetItem(0)) if self.number(2) else self.read(me.type, depth, me.given)
+            return (
+                self._both([me.call, beside], me.given).then(fb.GetItem(0))
+                if self.number(2)
+                else self.read(me.type, depth, me.given)
+            )
         if me.type == STATE and self.number(2):
             return self._cell(depth, me.given, me)
         ways = [0, 0, 1] if not me.given else [0, 2]
@@ -414,7 +439,9 @@ class Maker:
                     if other:
                         sides.append(other.call)
                     else:  # another recursion in this one, which may come back to it
-                        make = self._recursion if depth > 0 and self.left > 0 and self.number(2) else self.read
+                        make = (
+                            self._recursion if depth > 0 and self.left > 0 and self.number(2) else self.read
+                        )
                         sides.append(make(kind, depth, me.given))
                     types.append(kind)
                 return self._both(sides, me.given).then(self.function(TupleType(tuple(types)), me.type))
@@ -448,7 +475,11 @@ class Maker:
         kept = given[-1:]
         bound = self.one_of(TENSORS)
         head, body = self.read(bound, depth, given), self.read(type_, depth, (*kept, bound))
-        passed = [_narrow(0, given) >> _object(given), *(fb.GetItem(len(given)) for _ in kept), _narrow(1, given) >> head.block]
+        passed = [
+            _narrow(0, given) >> _object(given),
+            *(fb.GetItem(len(given)) for _ in kept),
+            _narrow(1, given) >> head.block,
+        ]
         data: Data = lambda source, depth: [body.data(source, depth), head.data(source, depth)]  # noqa: E731
         return Recipe(fb.AllOf(*passed) >> body.block, data)
 
@@ -524,7 +555,9 @@ class Maker:
             case 3:
                 label = Recipe(fb.Scalar("int32"), lambda source, depth: source.number(3))
                 logits = self.read(TRIPLE, depth)
-                side = self._both([logits, label], ()).then(fb.Function(ops.cross_entropy), fb.Loss("entropy"))
+                side = self._both([logits, label], ()).then(
+                    fb.Function(ops.cross_entropy), fb.Loss("entropy")
+                )
             case _:
                 kind = self.one_of(TENSORS)
                 side = self.read(kind, depth, given).then(self._sink(kind))
@@ -546,7 +579,10 @@ class Maker:
         opened = fb.InputTransform(_opened)
         if given:
             opened = fb.AllOf(fb.GetItem(0) >> opened, *map(fb.GetItem, range(1, len(given) + 1)))
-        return Recipe(opened >> inner.block >> fb.Identity(), lambda source, depth: {"closed": inner.data(source, depth)})
+        return Recipe(
+            opened >> inner.block >> fb.Identity(),
+            lambda source, depth: {"closed": inner.data(source, depth)},
+        )
 
 
 def _opened(x: Any) -> Any:
@@ -577,7 +613,9 @@ def programs(draw: Draw, *, size: int = 24, depth: int = 5, examples: int = 4) -
     type_ = maker.result()
     recipe = maker.read(type_, depth)
     if is_of_tensors(type_) and maker.number(4) < 3:
-        recipe = recipe.then(fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0))
+        recipe = recipe.then(
+            fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0)
+        )
     rng = np.random.default_rng(seed)
     count = draw(st.integers(1, examples))
     return BlockProgram(recipe.block, [recipe.data(Source(rng), 3) for _ in range(count)], seed)

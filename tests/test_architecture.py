@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 400
+EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "examples").rglob("*.py"))
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "foldbatch").rglob("*.py"))
 TESTS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
 WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what other modules hold
@@ -35,7 +36,8 @@ def test_every_module_has_a_test_of_its_name(module):
 @pytest.mark.parametrize("test", TESTS, ids=str)
 def test_every_test_has_a_module_of_its_name(test):
     whole = test.parent == Path("tests") and test.stem in OF_THE_WHOLE
-    assert whole or test in {mirror_of(module) for module in MODULES}
+    example = test.parent == Path("tests/examples") and test.stem in {f"test_{e.stem}" for e in EXAMPLES}
+    assert whole or example or test in {mirror_of(module) for module in MODULES}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -27,7 +27,9 @@ from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
 LABELLED = tuple[int, str, Any]  # a metric's value with its example and label
-many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+many = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 some = settings(many, max_examples=150)
 
 
@@ -211,10 +213,16 @@ def _constant_logits() -> fb.Block:
 @pytest.mark.parametrize(
     ("block", "examples"),
     [
-        pytest.param(_read_twice, [(3, 2), (0, 0)], id="a table read twice by one cell, its gradients of one buffer"),
+        pytest.param(
+            _read_twice, [(3, 2), (0, 0)], id="a table read twice by one cell, its gradients of one buffer"
+        ),
         pytest.param(_value_in_two_cells, [1, 3, 1], id="a value computed by one cell, a loss of another"),
-        pytest.param(_parameter_alone, [None, None], id="a loss without axes that is the same for all examples"),
-        pytest.param(_constant_logits, [0, 2, 2], id="a cross-entropy of logits that are the same for all examples"),
+        pytest.param(
+            _parameter_alone, [None, None], id="a loss without axes that is the same for all examples"
+        ),
+        pytest.param(
+            _constant_logits, [0, 2, 2], id="a cross-entropy of logits that are the same for all examples"
+        ),
     ],
 )
 def test_what_once_failed_is_lawful(block, examples):

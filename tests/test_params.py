@@ -65,7 +65,13 @@ def test_names_are_unique_and_predictable() -> None:
         Parameter([1], name="alone"),
         Parameter([1], name="alone"),
     ]
-    assert list(name_parameters(parameters)) == ["linear.weight", "linear_1.weight", "linear.bias", "alone", "alone_1"]
+    assert list(name_parameters(parameters)) == [
+        "linear.weight",
+        "linear_1.weight",
+        "linear.bias",
+        "alone",
+        "alone_1",
+    ]
 
 
 def test_the_store_is_a_mapping_that_checks() -> None:

@@ -26,7 +26,11 @@ from foldbatch.types import (
         ([2, "int32"], TensorType((2,), "int32"), "int32[2]"),
         (["int64"], TensorType((), "int64"), "int64"),
         ("bool", TensorType((), "bool"), "bool"),
-        ((5, (None, "int32")), TupleType((TensorType((5,)), TupleType((VOID, TensorType((), "int32"))))), "(float32[5], (void, int32))"),
+        (
+            (5, (None, "int32")),
+            TupleType((TensorType((5,)), TupleType((VOID, TensorType((), "int32"))))),
+            "(float32[5], (void, int32))",
+        ),
         (None, VOID, "void"),
         (OBJECT, OBJECT, "object"),
         (SequenceType(TensorType((2,))), SequenceType(TensorType((2,))), "[float32[2], ...]"),

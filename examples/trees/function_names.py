@@ -37,14 +37,22 @@ def subwords(token: str | None) -> list[str]:
 
 def model(kinds: fb.trees.Vocabulary, words: fb.trees.Vocabulary, verbs: int, size: int) -> fb.Block:
     """Return the model of one example, a tuple (tree, verb, mask); its result is the verbs' scores."""
-    wide = lambda rng, shape: rng.normal(0.0, 0.3, shape)
-    kind, word = fb.Embedding(len(kinds), size, wide, name="kinds"), fb.Embedding(len(words), size, wide, name="words")
+
+    def wide(rng, shape):
+        return rng.normal(0.0, 0.3, shape)
+
+    kind, word = (
+        fb.Embedding(len(kinds), size, wide, name="kinds"),
+        fb.Embedding(len(words), size, wide, name="words"),
+    )
     cell, see = fb.ChildSumTreeLSTM(size), fb.Linear(size, "relu", name="see")
 
     # What stands in a node: its kind, and the words of its token, of which there may be any number.
     kind_of = fb.GetItem("label") >> fb.InputTransform(kinds.__getitem__) >> fb.Scalar("int32") >> kind
     ids = fb.GetItem("token") >> fb.InputTransform(lambda token: [words[word] for word in subwords(token)])
-    words_of = ids >> fb.Map(fb.Scalar("int32")) >> fb.Function(lambda several: ops.segment_sum(word(several)))
+    words_of = (
+        ids >> fb.Map(fb.Scalar("int32")) >> fb.Function(lambda several: ops.segment_sum(word(several)))
+    )
     content = fb.AllOf(kind_of, words_of) >> fb.Function(ops.add)
 
     # A tree yields (h, c) for its parent, and how often each of `size` features is seen in it.
@@ -64,9 +72,15 @@ def model(kinds: fb.trees.Vocabulary, words: fb.trees.Vocabulary, verbs: int, si
 
     # The tree is summed up by the logarithm of what was seen in it, and by its root's state.
     summary = fb.Function(lambda state, mask: ops.concat([ops.log(1 + state[2]), state[0]]) * mask)
-    scores = fb.AllOf(fb.GetItem(0) >> tree(), fb.GetItem(2) >> fb.Vector(2 * size)) >> summary >> fb.Linear(verbs)
+    scores = (
+        fb.AllOf(fb.GetItem(0) >> tree(), fb.GetItem(2) >> fb.Vector(2 * size)) >> summary >> fb.Linear(verbs)
+    )
     loss = fb.Function(ops.cross_entropy) >> fb.Loss()
-    return fb.AllOf(scores, fb.GetItem(1) >> fb.Scalar("int32")) >> fb.AllOf(fb.GetItem(0), loss) >> fb.GetItem(0)
+    return (
+        fb.AllOf(scores, fb.GetItem(1) >> fb.Scalar("int32"))
+        >> fb.AllOf(fb.GetItem(0), loss)
+        >> fb.GetItem(0)
+    )
 
 
 def accuracy(program: fb.Program, examples: Sequence[fb.trees.Example], size: int) -> float:
@@ -92,7 +106,9 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
     program = fb.compile(model(kinds, words, len(corpus.verbs), size), seed=options.seed)
     optimizer = fb.AdaGrad(lr=0.03, weight_decay=3e-4)
     mean, late, epochs = {name: np.zeros_like(value) for name, value in program.params.items()}, 0, []
-    report = Table("epoch", "loss", "dev accuracy", "dev, averaged", "seconds", title="Verbs of function names")
+    report = Table(
+        "epoch", "loss", "dev accuracy", "dev, averaged", "seconds", title="Verbs of function names"
+    )
     for epoch in range(1, options.epochs + 1):
         start, total = time.perf_counter(), 0.0
         order = rng.permutation(len(corpus.train))
@@ -100,7 +116,10 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
         for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
             # Half of the summary is dropped at random, anew each time, against learning by heart.
             masks = 2.0 * (rng.random((len(chosen), 2 * size)) < 0.5)
-            batch = [(corpus.train[i].tree, corpus.train[i].verb, mask) for i, mask in zip(chosen, masks, strict=True)]
+            batch = [
+                (corpus.train[i].tree, corpus.train[i].verb, mask)
+                for i, mask in zip(chosen, masks, strict=True)
+            ]
             loss, gradients = program.value_and_grad(batch)
             optimizer.update(program.params, fb.train.scale(gradients, 1 / len(batch)))
             total += loss
@@ -113,7 +132,9 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
             program.params.update(mean)
             averaged = accuracy(program, corpus.dev, size)
             program.params.update(now)
-        epochs.append({"loss": total / len(corpus.train), "dev": dev, "dev_averaged": averaged, "seconds": seconds})
+        epochs.append(
+            {"loss": total / len(corpus.train), "dev": dev, "dev_averaged": averaged, "seconds": seconds}
+        )
         shown = f"{averaged:.1%}" if late else ""
         report.add_row(str(epoch), f"{total / len(corpus.train):.3f}", f"{dev:.1%}", shown, f"{seconds:.1f}")
     console.print(report)

@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hidden", type=_positive, default=150, help="size of h and c (default 150)")
     parser.add_argument("--batch", type=_positive, default=256, help="trees per batch (default 256)")
     parser.add_argument("--repeats", type=_positive, default=11, help="runs of each task (default 11)")
-    parser.add_argument("--no-peers", action="store_true", help="do not measure PyTorch even if it is installed")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="do not measure PyTorch even if it is installed"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
     return parser
 
@@ -56,9 +58,14 @@ def _positive(text: str) -> int:
 
 def _show(console: Console, outcome: sst.Outcome) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in outcome.machine.items()), highlight=False)
-    table = Table("sentences per second", "training step", "inference", "quartiles of training, ms", title="Speed")
+    table = Table(
+        "sentences per second", "training step", "inference", "quartiles of training, ms", title="Speed"
+    )
     batch = outcome.options["batch"]
-    rows = [(f"foldbatch, batch {batch}", "train", "infer"), ("foldbatch, one tree at a time", "train_one", "infer_one")]
+    rows = [
+        (f"foldbatch, batch {batch}", "train", "infer"),
+        ("foldbatch, one tree at a time", "train_one", "infer_one"),
+    ]
     rows += [(peer, f"{peer} train", f"{peer} infer") for peer in outcome.peers]
     for label, train, infer in rows:
         timing = outcome.timings[train]
@@ -69,7 +76,10 @@ def _show(console: Console, outcome: sst.Outcome) -> None:
         best = [f"{outcome.best_peer(task)} {task}" for task in ("train", "infer")]
         ratios.append(("the best PyTorch", best[0], best[1]))
     for label, *others in ratios:
-        times = (outcome.rate(task) / outcome.rate(other) for task, other in zip(("train", "infer"), others, strict=True))
+        times = (
+            outcome.rate(task) / outcome.rate(other)
+            for task, other in zip(("train", "infer"), others, strict=True)
+        )
         table.add_row(f"ratio to {label}", *(f"{ratio:.2f}x" for ratio in times), "")
     console.print(table)
     if outcome.no_peers:
@@ -81,7 +91,10 @@ def _show(console: Console, outcome: sst.Outcome) -> None:
     console.print(phases)
     console.print("(phases are measured with the whole batch on one thread)")
     cold = outcome.trace_seconds
-    console.print(f"first sight of the batch: tracing takes {cold * 1e3:.0f} ms more, {cold / outcome.nodes * 1e6:.1f} us a node")
+    console.print(
+        f"first sight of the batch: tracing takes {cold * 1e3:.0f} ms more, "
+        f"{cold / outcome.nodes * 1e6:.1f} us a node"
+    )
     console.print(outcome.report, highlight=False, markup=False)
 
 

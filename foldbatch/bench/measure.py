@@ -47,7 +47,9 @@ def _timing(values: list[float]) -> Timing:
 def machine() -> dict[str, str]:
     """Return what the figures depend on: processor, cores, Python, NumPy, its BLAS and that one's kernels."""
     blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
-    kernels = {f"{x['internal_api']} {x['version']} for {x.get('architecture', 'any processor')}" for x in blas}
+    kernels = {
+        f"{x['internal_api']} {x['version']} for {x.get('architecture', 'any processor')}" for x in blas
+    }
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -64,4 +66,3 @@ def _processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
-

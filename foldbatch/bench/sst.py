@@ -78,6 +78,7 @@ class Step:
         self.optimizer = LazyAdam(lr=1e-3)
 
     def __call__(self, trees: Sequence[Tree]) -> float:
+        """Train on a batch; return its mean loss."""
         loss, gradients = self.program.value_and_grad(trees)
         self.update(gradients, len(trees))
         return loss / len(trees)
@@ -116,22 +117,26 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True)
     nodes = sum(tree.size for tree in trees)
     options = {"hidden": hidden, "batch": len(trees), "repeats": repeats}
     report = str(program.describe(list(trees)))
-    return Outcome(options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers)
+    return Outcome(
+        options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
     """A peer with a number of threads."""
 
-    model: TorchByLevel
+    model: TorchByLevel | TorchByHand
     trees: list[FlatTree]
     threads: int
 
     def train(self) -> None:
+        """Take a training step."""
         set_torch_threads(self.threads)
         self.model.step(self.trees)
 
     def infer(self) -> None:
+        """Compute the roots' scores."""
         set_torch_threads(self.threads)
         self.model.infer(self.trees)
 

@@ -92,7 +92,7 @@ class Pipe(Block):
         for block in blocks:
             part = as_block(block, ">>")
             parts += part.blocks if isinstance(part, Pipe) else [part]
-        self.blocks = tuple(parts)
+        self.blocks: tuple[Block, ...] = tuple(parts)
 
     def build(self, builder: Builder, value: Value) -> Value:
         for block in self.blocks:
@@ -121,7 +121,9 @@ class FromTensor(Block):
             found, fix = describe_value(tensor), "convert it with np.asarray"
             raise BlockTypeError("FromTensor", "an array or a Parameter", found, fix)
         if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
-            raise BlockTypeError("FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers")
+            raise BlockTypeError(
+                "FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers"
+            )
         self.tensor = tensor if isinstance(tensor, Parameter) else constant(tensor)
 
     def build(self, builder: Builder, value: Value) -> Node:
@@ -195,7 +197,11 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, Block]], bool]:
         given = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and _is_key(p[0]) for p in parts)
         items = parts if given else list(enumerate(parts))
     else:
-        fix = "put a comma behind a single one" if isinstance(blocks, Block) else "for example {'left': Scalar()}"
+        fix = (
+            "put a comma behind a single one"
+            if isinstance(blocks, Block)
+            else "for example {'left': Scalar()}"
+        )
         found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
         raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
     found_keys: set[Any] = set()
@@ -206,7 +212,7 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, Block]], bool]:
     return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
 
 
-def _is_key(value: object) -> bool:
+def _is_key(value: Any) -> bool:
     """Whether the first of two is a key rather than another block."""
     if isinstance(value, tuple):
         return all(map(_is_key, value))

@@ -96,7 +96,13 @@ class Builder:
         return name
 
     def line(
-        self, text: str, subject: Object | None = None, expected: str = "", *, where: str = "", calls: str = ""
+        self,
+        text: str,
+        subject: Object | None = None,
+        expected: str = "",
+        *,
+        where: str = "",
+        calls: str = "",
     ) -> None:
         """Add a line to the program; on an error it is blamed on the present block and `subject`."""
         assert self._function is not None
@@ -104,7 +110,14 @@ class Builder:
         self._function.lines.append(line)
 
     def assign(
-        self, expression: str, place: Place, subject: Object, expected: str = "", *, where: str = "", calls: str = ""
+        self,
+        expression: str,
+        place: Place,
+        subject: Object,
+        expected: str = "",
+        *,
+        where: str = "",
+        calls: str = "",
     ) -> Object:
         """Add a line that computes an object from `subject`; return it."""
         name = self.fresh()
@@ -315,16 +328,14 @@ class Builder:
     # -- functions
 
     def calls(self, function: Function) -> None:
-        """Note that the present function calls another, whatever the example, if nothing has been chosen yet."""
+        """Note that the present function calls another always, if nothing has been chosen yet."""
         assert self._function is not None
         if self._indent == 1:
             self._function.always.append(function.name)
 
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Function:
         """Return the function that stands for `key`, so that calls to it can be built."""
-        parameters = [
-            Slot(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
-        ]
+        parameters = [Slot(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))]
         results = [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
         stem = re.sub(r"[^A-Za-z0-9]", "_", name)
         function = Function(self.fresh(f"run_{stem}_"), name, input_type, output_type, parameters, results)

@@ -100,7 +100,9 @@ class OneOf(Block):
                 key = build(self.key_fn, builder, value)
             if not isinstance(key, Object):
                 fix = "choose by the example's data; on tensors, use ops.where"
-                raise BlockTypeError(f"{builder.path}.key", "a block that yields an object", str(type_of(key)), fix)
+                raise BlockTypeError(
+                    f"{builder.path}.key", "a block that yields an object", str(type_of(key)), fix
+                )
             return key
         if not isinstance(value, Object):
             fix = "as key_fn give a block that finds an object; to choose on tensors, use ops.where"

@@ -79,7 +79,9 @@ class _Reference(Block):
             raise BlockTypeError(where, f"the declared {declaration.input_type}", str(type_of(value)), fix)
         function = builder.declared.get(declaration)
         if function is None:
-            function = builder.declare(declaration, declaration.name, declaration.input_type, declaration.output_type)
+            function = builder.declare(
+                declaration, declaration.name, declaration.input_type, declaration.output_type
+            )
             with builder.define(function, declaration.name) as argument:
                 result = build(declaration.block, builder, argument)
                 if type_of(result) != declaration.output_type:

@@ -45,7 +45,9 @@ class TensorBlock(Block):
             raise
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
-            fix = f"it is called with symbolic tensors, here {type_of(value)}; use foldbatch.ops and operators"
+            fix = (
+                f"it is called with symbolic tensors, here {type_of(value)}; use foldbatch.ops and operators"
+            )
             raise BlockTypeError(builder.where(self), "a function that succeeds", found, fix) from error
         outcome = self._checked(builder, result)
         builder.note(outcome)
@@ -75,7 +77,8 @@ class TensorBlock(Block):
             case tuple() | list():
                 return tuple(self._checked(builder, item) for item in result)
             case Parameter() | np.ndarray() | np.generic():
-                return lift("Function", (result,))[0]
+                operand: Any = result
+                return lift("Function", (operand,))[0]
         fix = "compute with foldbatch.ops and operators on the function's arguments"
         if result is None:
             fix = "return what the function computes"
@@ -120,7 +123,9 @@ class Function(TensorBlock):
         except TypeError:
             count = "1 argument" if len(xs) == 1 else f"{len(xs)} arguments"
             fix = "an input of several values is spread over the arguments"
-            raise GraphError(repr(self), f"a function of {count}", f"{function_name(self.fn)}{signature}", fix) from None
+            raise GraphError(
+                repr(self), f"a function of {count}", f"{function_name(self.fn)}{signature}", fix
+            ) from None
 
     def arguments(self) -> str:
         return function_name(self.fn)
@@ -168,7 +173,9 @@ class Concat(TensorBlock):
                 case tuple():
                     raise BlockTypeError(where, "a flat tuple", str(type_of(value)), "pass flatten=True")
                 case _:
-                    raise BlockTypeError(where, "tensors", str(type_of(item)), "read objects as tensors first")
+                    raise BlockTypeError(
+                        where, "tensors", str(type_of(item)), "read objects as tensors first"
+                    )
         return parts
 
     def arguments(self) -> str:

@@ -39,7 +39,7 @@ class Tensor(Block):
     [1. 2.]
     """
 
-    def __init__(self, shape: PySequence[int], dtype: str = DEFAULT_DTYPE) -> None:
+    def __init__(self, shape: Any, dtype: str = DEFAULT_DTYPE) -> None:
         if not isinstance(shape, PySequence) or isinstance(shape, str):
             fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
             raise BlockTypeError("Tensor", "a list or tuple as shape", describe_value(shape), fix)
@@ -112,13 +112,21 @@ class GetItem(Block):
                 return self._of_tuple(builder, value)
             case Sequence():
                 return self._of_sequence(builder, value)
-        fix = "select parts of a tensor in Function" if isinstance(value, Node) else "give it something with items"
-        raise BlockTypeError(builder.where(self), "an object, a tuple or a sequence", str(type_of(value)), fix)
+        fix = (
+            "select parts of a tensor in Function"
+            if isinstance(value, Node)
+            else "give it something with items"
+        )
+        raise BlockTypeError(
+            builder.where(self), "an object, a tuple or a sequence", str(type_of(value)), fix
+        )
 
     def _of_tuple(self, builder: Builder, value: tuple[Value, ...]) -> Value:
         if not isinstance(self.key, int | slice) or isinstance(self.key, bool):
             fix = f"the tuple is {type_of(value)}; a Record of names yields a tuple too"
-            raise BlockTypeError(builder.where(self), "an int or a slice as key of a tuple", repr(self.key), fix)
+            raise BlockTypeError(
+                builder.where(self), "an int or a slice as key of a tuple", repr(self.key), fix
+            )
         try:
             return value[self.key]
         except IndexError:
@@ -192,4 +200,3 @@ class Void(Block):
 
     def build(self, builder: Builder, value: Value) -> None:
         return None
-

@@ -87,7 +87,10 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
         _signature(p, cell, component[k], e, arena_of, draft)
         for k, (p, cell, e, draft) in enumerate(zip(packed, cells, ends, drafts, strict=True))
     )
-    bounds = [[feed_bounds(cell.graph).get(node) for node, _ in draft.feeds] for cell, draft in zip(cells, drafts, strict=True)]
+    bounds = [
+        [feed_bounds(cell.graph).get(node) for node, _ in draft.feeds]
+        for cell, draft in zip(cells, drafts, strict=True)
+    ]
     source = write_source(builder.functions)
     namespace = dict(builder.globals)
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
@@ -162,7 +165,9 @@ def _components(packed: Sequence[_Packed], wires: Sequence[Wire]) -> dict[object
     return components([*range(len(packed)), *wires], edges)
 
 
-def _arenas(packed: Sequence[_Packed], wires: Sequence[Wire]) -> tuple[dict[Wire, int], tuple[TensorType, ...]]:
+def _arenas(
+    packed: Sequence[_Packed], wires: Sequence[Wire]
+) -> tuple[dict[Wire, int], tuple[TensorType, ...]]:
     """Give connected wires one arena; an operand that reads several at once connects them."""
     pairs = [(wire, other) for wire in wires for other in wire.flows_to]
     pairs += [(group[0], other) for p in packed for group in p.wires for other in group[1:]]
@@ -207,7 +212,9 @@ def _ends(packed: Sequence[_Packed], component: dict[object, int], arena_of: dic
             Ends(
                 frozenset(i for i, group, _ in reads_of if any(component[w] == at for w in group)),
                 frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == at),
-                frozenset(i for i, group, x in reads_of if live and x.type.is_float and arena_of[group[0]] in needed),
+                frozenset(
+                    i for i, group, x in reads_of if live and x.type.is_float and arena_of[group[0]] in needed
+                ),
                 frozenset(
                     j
                     for j, (wire, node) in enumerate(zip(p.outputs, p.graph.outputs, strict=True))
@@ -222,7 +229,9 @@ def _signature(
     p: _Packed, cell: Cell, component: int, ends: Ends, arena_of: dict[Wire, int], draft: Draft
 ) -> CellSignature:
     operands = tuple(
-        Operand(arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in cell.differentiated)
+        Operand(
+            arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in cell.differentiated
+        )
         for i, (group, operand) in enumerate(zip(p.wires, p.operands, strict=True))
     )
     return CellSignature(
@@ -243,4 +252,3 @@ def _is_shareable(graph: CellGraph) -> bool:
         return False
     ids = all(not x.shape and not x.type.is_float for x in graph.feeds)
     return ids and Graph(graph.inputs, graph.outputs).computes
-

@@ -67,7 +67,10 @@ class Metric(Block):
             case (Node() as tensor, Object() as label):
                 pass
             case _:
-                expected, fix = "a tensor, or a pair (tensor, object)", "to label values, put the label second"
+                expected, fix = (
+                    "a tensor, or a pair (tensor, object)",
+                    "to label values, put the label second",
+                )
                 raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
         refuse_ragged(tensor, builder.where(self))
         known = builder.metric_types.setdefault(self.name, tensor.type)

@@ -78,7 +78,9 @@ class Map(Block):
         types = {type_of(item) for item in value}
         if len(types) != 1:
             fix = "use Record to treat the items differently"
-            raise BlockTypeError(builder.where(self), "one or more values of one type", str(type_of(value)), fix)
+            raise BlockTypeError(
+                builder.where(self), "one or more values of one type", str(type_of(value)), fix
+            )
         (type_,) = types
         slots = builder.flatten(value)
         width = len(run_time_terminals(type_))

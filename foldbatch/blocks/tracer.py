@@ -12,9 +12,10 @@ from __future__ import annotations
 import linecache
 import reprlib
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from types import GeneratorType
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import CellSignature, Trace
 from foldbatch.types import TensorType, describe_value
 
-Steps = Generator[Any, Any, tuple[Any, ...]]
+Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
 FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 
@@ -83,9 +84,9 @@ def _column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[A
             raise BadDataError(expected, found, "declare int64" if bound is None else fix)
     with np.errstate(over="ignore"):
         result = array.astype(type_.dtype, copy=False)
-    if result.dtype == np.float32 and array.dtype == np.float64 and np.isinf(result).any():
-        if (np.isinf(result) & np.isfinite(array)).any():
-            raise BadDataError(expected, found, "declare float64, or scale the data")
+    narrowed = result.dtype == np.float32 and array.dtype == np.float64
+    if narrowed and (np.isinf(result) & np.isfinite(array)).any():
+        raise BadDataError(expected, found, "declare float64, or scale the data")
     return result
 
 
@@ -128,7 +129,12 @@ class Tracer:
             try:
                 return self._trace(example, careful=False)
             except Exception as error:
-                linecache.cache[FILENAME] = (len(self.source), None, self.source.splitlines(keepends=True), FILENAME)
+                linecache.cache[FILENAME] = (
+                    len(self.source),
+                    None,
+                    self.source.splitlines(keepends=True),
+                    FILENAME,
+                )
                 try:
                     self._trace(example, careful=True)
                 except _Located as located:
@@ -218,7 +224,9 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
                 stack.append(stack[-1].send(value))
                 value = None
                 if len(stack) > DEEPEST:
-                    fix = "data must not contain itself; let every case of the recursion go on to a part of it"
+                    fix = (
+                        "data must not contain itself; let every case of the recursion go on to a part of it"
+                    )
                     raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
             except StopIteration as done:
                 value = done.value
@@ -242,7 +250,9 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         for function in tracer.functions:
             starts[function.name] = (start, function)
             start += len(function.lines) + 3
-        frames = [(s.gi_frame.f_code.co_name, s.gi_frame.f_lineno, s.gi_frame.f_locals) for s in stack if s.gi_frame]
+        frames = [
+            (s.gi_frame.f_code.co_name, s.gi_frame.f_lineno, s.gi_frame.f_locals) for s in stack if s.gi_frame
+        ]
         if len(frames) < len(stack):  # a generator that raised has no frame any more; the traceback has
             frames.append(_innermost(tracer, cause))
         self.places: list[str] = []
@@ -274,7 +284,9 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         found = self._found()
         if line.expected and fix:
             return kind(where, line.expected, found, fix)
-        expected = line.expected or (f"a {line.calls} that succeeds" if line.calls else "an example that can be read")
+        expected = line.expected or (
+            f"a {line.calls} that succeeds" if line.calls else "an example that can be read"
+        )
         return kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
 
     def _found(self) -> str:

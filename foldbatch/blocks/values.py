@@ -58,7 +58,7 @@ class Broadcast:
     value: Value
 
 
-Value = Union[Node, Object, Sequence, Broadcast, tuple["Value", ...], None]
+Value = Union[Node, Object, Sequence, Broadcast, tuple["Value", ...], None]  # noqa: UP007 - it names itself
 
 
 @dataclass(frozen=True, slots=True)

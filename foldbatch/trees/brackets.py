@@ -58,7 +58,7 @@ def read_brackets(
     ...     print(tree.label, tree.words())
     S ('I', 'slept')
     """
-    if isinstance(path_or_lines, str) and "(" in path_or_lines and not os.path.exists(path_or_lines):
+    if isinstance(path_or_lines, str) and "(" in path_or_lines and not os.path.exists(path_or_lines):  # noqa: PTH110 - quiet on any string
         fix = "read a string with parse_brackets, or give its lines: text.splitlines()"
         raise ReadError("read_brackets", "a path or lines", f"the text {shorten(path_or_lines)}", fix)
     pieces = read_pieces(path_or_lines)
@@ -165,7 +165,7 @@ def _written_word(word: str, node: int, *, escape: bool) -> str:
     raise ExampleError(f"node {node}", "a word without blanks and brackets", describe_value(word), fix)
 
 
-class _Misfit(Exception):
+class _Misfit(Exception):  # noqa: N818 - becomes an error where its place is known
     """What a token should have been, and how to mend it; *found* is the token unless given."""
 
     def __init__(self, expected: str, fix: str, found: str = "") -> None:

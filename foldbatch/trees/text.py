@@ -14,6 +14,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from foldbatch.errors import ReadError
@@ -105,13 +106,11 @@ def _join(pieces: list[Piece]) -> Piece:
 
 def _open(path: str) -> IO[bytes]:
     try:
-        return open(path, "rb")
+        return open(path, "rb")  # noqa: PTH123 - a path may be any text
     except IsADirectoryError:
         raise ReadError(path, "a file", "a folder", "name one file in it") from None
     except FileNotFoundError:
-        raise ReadError(
-            path, "a file", "nothing of that name", f"check the path from {os.getcwd()}"
-        ) from None
+        raise ReadError(path, "a file", "nothing of that name", f"check the path from {Path.cwd()}") from None
     except (OSError, ValueError) as error:
         raise ReadError(path, "a readable file", str(error), "check its path and permissions") from None
 

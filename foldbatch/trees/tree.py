@@ -66,7 +66,7 @@ class Node:
         tree = self.tree
         nodes = []
         for child in (tree._kids or tree._list_kids())[self.index]:
-            nodes.append(Node(tree, child))  # noqa: PERF401 -- a comprehension is 100 ns slower in 3.11
+            nodes.append(Node(tree, child))
         return nodes
 
     @property

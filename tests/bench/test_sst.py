@@ -27,7 +27,9 @@ def test_pytorch_computes_the_same_loss() -> None:
     pytest.importorskip("torch")
     outcome = sst.run(random_trees(4), hidden=8, repeats=2)
     assert len(outcome.peers) >= 2
-    assert {f"{peer} {task}" for peer in outcome.peers for task in ("train", "infer")} <= outcome.timings.keys()
+    assert {
+        f"{peer} {task}" for peer in outcome.peers for task in ("train", "infer")
+    } <= outcome.timings.keys()
     assert outcome.best_peer("train") in outcome.peers
 
 

@@ -21,7 +21,9 @@ def test_loss_equals_a_recursion_in_float64() -> None:
     def state(node: fb.trees.Node) -> tuple[np.ndarray, np.ndarray]:
         nonlocal total
         if node.is_leaf:
-            i, o, u = np.split(w["embedding.weight"][vocabulary[node.token]] @ w["leaf.weight"] + w["leaf.bias"], 3)
+            i, o, u = np.split(
+                w["embedding.weight"][vocabulary[node.token]] @ w["leaf.weight"] + w["leaf.bias"], 3
+            )
             c = _sigmoid(i) * np.tanh(u)
         else:
             (hl, cl), (hr, cr) = (state(child) for child in node.children)

@@ -106,7 +106,13 @@ def test_the_cause_of_an_error_in_a_users_function_is_attached():
 
 
 def test_a_batch_that_fails_leaves_the_program_as_it_was():
-    block = fb.GetItem("x") >> fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.AllOf(fb.Identity(), fb.Loss())
+    block = (
+        fb.GetItem("x")
+        >> fb.Vector(2)
+        >> fb.Linear(3)
+        >> fb.Function(ops.sum)
+        >> fb.AllOf(fb.Identity(), fb.Loss())
+    )
     program = fb.compile(block)
     good = [{"x": [1, 2]}, {"x": [3, 4]}]
     params = {name: array.copy() for name, array in program.params.items()}
@@ -115,7 +121,9 @@ def test_a_batch_that_fails_leaves_the_program_as_it_was():
         for call in (program.run, program.value_and_grad, program.prepare, program.describe):
             with pytest.raises(ExampleError, match="at example 2"):
                 call([*good, bad])
-        assert {name: array.tolist() for name, array in program.params.items()} == {n: a.tolist() for n, a in params.items()}
+        assert {name: array.tolist() for name, array in program.params.items()} == {
+            n: a.tolist() for n, a in params.items()
+        }
     after = program.run(good), program.value_and_grad(good)
     assert [float(x) for x, _ in before[0]] == [float(x) for x, _ in after[0]]
     assert before[1][0] == after[1][0]
@@ -160,7 +168,8 @@ def test_a_tensor_is_copied_when_it_becomes_a_block():
 
 
 @pytest.mark.parametrize(
-    ("tensor", "dtype"), [(1, "int64"), (1.5, "float32"), (True, "bool"), (np.int32(1), "int32"), (np.zeros((2, 0)), "float64")]
+    ("tensor", "dtype"),
+    [(1, "int64"), (1.5, "float32"), (True, "bool"), (np.int32(1), "int32"), (np.zeros((2, 0)), "float64")],
 )
 def test_a_constant_keeps_its_dtype(tensor, dtype):
     assert FromTensor(tensor).eval(None).dtype == dtype
@@ -168,14 +177,19 @@ def test_a_constant_keeps_its_dtype(tensor, dtype):
 
 def test_blocks_print_as_they_are_written():
     tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    block = {"word": fb.Scalar("int32") >> fb.Embedding(10, 3), 1: fb.Map(tree())} >> fb.AllOf(fb.GetItem(0), fb.Concat(flatten=True))
+    block = {"word": fb.Scalar("int32") >> fb.Embedding(10, 3), 1: fb.Map(tree())} >> fb.AllOf(
+        fb.GetItem(0), fb.Concat(flatten=True)
+    )
     assert repr(block) == (
         "Record({'word': Scalar('int32') >> Embedding(10, 3), 1: Map(tree())}) >> "
         "AllOf(GetItem(0), Concat(axis=0, flatten=True))"
     )
     assert repr(fb.OneOf(len, (fb.Void(), fb.Identity()))) == "OneOf(len, {0: Void(), 1: Identity()})"
     assert repr(FromTensor(np.zeros((100, 3)))) == "FromTensor(float64[100,3])"
-    assert repr(fb.Record((fb.Vector(2) >> fb.Linear(2, "tanh"),))) == "Record((Vector(2, 'float32') >> Linear(2, activation='tanh'),))"
+    assert (
+        repr(fb.Record((fb.Vector(2) >> fb.Linear(2, "tanh"),)))
+        == "Record((Vector(2, 'float32') >> Linear(2, activation='tanh'),))"
+    )
     assert repr(tree) == "ForwardDeclaration(output_type=float32, name='tree')"
     assert shown(fb.AllOf(*[fb.Identity()] * 9)) == "AllOf(...)"
 
@@ -206,7 +220,10 @@ def test_names_of_parameters_tell_which_layer_comes_first_whatever_was_compiled_
         assert values["top.weight"] is c.parameters["weight"]
         assert list(values) == [
             f"{name}.{part}"
-            for name in ["top" if layer is c else "tree_lstm_1" if layer is order[1] else "tree_lstm" for layer in layers]
+            for name in [
+                "top" if layer is c else "tree_lstm_1" if layer is order[1] else "tree_lstm"
+                for layer in layers
+            ]
             for part in ("weight", "bias")
         ]
 

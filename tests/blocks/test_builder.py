@@ -1,65 +1,132 @@
-"""What building writes: as few cells as possible, as many as choices demand."""
+"""Building: which lines and which cells a block becomes."""
 
-import numpy as np
+from __future__ import annotations
+
+import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.values import Object
+from foldbatch.errors import BlockTypeError
+from foldbatch.static.graph import input_node
+from foldbatch.types import OBJECT, VOID, TensorType
+
+V = fb.Vector(2)
+HALVE = fb.Function(lambda x: x / 2)
 
 
-def cells(block: fb.Block) -> int:
-    """Return how many cells a block becomes."""
-    return len(fb.compile(block).lowered.cells)
+def lowered(block):
+    return fb.compile(block).lowered
 
 
-def test_tensor_work_without_a_choice_is_one_cell() -> None:
-    """However many blocks it is spread over, and wherever its data comes from."""
-    block = fb.Record({"a": fb.Vector(2) >> fb.Linear(3), "b": fb.Scalar("int32") >> fb.Embedding(4, 3)})
-    assert cells(block >> fb.Function(lambda a, b: a * b) >> fb.Linear(2, "tanh")) == 1
+def cells(block):
+    return [
+        (cell.name, len(s.operands), len(s.outputs))
+        for s, cell in zip(lowered(block).signatures, lowered(block).cells, strict=True)
+    ]
 
 
-def test_a_loss_beside_the_result_is_in_the_same_cell() -> None:
-    """Sinks wait for the end of their region."""
-    block = fb.Vector(2) >> fb.Linear(2) >> fb.AllOf(fb.Identity(), fb.Function(ops.sum) >> fb.Loss()) >> fb.GetItem(0)
-    assert cells(block) == 1
+def test_the_program_of_a_recursion_reads_like_the_model(golden):
+    """Every visit of a node is one call of its case's cell; the program moves numbers only."""
+    tree = fb.ForwardDeclaration(output_type=2, name="tree")
+    leaf = fb.GetItem("word") >> fb.Scalar("int32") >> fb.Embedding(9, 2)
+    node = fb.GetItem("kids") >> fb.Record((tree(), tree())) >> fb.Function(lambda a, b: ops.tanh(a + b))
+    tree.resolve_to(fb.OneOf(lambda x: "kids" in x, {False: leaf, True: node}))
+    scored = tree() >> fb.Linear(3) >> fb.AllOf(fb.Identity(), fb.Metric("scores")) >> fb.GetItem(0)
+    marks = fb.GetItem("marks") >> fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum)
+    golden("tracing_program.py.txt", lowered({"tree": scored, "more": marks} >> fb.Identity()).tracer.source)
 
 
-def test_cases_and_loops_have_cells_of_their_own() -> None:
-    """What happens in some examples only is not computed in others."""
-    choice = fb.OneOf(bool, {True: fb.Scalar(), False: fb.Scalar() >> fb.Function(lambda x: -x)})
-    assert cells(choice >> fb.Function(ops.tanh)) == 3
-    assert cells(fb.Map(fb.Scalar() >> fb.Function(ops.tanh)) >> fb.Function(ops.segment_sum)) == 2
+@pytest.mark.parametrize(
+    ("block", "right"),
+    [
+        (V >> fb.Linear(2) >> HALVE, [("model", 0, 1)]),
+        (fb.AllOf(V >> HALVE, V), [("model", 0, 2)]),
+        (V >> fb.AllOf(HALVE, HALVE), [("model", 0, 1)]),  # equal expressions are one
+        (V >> HALVE >> fb.Void(), []),
+        (V >> HALVE >> fb.Metric("m"), [("model", 0, 0)]),
+        (fb.AllOf(V >> HALVE >> fb.Void(), V), [("model", 0, 1)]),
+        (
+            fb.OneOf(len, {1: V, 2: V}) >> HALVE,
+            [("model.case(1)", 0, 1), ("model.case(2)", 0, 1), ("model", 1, 1)],
+        ),
+        (V >> HALVE >> fb.AllOf(fb.Identity(), HALVE), [("model", 0, 2)]),
+        (fb.Map(V >> HALVE) >> fb.Map(HALVE), [("model.map", 0, 1), ("model.map", 1, 1)]),
+        (fb.Map(V) >> fb.Function(ops.segment_sum), [("model.map", 0, 1), ("model", 1, 1)]),
+        (fb.Identity(), []),
+        (fb.FromTensor(1.0), [("model", 0, 1)]),
+    ],
+)
+def test_tensor_work_that_always_runs_together_is_one_cell(block, right):
+    assert cells(block) == right
 
 
-def test_a_value_of_one_cell_may_be_used_by_later_ones_of_its_region() -> None:
-    """Computed once, before a choice that reads it; read again after."""
-    shared = fb.Vector(2) >> fb.Linear(2, "tanh")
-    chosen = fb.OneOf(fb.GetItem(0) >> fb.InputTransform(bool), {True: fb.GetItem(1), False: fb.GetItem(1) >> fb.Linear(2)})
-    block = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> shared) >> fb.AllOf(chosen, fb.GetItem(1)) >> fb.Function(ops.add)
-    program = fb.compile(block, debug=True)
-    reference = fb.compile(block, backend="reference")
-    batch = [(1, [1, 2]), (0, [3, 4])]
-    np.testing.assert_allclose(np.array(list(program.run(batch))), np.array(list(reference.run(batch))), rtol=1e-5)
-    assert sum("tanh" in kernel.source for cell in program.lowered.cells for kernel in cell.inference.values()) == 1
+def test_a_value_that_a_choice_needs_is_computed_before_it_and_read_after_it():
+    """The region's work is cut where it must be: what the case reads goes first, the rest at the end."""
+    pair = fb.AllOf(fb.GetItem("kind"), fb.GetItem("x") >> V >> HALVE)
+    chosen = pair >> fb.AllOf(
+        fb.OneOf(fb.GetItem(0), {"a": fb.GetItem(1) >> fb.Linear(2), "b": fb.GetItem(1)}), fb.GetItem(1)
+    )
+    block = chosen >> fb.Function(lambda y, x: x * y)
+    assert cells(block) == [("model[0]", 0, 1), ("model[0].case('a')", 1, 1), ("model", 2, 1)]
+    assert block.eval({"kind": "b", "x": [2, 4]}).tolist() == [1.0, 4.0]
 
 
-def test_the_program_reads_like_a_program() -> None:
-    """One function per declaration; cases are branches, loops are loops."""
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    inner = fb.Map(tree()) >> fb.Function(ops.segment_sum)
-    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {True: inner, False: fb.Scalar()}))
-    source = fb.compile(tree()).lowered.tracer.source
-    assert source.count("def ") == 2
-    assert "for " in source
-    assert "yield " in source
-    assert "if case" in source
+def test_objects_and_tensors_that_pass_through_cost_no_call():
+    block = fb.AllOf(fb.Identity(), V) >> fb.OneOf(
+        fb.GetItem(0) >> fb.InputTransform(len), {2: fb.GetItem(1)}
+    )
+    program = fb.compile(block)
+    assert program.describe([[1, 2]]).calls == 1  # the vector's
 
 
-def test_errors_name_the_path_to_the_block() -> None:
-    """As Python would index it."""
-    block = fb.Record({"left": fb.OneOf(len, {2: fb.Map(fb.GetItem("x") >> fb.Scalar())})})
-    try:
-        fb.compile(block).run([{"left": [{"x": 1}, {}]}])
-    except fb.errors.ExampleKeyError as error:
-        assert error.where == "model['left'].case(2).map at example 0 ['left'][1]"
-    else:
-        raise AssertionError
+def test_parameters_are_noted_in_the_order_in_which_blocks_read_them():
+    builder = Builder()
+    weights = [fb.Parameter(TensorType((2,)), 0.0, f"w{i}") for i in range(4)]
+    with builder.define(builder.declare("f", "f", OBJECT, VOID), "f") as argument:
+        x = V.build(builder, argument)
+        fb.Function(lambda x: (x + weights[2]) * weights[1]).build(builder, x)
+        fb.FromTensor(weights[3]).build(builder, x)
+        fb.Function(lambda x: x * weights[0] + weights[1]).build(builder, x)
+    assert list(builder.parameters) == [weights[2], weights[1], weights[3], weights[0]]
+
+
+def test_the_path_says_where_a_block_stands():
+    builder = Builder("root")
+    with builder.at("['a']"), builder.at("[0]"):
+        assert builder.path == "root['a'][0]"
+        assert builder.where(fb.Identity()) == "root['a'][0] Identity()"
+    assert builder.path == "root"
+
+
+def test_names_are_new_whatever_their_stem():
+    builder = Builder()
+    assert len({builder.fresh(stem) for stem in "aab" for _ in range(5)}) == 15
+
+
+def test_a_tensor_of_another_program_is_refused():
+    stranger = input_node(TensorType((2,)))
+    with pytest.raises(AssertionError, match="a tensor of another region is read"):
+        fb.compile(V >> fb.Function(lambda x: x + stranger))
+
+
+def test_elements_of_a_sequence_leave_a_region_only_summed():
+    each = fb.Map(V) >> fb.Function(ops.tanh)
+    for block in (
+        each,
+        fb.AllOf(each),
+        each >> fb.Metric("m"),
+        fb.AllOf(each, fb.GetItem(0)) >> fb.OneOf(fb.GetItem(1), {1: V}),
+    ):
+        with pytest.raises(BlockTypeError, match="expected one tensor, found a float32"):
+            fb.compile(block)
+    assert (each >> fb.Function(ops.segment_sum)).eval([[0, 0]]).tolist() == [0.0, 0.0]
+
+
+def test_an_object_knows_the_place_where_it_was_found():
+    builder = Builder()
+    with builder.define(builder.declare("f", "f", OBJECT, VOID), "f") as argument:
+        inner = (fb.GetItem("a") >> fb.InputTransform(len) >> fb.GetItem(2)).build(builder, argument)
+    assert isinstance(inner, Object)
+    assert inner.place == ("['a']", "[2]")

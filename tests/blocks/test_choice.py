@@ -14,11 +14,16 @@ TWICE = fb.Function(lambda x: x * 2)
 
 def test_cases_may_be_a_dict_pairs_or_a_list_and_keys_anything_hashable():
     cases = {"a": ONE, ("b", 1): ONE >> TWICE, None: fb.FromTensor(0.0)}
-    for block in (fb.OneOf(lambda x: x[0], cases, fb.GetItem(1)), fb.OneOf(lambda x: x[0], list(cases.items()), fb.GetItem(1))):
+    for block in (
+        fb.OneOf(lambda x: x[0], cases, fb.GetItem(1)),
+        fb.OneOf(lambda x: x[0], list(cases.items()), fb.GetItem(1)),
+    ):
         assert [float(block.eval([key, 3])) for key in cases] == [3.0, 6.0, 0.0]
 
 
-@pytest.mark.parametrize(("key", "right"), [(0, 3.0), (1, 6.0), (2, 9.0), (-1, 9.0), (-2, 6.0), (-3, 3.0), (True, 6.0)])
+@pytest.mark.parametrize(
+    ("key", "right"), [(0, 3.0), (1, 6.0), (2, 9.0), (-1, 9.0), (-2, 6.0), (-3, 3.0), (True, 6.0)]
+)
 def test_cases_in_a_list_are_numbered_from_either_end(key, right):
     cases = (ONE, ONE >> TWICE, ONE >> fb.Function(lambda x: x * 3))
     for listed in (cases, list(cases)):
@@ -43,14 +48,24 @@ def test_cases_may_be_chosen_for_tensors_beside_an_object():
     block = fb.AllOf(fb.GetItem("kind"), fb.GetItem("x") >> ONE) >> fb.OneOf(
         fb.GetItem(0), {"same": fb.GetItem(1), "twice": fb.GetItem(1) >> TWICE, "none": fb.FromTensor(0.5)}
     )
-    assert [float(block.eval({"kind": kind, "x": 3})) for kind in ("same", "twice", "none")] == [3.0, 6.0, 0.5]
+    assert [float(block.eval({"kind": kind, "x": 3})) for kind in ("same", "twice", "none")] == [
+        3.0,
+        6.0,
+        0.5,
+    ]
 
 
 def test_a_case_may_yield_any_type_that_the_others_yield():
     state = fb.AllOf(fb.Vector(2), fb.Map(ONE), fb.Identity(), fb.Void(), fb.FromTensor(1.0))
     block = fb.OneOf(len, {2: state, 3: fb.GetItem(slice(0, 2)) >> state})
     vector, listed, itself, nothing, constant = block.eval([1, 2, 9])
-    assert (vector.tolist(), list(map(float, listed)), itself, nothing, float(constant)) == ([1.0, 2.0], [1.0, 2.0], [1, 2], None, 1.0)
+    assert (vector.tolist(), list(map(float, listed)), itself, nothing, float(constant)) == (
+        [1.0, 2.0],
+        [1.0, 2.0],
+        [1, 2],
+        None,
+        1.0,
+    )
 
 
 def test_only_the_case_chosen_is_visited():

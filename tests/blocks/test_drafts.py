@@ -1,16 +1,18 @@
-"""A cell in the making hands out one wire and one number per output."""
+"""Drafts of cells: an output has one wire, however often it is asked for."""
+
+from __future__ import annotations
 
 from foldbatch.blocks.drafts import Draft
 from foldbatch.static.graph import input_node
 from foldbatch.types import TensorType
 
 
-def test_outputs_are_numbered_from_the_call_s_first_value() -> None:
-    """Asked for again, an output stays where it was."""
-    draft = Draft("model", 0, "v3")
-    a, b = input_node(TensorType((2,))), input_node(TensorType((2,)))
-    code_a, wire_a = draft.output(a)
-    code_b, wire_b = draft.output(b)
-    assert (code_a, code_b) == ("v3", "v3 + 1")
-    assert draft.output(a) == (code_a, wire_a)
-    assert wire_a is not wire_b
+def test_the_values_of_a_call_follow_each_other():
+    draft = Draft("cell", 0, "v1")
+    x, y = input_node(TensorType(())), input_node(TensorType(()))
+    code_x, wire_x = draft.output(x)
+    code_y, wire_y = draft.output(y)
+    assert (code_x, code_y) == ("v1", "v1 + 1")
+    assert draft.output(x) == (code_x, wire_x)
+    assert wire_x is not wire_y
+    assert list(draft.outputs) == [x, y]

@@ -40,7 +40,9 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
     assert last().eval([1, [2, [3, "end"]]]) == "end"
 
     visit = fb.ForwardDeclaration(output_type=(), name="visit")
-    visit.resolve_to(fb.OneOf(is_list, {False: ONE >> fb.Loss() >> fb.AllOf(), True: fb.Map(visit()) >> fb.AllOf()}))
+    visit.resolve_to(
+        fb.OneOf(is_list, {False: ONE >> fb.Loss() >> fb.AllOf(), True: fb.Map(visit()) >> fb.AllOf()})
+    )
     assert fb.compile(visit()).run([[1, [2, 3]]]).loss == 6.0
 
 
@@ -50,7 +52,9 @@ def test_two_declarations_may_refer_to_each_other():
     times = fb.ForwardDeclaration(output_type="float64", name="times")
     number = fb.Scalar("float64")
     plus.resolve_to(fb.OneOf(is_list, {False: number, True: (times(), times()) >> ADD}))
-    times.resolve_to(fb.OneOf(is_list, {False: number, True: (plus(), plus()) >> fb.Function(lambda a, b: a * b)}))
+    times.resolve_to(
+        fb.OneOf(is_list, {False: number, True: (plus(), plus()) >> fb.Function(lambda a, b: a * b)})
+    )
 
     def value(x: Any, *, adds: bool = True) -> float:
         if not is_list(x):
@@ -68,7 +72,11 @@ def test_tensors_may_be_handed_down_a_recursion():
     half = fb.GetItem(1) >> fb.Function(lambda w: w / 2)
     leaf = fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1)) >> fb.Function(lambda x, w: x * w)
     left, right = (fb.AllOf(fb.GetItem(0) >> fb.GetItem(k), half) >> down() for k in (0, 1))
-    down.resolve_to(fb.OneOf(fb.GetItem(0) >> fb.InputTransform(is_list), {False: leaf, True: fb.AllOf(left, right) >> ADD}))
+    down.resolve_to(
+        fb.OneOf(
+            fb.GetItem(0) >> fb.InputTransform(is_list), {False: leaf, True: fb.AllOf(left, right) >> ADD}
+        )
+    )
     block = fb.AllOf(fb.Identity(), fb.FromTensor(1.0)) >> down()
     assert float(block.eval([8, [4, [2, 2]]])) == 8 / 2 + 4 / 4 + 2 / 8 + 2 / 8
 

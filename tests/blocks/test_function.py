@@ -37,7 +37,11 @@ def structure(x):
     [
         (V, [1, 2], ("float32[2]",)),
         (fb.Record((V, fb.Scalar("int32"))), [[1, 2], 3], ("float32[2]", "int32")),
-        (fb.Record((V, (V, (V,)))), [[1, 2], [[1, 2], [[1, 2]]]], ("float32[2]", ("float32[2]", ("float32[2]",)))),
+        (
+            fb.Record((V, (V, (V,)))),
+            [[1, 2], [[1, 2], [[1, 2]]]],
+            ("float32[2]", ("float32[2]", ("float32[2]",))),
+        ),
         (fb.AllOf(V), [1, 2], ("float32[2]",)),
         (fb.AllOf(), None, ()),
         (fb.AllOf(V, fb.Void(), fb.AllOf()), [1, 2], ("float32[2]", None, ())),

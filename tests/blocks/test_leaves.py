@@ -60,7 +60,10 @@ DATA = st.one_of(
     st.text(max_size=3),
     st.lists(st.integers(-3, 3) | st.floats() | st.none(), max_size=3),
     st.lists(st.lists(st.integers(-3, 3), max_size=2), max_size=2),
-    hnp.arrays(st.sampled_from(["int8", "float16", "float64", "bool", "uint64"]), hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)),
+    hnp.arrays(
+        st.sampled_from(["int8", "float16", "float64", "bool", "uint64"]),
+        hnp.array_shapes(min_dims=0, max_dims=2, max_side=3),
+    ),
 )
 
 
@@ -134,7 +137,9 @@ def test_a_key_may_be_an_enum_whose_repr_is_no_expression():
         fb.GetItem(Side.LEFT).eval({})
 
 
-@pytest.mark.parametrize(("key", "right"), [(0, 1.0), (-1, 3.0), (slice(1, 3), (2.0, 3.0)), (slice(0, 0), ())])
+@pytest.mark.parametrize(
+    ("key", "right"), [(0, 1.0), (-1, 3.0), (slice(1, 3), (2.0, 3.0)), (slice(0, 0), ())]
+)
 def test_items_of_a_tuple_are_found_when_building(key, right):
     block = fb.Record((fb.Scalar(), fb.Scalar(), fb.Scalar())) >> fb.GetItem(key)
     found = block.eval([1, 2, 3])
@@ -163,7 +168,14 @@ def test_a_function_of_objects_is_called_once_for_each_visit():
 
 
 def test_leaves_print_as_they_are_written():
-    leaves = [fb.Scalar("int32"), fb.Vector(3), fb.Tensor([2, 3], "bool"), fb.GetItem("a"), fb.InputTransform(len), fb.Void()]
+    leaves = [
+        fb.Scalar("int32"),
+        fb.Vector(3),
+        fb.Tensor([2, 3], "bool"),
+        fb.GetItem("a"),
+        fb.InputTransform(len),
+        fb.Void(),
+    ]
     assert list(map(repr, leaves)) == [
         "Scalar('int32')",
         "Vector(3, 'float32')",

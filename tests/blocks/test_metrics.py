@@ -39,7 +39,9 @@ def test_a_metric_collects_every_visit_of_the_batch_in_order():
 
 def test_labels_are_any_objects_and_stay_with_their_values():
     block = fb.Map(fb.AllOf(fb.GetItem("x") >> ONE, fb.GetItem("name")) >> fb.Metric("m"))
-    results = fb.compile(block).run([[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]])
+    results = fb.compile(block).run(
+        [[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]]
+    )
     metric = results.metrics["m"]
     assert (metric.values.tolist(), metric.labels) == ([1.0, 2.0, 3.0], ["one", None, ["l"]])
 
@@ -49,7 +51,10 @@ def test_several_blocks_may_share_a_name_labelled_or_not(options):
     """Within one region the order is that of the blocks; what is nested in a region comes before it."""
     labelled = fb.AllOf(ONE, fb.Identity()) >> fb.Metric("m")
     twice = ONE >> fb.Function(lambda x: 2 * x) >> fb.Metric("m")
-    block = fb.OneOf(lambda x: x > 2, {False: fb.AllOf(labelled, twice), True: fb.AllOf(twice)  >> fb.AllOf(fb.GetItem(0), fb.GetItem(0))})
+    block = fb.OneOf(
+        lambda x: x > 2,
+        {False: fb.AllOf(labelled, twice), True: fb.AllOf(twice) >> fb.AllOf(fb.GetItem(0), fb.GetItem(0))},
+    )
     metric = fb.compile(block, **options).run([1, 3, 2]).metrics["m"]
     assert metric.values.tolist() == [1.0, 2.0, 6.0, 2.0, 4.0]
     assert metric.examples.tolist() == [0, 0, 1, 2, 2]
@@ -85,4 +90,8 @@ def test_metrics_of_constants_and_of_results_are_collected_too():
 
 
 def test_metrics_and_losses_print_as_they_are_written():
-    assert [repr(fb.Loss()), repr(fb.Loss("nll")), repr(fb.Metric("hits"))] == ["Loss('loss')", "Loss('nll')", "Metric('hits')"]
+    assert [repr(fb.Loss()), repr(fb.Loss("nll")), repr(fb.Metric("hits"))] == [
+        "Loss('loss')",
+        "Loss('nll')",
+        "Metric('hits')",
+    ]

@@ -37,7 +37,11 @@ ONE = fb.Scalar()
         (fb.AllOf(ONE), 1, (1.0,)),
         (fb.AllOf(ONE, fb.Identity(), fb.Void()), 1, (1.0, 1, None)),
         (fb.AllOf({"a": ONE}, {"a": fb.Identity()}), {"a": 1}, ((1.0,), (1,))),
-        (ONE >> fb.AllOf(fb.Identity(), fb.Identity()) >> fb.AllOf(fb.GetItem(1), fb.GetItem(0)), 1, (1.0, 1.0)),
+        (
+            ONE >> fb.AllOf(fb.Identity(), fb.Identity()) >> fb.AllOf(fb.GetItem(1), fb.GetItem(0)),
+            1,
+            (1.0, 1.0),
+        ),
     ],
 )
 def test_every_block_is_given_its_item(block, example, right):

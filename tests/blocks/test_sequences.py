@@ -45,7 +45,11 @@ def numbers(value):
         (fb.Map({"a": ONE, "b": ONE}) >> fb.Map(fb.GetItem(1)), [{"a": 1, "b": 2}], [2.0]),
         (fb.Map({"a": ONE, "b": ONE}) >> fb.Map(fb.Function(lambda a, b: a - b)), [{"a": 1, "b": 2}], [-1.0]),
         (fb.Map((ONE, fb.Map((ONE, ONE)))), [[1, [[2, 3]]]], [(1.0, [(2.0, 3.0)])]),
-        (fb.Map((ONE, fb.Map((ONE, ONE)))) >> fb.Map(fb.GetItem(1) >> fb.Map(fb.GetItem(0))), [[1, [[2, 3]]]], [[2.0]]),
+        (
+            fb.Map((ONE, fb.Map((ONE, ONE)))) >> fb.Map(fb.GetItem(1) >> fb.Map(fb.GetItem(0))),
+            [[1, [[2, 3]]]],
+            [[2.0]],
+        ),
         (fb.Record((ONE, ONE)) >> fb.Map(TWICE), [1, 2], [2.0, 4.0]),
         (fb.Record((fb.Identity(), fb.Identity())) >> fb.Map(ONE), [1, 2], [1.0, 2.0]),
         (fb.Record((fb.Identity(), fb.Identity())) >> fb.Map(fb.Identity()), [1, 2], [1, 2]),
@@ -56,7 +60,11 @@ def numbers(value):
         (fb.Map(fb.Void()) >> fb.Map(fb.AllOf()), [1, 2], [(), ()]),
         (fb.Map(fb.Void()) >> fb.GetItem(1), [1, 2], None),
         (fb.Map(fb.AllOf(fb.Identity())), [(1, 2), 3], [((1, 2),), (3,)]),
-        (fb.Map(fb.AllOf(fb.Identity())) >> fb.Map(fb.GetItem(0) >> fb.InputTransform(str)), [(1, 2)], ["(1, 2)"]),
+        (
+            fb.Map(fb.AllOf(fb.Identity())) >> fb.Map(fb.GetItem(0) >> fb.InputTransform(str)),
+            [(1, 2)],
+            ["(1, 2)"],
+        ),
         (fb.Map(fb.AllOf(fb.Void(), ONE)), [1], [(None, 1.0)]),
         (fb.Map(fb.FromTensor(2.0)), "ab", [2.0, 2.0]),
         (fb.Map(fb.OneOf(lambda x: x > 0, (ONE, ONE >> TWICE))), [1, -1], [2.0, -1.0]),
@@ -78,7 +86,11 @@ def test_a_function_of_a_sequence_gets_its_elements_along_a_ragged_axis():
 
 
 def test_who_reads_a_sequence_twice_finds_the_same_axis():
-    both = fb.Map(ONE) >> fb.AllOf(fb.Identity(), fb.Identity()) >> fb.Function(lambda a, b: ops.segment_sum(a * b))
+    both = (
+        fb.Map(ONE)
+        >> fb.AllOf(fb.Identity(), fb.Identity())
+        >> fb.Function(lambda a, b: ops.segment_sum(a * b))
+    )
     assert float(both.eval([1, 2, 3])) == 14.0
     apart = fb.Map(ONE) >> fb.AllOf(fb.Function(ops.tanh), fb.Function(lambda x: x + 1))
     joined = apart >> fb.Function(lambda a, b: ops.segment_sum(a * b))
@@ -86,14 +98,18 @@ def test_who_reads_a_sequence_twice_finds_the_same_axis():
 
 
 def test_two_sequences_are_two_axes():
-    block = fb.Record((fb.Map(ONE), fb.Map(ONE))) >> fb.Function(lambda a, b: ops.segment_sum(a) * ops.segment_sum(b))
+    block = fb.Record((fb.Map(ONE), fb.Map(ONE))) >> fb.Function(
+        lambda a, b: ops.segment_sum(a) * ops.segment_sum(b)
+    )
     assert float(block.eval([[1, 2], [3]])) == 9.0
     with pytest.raises(BlockTypeError, match="elements of one sequence"):
         fb.compile(fb.Record((fb.Map(ONE), fb.Map(ONE))) >> fb.Function(lambda a, b: ops.segment_sum(a * b)))
 
 
 def test_a_call_is_repeated_for_every_element_that_it_meets():
-    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.Function(lambda x, xs: ops.segment_sum(x * xs))
+    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.Function(
+        lambda x, xs: ops.segment_sum(x * xs)
+    )
     program = fb.compile(block)
     results = program.run([[[1, 2], [[1, 1], [2, 2]]], [[3, 4], []], [[5, 6], [[1, 0]]]])
     assert [x.tolist() for x in results] == [[3.0, 6.0], [0.0, 0.0], [5.0, 0.0]]

@@ -1,107 +1,174 @@
-"""Tracing: integers out, data checked, errors located."""
+"""Tracing: depth, threads, re-entrance, and errors that find their place in the data."""
 
 from __future__ import annotations
 
-import pickle
+import gc
+import re
+import threading
+import time
+import traceback
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.blocks.tracer import BadDataError, column
-from foldbatch.types import TensorType
+from foldbatch import ops
+from foldbatch.blocks import tracer
+from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+
+ONE = fb.Scalar()
 
 
-def total() -> fb.Block:
-    """The sum of a nested list."""
-    declared = fb.ForwardDeclaration(output_type="float32", name="total")
-    pair = fb.Record((declared(), declared())) >> fb.Function(lambda a, b: a + b)
-    declared.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
-    return declared()
+def chain_model() -> fb.Block:
+    """x + tanh of what is below: a chain as deep as its data."""
+    chain = fb.ForwardDeclaration(output_type="float32", name="chain")
+    layer = fb.Parameter(fb.types.TensorType(()), 0.5, "w")
+    node = {"x": ONE, "next": chain()} >> fb.Function(lambda x, y: x + layer * ops.tanh(y))
+    chain.resolve_to(fb.OneOf(lambda node: "next" in node, {False: fb.GetItem("x") >> ONE, True: node}))
+    return chain()
 
 
-NESTED = st.recursive(st.integers(-9, 9), lambda inner: st.tuples(inner, inner).map(list), max_leaves=12)
+def chain_of(length: int) -> dict[str, Any]:
+    data: dict[str, Any] = {"x": 1.0}
+    for i in range(length - 1):
+        data = {"x": i % 3 - 1.0, "next": data}
+    return data
 
 
-@given(NESTED)
-def test_a_trace_has_a_call_per_leaf_and_per_pair(example: Any) -> None:
-    """Arguments come before the calls that read them; a trace is plain data."""
-    trace = fb.compile(total()).lowered.tracer.trace(example)
-    leaves = str(example).replace("[", "").replace("]", "").split(",")
-    assert sorted(map(len, trace.calls)) == sorted([len(leaves), len(leaves) - 1])
-    for rows in trace.calls:
-        for base, *arguments in rows.tolist():
-            assert all(argument < base for argument in arguments)
-    again = pickle.loads(pickle.dumps(trace))
-    assert all(np.array_equal(a, b) for a, b in zip(trace.calls, again.calls, strict=True))
+def test_a_chain_of_100_000_nodes_runs_and_is_differentiated():
+    length = 100_000
+    program = fb.compile(chain_model() >> fb.AllOf(fb.Identity(), fb.Loss()))
+    prepared = program.prepare([chain_of(length)])
+    assert prepared[0].trace.size == length + 1  # and the loss
+    value, slope = 1.0, 0.0
+    for i in range(length - 1):
+        value, slope = i % 3 - 1.0 + 0.5 * np.tanh(value), np.tanh(value) + 0.5 * (1 - np.tanh(value) ** 2) * slope
+    loss, gradients = program.value_and_grad(prepared)
+    assert loss == pytest.approx(value, rel=1e-5)
+    assert gradients["w"] == pytest.approx(slope, rel=1e-4)
 
 
-@given(st.lists(NESTED, max_size=5))
-def test_traces_do_not_depend_on_what_was_traced_before(examples: list[Any]) -> None:
-    """Nor on an example that failed in between."""
-    tracer = fb.compile(total()).lowered.tracer
-    once = [tracer.trace(example) for example in examples]
-    with pytest.raises(fb.errors.ExampleError):
-        tracer.trace([1, "x"])
-    twice = [tracer.trace(example) for example in examples]
-    for a, b in zip(once, twice, strict=True):
-        assert all(np.array_equal(x, y) for x, y in zip(a.calls, b.calls, strict=True))
+def test_a_star_of_100_000_children_is_two_levels():
+    cell = fb.ChildSumTreeLSTM(2)
+    star = fb.ForwardDeclaration(output_type=(2, 2), name="star")
+    star.resolve_to({"x": fb.Vector(2), "kids": fb.Map(star())} >> cell)
+    program = fb.compile(star() >> fb.GetItem(0) >> fb.AllOf(fb.Identity(), fb.Function(ops.sum) >> fb.Loss()))
+    leaf = {"x": [0.5, -0.5], "kids": []}
+    examples = program.prepare([{"x": [1, 2], "kids": [leaf] * 100_000}, leaf])
+    report = program.describe(examples)
+    assert (report.calls, report.steps) == (100_004, 3)  # leaves, the root, losses
+    results = program.run(examples)
+    assert np.isfinite(results[0][0]).all()
+    assert program.depth(examples[0]) == 2
+    _, gradients = program.value_and_grad(examples)
+    assert all(np.isfinite(g).all() for g in gradients.values())
 
 
-@pytest.mark.parametrize(
-    ("items", "type_", "bound"),
-    [
-        (["a"], TensorType(), None),
-        ([1.5], TensorType((), "int32"), None),
-        ([2**31], TensorType((), "int32"), None),
-        ([1, 5], TensorType((), "int32"), 5),
-        ([-1], TensorType((), "int32"), 5),
-        ([[1], [1, 2]], TensorType((1,)), None),
-        ([1], TensorType((1,)), None),
-        ([None], TensorType(), None),
-        ([2], TensorType((), "bool"), None),
-    ],
-)
-def test_columns_of_wrong_data_are_refused(items: list[Any], type_: TensorType, bound: int | None) -> None:
-    """Kind, shape, range."""
-    with pytest.raises(BadDataError):
-        column(items, type_, bound)
+def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
+    data = chain_of(30_000)
+    node = data
+    while "next" in node:
+        node = node["next"]
+    node["x"] = "deep"
+    with pytest.raises(ExampleTypeError) as caught:
+        fb.compile(chain_model()).run([chain_of(2), data])
+    head = "chain.case(False) Scalar('float32') at example 1 ['next']['next']"
+    assert caught.value.where.startswith(head)
+    assert caught.value.where.endswith("['next']['next']['x']")
+    assert "..." in caught.value.where
+    assert len(caught.value.where) < 500
 
 
-def test_columns_of_right_data_are_arrays_of_the_type() -> None:
-    """An empty one too; integers will do for floats."""
-    assert column([], TensorType((2,)), None).shape == (0, 2)
-    assert column([1, 2], TensorType(), None).dtype == np.float32
-    assert column([[1, 0]], TensorType((2,), "int64"), 2).tolist() == [[1, 0]]
+def test_data_that_contains_itself_is_an_error(monkeypatch):
+    monkeypatch.setattr(tracer, "DEEPEST", 10_000)
+    data: dict[str, Any] = {"x": 1.0}
+    data["next"] = data
+    with pytest.raises(ExampleError, match="expected data that ends, found more than 10000 levels"):
+        fb.compile(chain_model()).run([data])
 
 
-def test_an_error_deep_inside_names_the_whole_way() -> None:
-    """Through every call of the declaration."""
-    with pytest.raises(fb.errors.ExampleTypeError) as caught:
-        fb.compile(total()).run([[1, 2], [1, [2, [3, None]]]])
-    assert "at example 1 [1][1][1]" in str(caught.value)
-    assert "total.case(False) Scalar('float32')" in str(caught.value)
+def test_a_program_traces_in_several_threads_as_in_one():
+    program = fb.compile(fb.Map(fb.InputTransform(lambda x: time.sleep(0) or x) >> ONE))  # lets others in
+    examples = [[float(k)] * (k + 1) for k in range(40)]
+    right = [[float(x) for x in result] for result in program.run(examples)]
+    found: dict[int, list[list[float]]] = {}
+
+    def work(number: int) -> None:
+        found[number] = [[float(x) for x in result] for result in program.run(examples)]
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(found[number] == right for number in range(4))
 
 
-def test_a_failing_batch_changes_nothing() -> None:
-    """Parameters are as they were, and the next batch runs."""
-    program = fb.compile(fb.Vector(2) >> fb.Linear(1) >> fb.Function(fb.ops.sum) >> fb.Loss())
-    before = {name: value.copy() for name, value in program.params.items()}
-    value, _ = program.value_and_grad([[1, 2]])
-    with pytest.raises(fb.errors.ExampleError):
-        program.value_and_grad([[1, 2], [3]])
-    assert program.value_and_grad([[1, 2]])[0] == value
-    assert all(np.array_equal(before[name], program.params[name]) for name in before)
+def test_a_function_of_the_users_may_trace_with_the_same_program():
+    """A program whose data is made by running it on something else."""
+
+    def again(x: int) -> int:
+        return x if x == 0 else 1 + int(itself.run([x - 1])[0][0])
+
+    itself = fb.compile(fb.AllOf(fb.InputTransform(again) >> ONE, ONE, fb.InputTransform(again) >> ONE))
+    assert [float(x) for x in itself.run([3])[0]] == [3.0, 3.0, 3.0]
 
 
-def test_bytes_of_a_very_deep_place_are_bounded() -> None:
-    """The message of an error 5,000 levels down is still readable."""
-    example: Any = "x"
-    for _ in range(5_000):
-        example = [1, example]
-    with pytest.raises(fb.errors.ExampleTypeError) as caught:
-        fb.compile(total()).run([example])
-    assert len(str(caught.value)) < 1_000
+def test_examples_are_let_go_when_they_are_traced():
+    class Example(dict):
+        pass
+
+    program = fb.compile(fb.GetItem("x") >> fb.Vector(2))
+    example = Example(x=[1, 2])
+    gone = weakref.ref(example)
+    program.run([example])
+    del example
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_iterator_is_read_once_and_blamed_when_it_must_be_read_again():
+    program = fb.compile(fb.Map(ONE))
+    assert list(map(float, program.run([iter([1, 2])])[0])) == [1.0, 2.0]
+    with pytest.raises(ExampleTypeError, match="model at example 0: expected float32, found str 'two'"):
+        program.run([iter([1, "two"])])
+
+    def once():
+        yield 1
+        raise LookupError("lost")
+
+    with pytest.raises(ExampleError, match="found LookupError: lost; .* of iterators, which are used up by reading, make lists"):
+        program.run([once()])
+
+
+def test_a_traceback_shows_the_tracing_program():
+    program = fb.compile({"a": fb.InputTransform(lambda x: x["missing"]) >> ONE})
+    fb.compile(ONE)  # another program, compiled later, must not be shown instead
+    with pytest.raises(ExampleKeyError) as caught:
+        program.run([{"a": {}}])
+    text = "".join(traceback.format_exception(caught.value))
+    assert "= fn_3(t2)" in text
+    assert "KeyError: 'missing'" in text
+
+
+def test_examples_are_numbered_in_their_batch():
+    program = fb.compile(ONE)
+    for options in ({}, {"batched": False}, {"backend": "reference"}):
+        program = fb.compile(ONE, **options)
+        with pytest.raises(ExampleTypeError, match="at example 3"):
+            program.run([1, 2, 3, "four"])
+
+
+def test_the_place_of_what_a_case_a_function_or_a_sequence_yields_leads_to_its_source():
+    case = fb.GetItem("data") >> fb.OneOf(len, {1: fb.GetItem(0), 2: fb.GetItem(1)}) >> ONE
+    with pytest.raises(ExampleTypeError, match=r"at example 0 \['data'\]: expected float32, found str 'x'"):
+        case.eval({"data": ["x"]})
+    last = fb.ForwardDeclaration(output_type=fb.types.OBJECT, name="last")
+    last.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Identity(), True: fb.GetItem(-1) >> last()}))
+    with pytest.raises(ExampleTypeError, match=r"at example 0 \['data'\]: expected float32, found str 'x'"):
+        (fb.GetItem("data") >> last() >> ONE).eval({"data": [1, [2, "x"]]})
+    braces = fb.GetItem("{0}") >> fb.Map(fb.GetItem("{x!r}") >> ONE)
+    with pytest.raises(ExampleTypeError, match=re.escape("at example 0 ['{0}'][1]['{x!r}']")):
+        braces.eval({"{0}": [{"{x!r}": 1}, {"{x!r}": "x"}]})

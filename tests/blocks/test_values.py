@@ -1,45 +1,66 @@
-"""Values while building: their types, terminals and wires."""
+"""Values while building: their types, their terminals, their wires."""
+
+from __future__ import annotations
 
 import pytest
 
-from foldbatch.blocks.values import Broadcast, Object, Sequence, feed, leaves, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.values import (
+    Broadcast,
+    Object,
+    Sequence,
+    feed,
+    leaves,
+    new_wires,
+    run_time_terminals,
+    type_of,
+)
 from foldbatch.blocks.wires import Wire
 from foldbatch.static.graph import input_node
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
-X = input_node(TensorType((2,)))
-LIST = Sequence("t1", TupleType((TensorType((2,)), OBJECT)), (Wire(), None))
+V = TensorType((2,))
+X = input_node(V)
+S = Sequence("s", TupleType((V, OBJECT)), (Wire(), None))
 
 
 @pytest.mark.parametrize(
-    ("value", "type_"),
+    ("value", "type_", "parts"),
     [
-        (None, VOID),
-        (X, TensorType((2,))),
-        (Object("t"), OBJECT),
-        (LIST, SequenceType(LIST.element)),
-        (Broadcast(X), BroadcastType(X.type)),
-        ((X, (None,)), TupleType((X.type, TupleType((VOID,))))),
+        (None, VOID, []),
+        (X, V, [X]),
+        (Object("x"), OBJECT, [Object("x")]),
+        (S, SequenceType(TupleType((V, OBJECT))), [S]),
+        (Broadcast((X, None)), BroadcastType(TupleType((V, VOID))), [X]),
+        ((), TupleType(()), []),
+        (
+            (X, (None, S), Object("x")),
+            TupleType((V, TupleType((VOID, SequenceType(S.element))), OBJECT)),
+            [X, S, Object("x")],
+        ),
     ],
 )
-def test_every_value_has_a_type(value: object, type_: Type) -> None:
-    """One kind of value per kind of type."""
+def test_a_value_has_a_type_and_terminals(value, type_, parts):
     assert type_of(value) == type_
+    assert list(leaves(value)) == parts
+    assert len(run_time_terminals(type_)) == len(parts)
 
 
-def test_leaves_are_the_terminals_in_order() -> None:
-    """Void has none; a broadcast has those of what it repeats."""
-    thing = Object("t")
-    assert list(leaves((X, (None, thing), Broadcast(X), LIST))) == [X, thing, X, LIST]
-    types = run_time_terminals(TupleType((X.type, VOID, BroadcastType(OBJECT), SequenceType(OBJECT))))
-    assert types == [X.type, OBJECT, SequenceType(OBJECT)]
+def test_a_broadcast_passes_as_what_it_repeats():
+    assert run_time_terminals(TupleType((BroadcastType(TupleType((V, VOID, OBJECT))), V))) == [V, OBJECT, V]
 
 
-def test_wires_follow_the_type_and_are_connected_one_to_one() -> None:
-    """A tensor has one, a sequence one for each tensor of an element, an object none."""
+def test_tensors_have_wires_and_sequences_one_for_each_tensor_of_an_element():
+    assert isinstance(new_wires(V), Wire)
     assert new_wires(OBJECT) is None
-    assert isinstance(new_wires(X.type), Wire)
-    a, b = new_wires(SequenceType(LIST.element)), new_wires(SequenceType(LIST.element))
-    feed(a, b)
-    assert a[0].flows_to == [b[0]]
-    assert a[1] is None
+    element = TupleType((V, OBJECT, BroadcastType(TupleType((V, V))), SequenceType(V), VOID))
+    wires = new_wires(SequenceType(element))
+    assert [type(w) for w in wires] == [Wire, type(None), Wire, Wire, tuple]
+
+
+def test_feeding_connects_wire_by_wire():
+    type_ = SequenceType(TupleType((V, OBJECT, SequenceType(V))))
+    source, target = new_wires(type_), new_wires(type_)
+    feed(source, target)
+    assert source[0].flows_to == [target[0]]
+    assert source[2][0].flows_to == [target[2][0]]
+    feed(None, None)

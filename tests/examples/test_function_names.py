@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 def load(name: str) -> ModuleType:
     """Import an example program, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / "trees" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", ROOT / "examples" / "trees" / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -33,7 +35,10 @@ def corpus() -> fb.trees.Corpus:
 
 
 def test_it_trains_and_prints_both_baselines(
-    corpus: fb.trees.Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    corpus: fb.trees.Corpus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two epochs on a few functions: the loss falls, and the figures are written."""
     monkeypatch.setattr(fb.trees, "standard_library_functions", lambda: corpus)
@@ -71,7 +76,9 @@ def test_the_model_runs_any_mixture_of_trees(corpus: fb.trees.Corpus) -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("arguments", [["--epochs", "0"], ["--batch", "x"], ["--hidden", "-1"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments", [["--epochs", "0"], ["--batch", "x"], ["--hidden", "-1"], ["--nonsense"]]
+)
 def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2 and one reason, no traceback."""
     with pytest.raises(SystemExit) as caught:

@@ -15,7 +15,9 @@ VECTORS = "good 1.0 0.5\nbad -1.0 0.5\nfilm 0.1 0.2\n"
 
 def sentiment() -> ModuleType:
     """Import the example program, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location("example_sentiment", ROOT / "examples" / "trees" / "sentiment.py")
+    spec = importlib.util.spec_from_file_location(
+        "example_sentiment", ROOT / "examples" / "trees" / "sentiment.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -36,8 +38,24 @@ def treebank(tmp_path: Path) -> Path:
 def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
     """And writes every figure for programs."""
     file = treebank / "figures.json"
-    options = ["--data", str(treebank), "--hidden", "12", "--epochs", "25", "--batch", "2", "--json", str(file)]
-    assert sentiment().main([*options, "--optimizer", optimizer, "--lr", "0.1" if optimizer != "adam" else "0.02"]) == 0
+    options = [
+        "--data",
+        str(treebank),
+        "--hidden",
+        "12",
+        "--epochs",
+        "25",
+        "--batch",
+        "2",
+        "--json",
+        str(file),
+    ]
+    assert (
+        sentiment().main(
+            [*options, "--optimizer", optimizer, "--lr", "0.1" if optimizer != "adam" else "0.02"]
+        )
+        == 0
+    )
     figures = json.loads(file.read_text())
     assert len(figures["epochs"]) == 25
     assert figures["epochs"][-1]["loss"] < 0.7 * figures["epochs"][0]["loss"]
@@ -46,12 +64,25 @@ def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
     assert {"test_fine", "test_binary", "test_majority"} <= figures.keys()
 
 
-def test_same_seed_same_figures_and_limit_counts_trees(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_same_seed_same_figures_and_limit_counts_trees(
+    treebank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run can be repeated."""
     file = treebank / "figures.json"
     found = []
     for _ in range(2):
-        options = ["--data", str(treebank), "--hidden", "5", "--epochs", "2", "--limit", "3", "--json", str(file)]
+        options = [
+            "--data",
+            str(treebank),
+            "--hidden",
+            "5",
+            "--epochs",
+            "2",
+            "--limit",
+            "3",
+            "--json",
+            str(file),
+        ]
         assert sentiment().main(options) == 0
         found.append([epoch["loss"] for epoch in json.loads(file.read_text())["epochs"]])
     assert found[0] == found[1]
@@ -86,7 +117,16 @@ def test_bad_files_are_one_line(
         (treebank / name).unlink()
     else:
         (treebank / name).write_text(text, encoding="utf-8")
-    options = ["--data", str(treebank), "--vectors", str(treebank / "vectors.txt"), "--hidden", "5", "--epochs", "1"]
+    options = [
+        "--data",
+        str(treebank),
+        "--vectors",
+        str(treebank / "vectors.txt"),
+        "--hidden",
+        "5",
+        "--epochs",
+        "1",
+    ]
     assert sentiment().main(options) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("error: ")
@@ -94,7 +134,9 @@ def test_bad_files_are_one_line(
     assert "expected" in printed
 
 
-@pytest.mark.parametrize("arguments", [[], ["--data", "x", "--limit", "0"], ["--data", "x", "--optimizer", "magic"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--data", "x", "--limit", "0"], ["--data", "x", "--optimizer", "magic"]]
+)
 def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2 and the usage."""
     with pytest.raises(SystemExit) as caught:

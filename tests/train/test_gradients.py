@@ -139,7 +139,10 @@ def test_large_finite_gradients_are_finite():
 
 def test_scale_multiplies_dense_and_sparse_gradients_and_leaves_the_originals() -> None:
     """The mean of a summed loss is one factor away."""
-    dense, rows = np.array([2.0, 4.0], np.float32), SparseRows(np.array([1]), np.ones((1, 2), np.float32), (3, 2))
+    dense, rows = (
+        np.array([2.0, 4.0], np.float32),
+        SparseRows(np.array([1]), np.ones((1, 2), np.float32), (3, 2)),
+    )
     half = scale({"a": dense, "b": rows}, 0.5)
     assert half["a"].tolist() == [1.0, 2.0]
     assert half["a"].dtype == np.float32

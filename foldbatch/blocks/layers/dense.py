@@ -66,7 +66,7 @@ class Linear(Layer):
         return str(self.size) + (f", activation={self.activation!r}" if self.activation else "")
 
 
-def positive(size: int, where: str) -> int:
+def positive(size: Any, where: str) -> int:
     """Return a size, refusing what is no positive int."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
         raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
@@ -118,7 +118,9 @@ class Embedding(Layer):
     def apply(self, *xs: Any) -> Node:
         ids = single(self, xs)
         if not isinstance(ids, Node) or not ids.dtype.startswith("int"):
-            raise GraphError(repr(self), "an integer tensor of ids", describe(ids), "read them with Scalar('int32')")
+            raise GraphError(
+                repr(self), "an integer tensor of ids", describe(ids), "read them with Scalar('int32')"
+            )
         return ops.gather(self.parameters["weight"], ids)
 
     def arguments(self) -> str:

@@ -12,7 +12,13 @@ from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import TensorType, describe_value
 
-ACTIVATIONS = {"relu": ops.relu, "sigmoid": ops.sigmoid, "softmax": ops.softmax, "softplus": ops.softplus, "tanh": ops.tanh}
+ACTIVATIONS = {
+    "relu": ops.relu,
+    "sigmoid": ops.sigmoid,
+    "softmax": ops.softmax,
+    "softplus": ops.softplus,
+    "tanh": ops.tanh,
+}
 
 
 class Layer(TensorBlock):
@@ -28,7 +34,9 @@ class Layer(TensorBlock):
         self.owner = Owner(self.kind if name is None else named(name, type(self).__name__))
         self.parameters: dict[str, Parameter] = {}
 
-    def parameter(self, name: str, type_: TensorType, init: Initializer, *, trainable: bool = True) -> Parameter:
+    def parameter(
+        self, name: str, type_: TensorType, init: Initializer, *, trainable: bool = True
+    ) -> Parameter:
         """Return the layer's parameter of that name, made at the first call.
 
         Raises:
@@ -39,7 +47,7 @@ class Layer(TensorBlock):
             known = Parameter(type_, init, name, trainable=trainable, owner=self.owner)
             self.parameters[name] = known
         if known.type != type_:
-            fix = "a layer that stands in several places shares its parameters; make a layer for each input size"
+            fix = "a layer shares its parameters wherever it stands; make one for each input size"
             raise GraphError(repr(self), f"a {name} of {known.type}, as made before", str(type_), fix)
         return known
 
@@ -80,7 +88,11 @@ def vector(layer: Layer, x: Any, what: str = "input") -> Node:
         return x
     fix = "give it a vector"
     if isinstance(x, Node):
-        fix = "cast ids with ops.cast, or look them up with Embedding" if x.shape else "Vector(1) reads a vector of one"
+        fix = (
+            "cast ids with ops.cast, or look them up with Embedding"
+            if x.shape
+            else "Vector(1) reads a vector of one"
+        )
     raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
 
 

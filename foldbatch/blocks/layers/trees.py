@@ -39,7 +39,9 @@ class _TreeCell(Layer):
     def _projected(self, x: Any, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
         n = self.size
-        bias = parameter_node(self.parameter("bias", TensorType((4 * n,), dtype), _forget_bias(n)))[: gates * n]
+        bias = parameter_node(self.parameter("bias", TensorType((4 * n,), dtype), _forget_bias(n)))[
+            : gates * n
+        ]
         if x is None:
             return bias
         x = vector(self, x, "input x")

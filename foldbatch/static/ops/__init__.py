@@ -7,7 +7,7 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 from foldbatch.static.graph import matmul
 from foldbatch.static.ops import elementwise, linalg, reduce, rows, shape  # noqa: F401 - they fill the table
 from foldbatch.static.ops.functions import (
-    abs,  # noqa: A004 - NumPy's names
+    abs,
     add,
     argmax,
     batched,
@@ -24,7 +24,7 @@ from foldbatch.static.ops.functions import (
     less_equal,
     log,
     logsumexp,
-    max,  # noqa: A004
+    max,
     maximum,
     mean,
     minimum,
@@ -45,7 +45,7 @@ from foldbatch.static.ops.functions import (
     squeeze,
     stack,
     subtract,
-    sum,  # noqa: A004
+    sum,
     tanh,
     transpose,
     where,

@@ -1,79 +1,115 @@
-"""Linear and Embedding: values, gradients, misuse."""
+"""Linear is x @ weight + bias; Embedding is a row of its table, and never wraps an id."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import ops
+from foldbatch.blocks.layers.dense import positive
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ParameterError
+
+RNG = np.random.default_rng(0)
+WEIGHT, BIAS = RNG.normal(size=(3, 2)), RNG.normal(size=2)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 4, 3), (0, 3)])
+@pytest.mark.parametrize("activation", [None, "tanh", ops.sigmoid])
+def test_linear_is_numpys_product_over_the_last_axis(shape, activation):
+    program = fb.compile(fb.Tensor(shape, "float64") >> fb.Linear(2, activation))
+    program.params["linear.weight"] = WEIGHT
+    program.params["linear.bias"] = BIAS
+    xs = RNG.normal(size=(5, *shape))
+    act = {None: lambda y: y, "tanh": np.tanh, ops.sigmoid: lambda y: 1 / (1 + np.exp(-y))}[activation]
+    for found, x in zip(program.run(xs), xs, strict=True):
+        np.testing.assert_allclose(found, act(x @ WEIGHT + BIAS), rtol=1e-12)
+        assert found.dtype == "float64"
+
+
+def test_the_gradients_of_linear_are_those_of_the_product():
+    block = fb.Vector(3, "float64") >> fb.Linear(2) >> fb.Function(lambda y: ops.sum(y * np.array([1.0, -2.0]))) >> fb.Loss()
+    program = fb.compile(block)
+    xs = RNG.normal(size=(4, 3))
+    _, gradients = program.value_and_grad(xs)
+    np.testing.assert_allclose(gradients["linear.weight"], np.outer(xs.sum(0), [1.0, -2.0]), rtol=1e-12)
+    np.testing.assert_allclose(gradients["linear.bias"], [4.0, -8.0])
+
+
+def test_linear_may_do_without_a_bias_and_begins_at_none():
+    assert list(fb.compile(fb.Vector(3) >> fb.Linear(2, bias=False)).params) == ["linear.weight"]
+    assert fb.compile(fb.Vector(3) >> fb.Linear(2)).params["linear.bias"].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    ("activation", "function"),
-    [
-        (None, lambda x: x),
-        ("relu", lambda x: np.maximum(x, 0)),
-        ("tanh", np.tanh),
-        ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
-        ("softplus", lambda x: np.log1p(np.exp(x))),
-        (fb.ops.square, np.square),
-    ],
+    ("init", "right"),
+    [("ones", np.ones((3, 2))), (0.5, np.full((3, 2), 0.5)), (WEIGHT, WEIGHT), (lambda rng, shape: np.full(shape, 2.0), np.full((3, 2), 2.0))],
 )
-def test_linear_is_x_w_plus_b(activation: object, function: object) -> None:
-    """Then the activation; weight [in, out], bias [out]."""
-    program = fb.compile(fb.Vector(3, "float64") >> fb.Linear(2, activation))
-    program.params["linear.bias"] = [0.5, -0.5]
-    x = np.array([1.0, -2.0, 3.0])
-    expected = function(x @ program.params["linear.weight"] + [0.5, -0.5])
-    np.testing.assert_allclose(program.run([x])[0], expected, rtol=1e-12)
-    assert program.params["linear.weight"].shape == (3, 2)
+def test_the_weight_begins_as_it_is_told(init, right):
+    program = fb.compile(fb.Vector(3, "float64") >> fb.Linear(2, init=init))
+    np.testing.assert_array_equal(program.params["linear.weight"], right)
 
 
-def test_linear_takes_matrices_and_may_have_no_bias() -> None:
-    """The last axis is the one that is multiplied."""
-    program = fb.compile(fb.Tensor([2, 3]) >> fb.Linear(4, bias=False, init="ones", name="dense"))
-    assert list(program.params) == ["dense.weight"]
-    assert program.run([[[1, 2, 3], [0, 0, 1]]])[0].tolist() == [[6] * 4, [1] * 4]
+def test_a_linear_layer_takes_one_size_of_input():
+    layer = fb.Linear(2)
+    fb.compile(fb.Vector(3) >> layer)
+    with pytest.raises(BlockTypeError, match=r"expected a weight of float32\[3,2\], as made before, found float32\[4,2\]"):
+        fb.compile(fb.Vector(4) >> layer)
 
 
-def test_embedding_reads_rows_and_its_gradient_is_sparse() -> None:
-    """A row read twice gets both gradients; rows not read get none."""
-    table = fb.Embedding(4, 2, init=np.arange(8.0).reshape(4, 2))
-    program = fb.compile(fb.Map(fb.Scalar("int64") >> table) >> fb.Function(lambda x: fb.ops.sum(fb.ops.segment_sum(x))) >> fb.Loss())
-    value, gradients = program.value_and_grad([[1, 3, 1]])
-    assert value == 2 + 3 + 6 + 7 + 2 + 3
-    assert isinstance(gradients["embedding.weight"], fb.SparseRows)
-    assert gradients["embedding.weight"].dense().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 2)])
+def test_an_embedding_is_the_row_of_every_id(dtype, shape):
+    program = fb.compile(fb.Tensor(shape, dtype) >> fb.Embedding(4, 2, init=RNG.normal(size=(4, 2))))
+    ids = RNG.integers(0, 4, (3, *shape))
+    for found, at in zip(program.run(ids), ids, strict=True):
+        np.testing.assert_array_equal(found, program.params["embedding.weight"][at])
 
 
-def test_a_frozen_embedding_has_no_gradient() -> None:
-    """It is never computed."""
-    frozen = fb.Embedding(4, 2, trainable=False)
-    program = fb.compile(fb.Scalar("int32") >> frozen >> fb.Linear(1) >> fb.Function(fb.ops.sum) >> fb.Loss())
-    assert program.value_and_grad([1])[1].keys() == {"linear.weight", "linear.bias"}
+def test_an_embeddings_gradient_is_sparse_and_sums_over_equal_ids():
+    block = fb.Vector(2, "int32") >> fb.Embedding(5, 2, dtype="float64") >> fb.Function(lambda x: ops.sum(x * x) / 2) >> fb.Loss()
+    program = fb.compile(block)
+    table = program.params["embedding.weight"]
+    _, gradients = program.value_and_grad([[1, 3], [3, 3]])
+    gradient = gradients["embedding.weight"]
+    assert isinstance(gradient, fb.SparseRows)
+    assert gradient.rows.tolist() == [1, 3]
+    np.testing.assert_allclose(gradient.values, table[[1, 3]] * [[1.0], [3.0]])
+    assert gradient.dense().shape == (5, 2)
 
 
-@pytest.mark.parametrize("bad", [-1, 4, 10**6])
-def test_ids_out_of_range_are_errors_and_never_wrap(bad: int) -> None:
-    """Also ids that are computed; the program goes on working."""
-    read = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2))
-    with pytest.raises(ExampleError, match="from 0 to 3"):
-        read.run([1, bad])
-    computed = fb.compile(fb.Scalar("int32") >> fb.Function(lambda i: i + 0 * i) >> fb.Embedding(4, 2))
-    with pytest.raises(ExampleError, match=r"example 1.*from 0 to 3"):
-        computed.run([1, bad])
-    assert len(read.run([1, 2])) == len(computed.run([1, 2])) == 2
+def test_a_frozen_embedding_has_no_gradient():
+    table = fb.Embedding(5, 2, trainable=False)
+    block = fb.Scalar("int32") >> table >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss()
+    _, gradients = fb.compile(block).value_and_grad([1, 2])
+    assert list(gradients) == ["linear.weight", "linear.bias"]
 
 
-def test_misuse_is_refused() -> None:
-    """Sizes at once, inputs when compiled."""
-    for make in (lambda: fb.Linear(0), lambda: fb.Linear(2.5), lambda: fb.Embedding(0, 2), lambda: fb.Embedding(2, True)):
-        with pytest.raises(BlockValueError, match="positive"):
-            make()
-    with pytest.raises(BlockTypeError, match="an activation of"):
-        fb.Linear(2, "magic")
-    with pytest.raises(ParameterError):
-        fb.Embedding(2, 2, init=np.ones((3, 2)))
-    with pytest.raises(BlockTypeError, match="integer tensor of ids"):
-        fb.compile(fb.Scalar() >> fb.Embedding(2, 2))
-    with pytest.raises(BlockTypeError, match="float"):
-        fb.compile(fb.Scalar("int32") >> fb.Linear(2))
+@pytest.mark.parametrize("options", [{}, {"backend": "reference"}, {"batched": False}])
+@pytest.mark.parametrize("wrong", [-1, 4, 100, -(2**31)])
+def test_an_id_out_of_range_is_an_error_and_never_another_row(options, wrong):
+    program = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2), **options)
+    with pytest.raises(ExampleError, match=f"at example 1: expected int32 from 0 to 3, found int {wrong}"):
+        program.run([0, wrong])
+
+
+def test_a_table_of_another_shape_is_refused():
+    with pytest.raises(ParameterError, match=r"expected float32\[4,2\], found float64\[2,4\]"):
+        fb.Embedding(4, 2, init=np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True])
+def test_a_size_is_a_positive_int(size):
+    with pytest.raises(BlockValueError, match="here: expected a positive int as size"):
+        positive(size, "here")
+    with pytest.raises(BlockValueError):
+        fb.Linear(size)
+    with pytest.raises(BlockValueError):
+        fb.Embedding(2, size)
+    assert positive(np.int64(3), "here") == 3
+
+
+def test_layers_print_as_they_are_written():
+    assert repr(fb.Linear(3)) == "Linear(3)"
+    assert repr(fb.Linear(3, "tanh")) == "Linear(3, activation='tanh')"
+    assert repr(fb.Embedding(10, 3)) == "Embedding(10, 3)"

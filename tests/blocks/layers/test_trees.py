@@ -197,7 +197,10 @@ def test_parameters_have_the_names_and_shapes_that_the_docstrings_give() -> None
         (fb.Record((fb.Void(), fb.Record(()))) >> fb.TreeLSTM(2), "an input x or children"),
         (fb.Record((fb.Scalar(), fb.Record(()))) >> fb.TreeLSTM(2), "a float vector"),
         (fb.Vector(2) >> fb.TreeLSTM(2), "a pair (x, children)"),
-        (fb.Record((fb.Void(), fb.Record((fb.Vector(2),)))) >> fb.TreeLSTM(2), "a state (h, c) of two vectors of 2"),
+        (
+            fb.Record((fb.Void(), fb.Record((fb.Vector(2),)))) >> fb.TreeLSTM(2),
+            "a state (h, c) of two vectors of 2",
+        ),
         (fb.Record((fb.Void(), fb.Record(()))) >> fb.ChildSumTreeLSTM(2), "an input x or children"),
     ],
 )
@@ -209,7 +212,9 @@ def test_other_inputs_are_refused(block: fb.Block, expected: str) -> None:
     assert "TreeLSTM(2" in str(caught.value)
 
 
-@pytest.mark.parametrize("make", [lambda: fb.TreeLSTM(0), lambda: fb.TreeLSTM(2, arity=0), lambda: fb.ChildSumTreeLSTM(-1)])
+@pytest.mark.parametrize(
+    "make", [lambda: fb.TreeLSTM(0), lambda: fb.TreeLSTM(2, arity=0), lambda: fb.ChildSumTreeLSTM(-1)]
+)
 def test_sizes_must_be_positive(make: Any) -> None:
     """At once, not when compiled."""
     with pytest.raises(fb.errors.BlockValueError, match="positive"):
