@@ -29,6 +29,7 @@ from tests.strategies import Draw
 FLOAT = "float64"
 SCALAR, PAIR, TRIPLE, SQUARE = (TensorType(shape, FLOAT) for shape in ((), (2,), (3,), (2, 2)))
 TENSORS = (PAIR, SCALAR, TRIPLE, SQUARE)
+ID, FLAG = TensorType((), "int32"), TensorType((), "bool")  # an id is 0, 1 or 2
 STATE = TupleType((PAIR, PAIR))  # of the tree cells
 Given = tuple[TensorType, ...]
 
@@ -188,11 +189,11 @@ class FromBool:
 # -- types
 
 
-def is_of_tensors(type_: Type) -> bool:
-    """Whether a type is a tensor, or a nest of tuples of tensors that is not empty."""
+def is_of_floats(type_: Type) -> bool:
+    """Whether a type is a tensor of floats, or a nest of tuples of them that is not empty."""
     if isinstance(type_, TupleType):
-        return bool(type_.items) and all(map(is_of_tensors, type_.items))
-    return isinstance(type_, TensorType)
+        return bool(type_.items) and all(map(is_of_floats, type_.items))
+    return isinstance(type_, TensorType) and type_.is_float
 
 
 def tensors_in(type_: Type) -> list[TensorType]:
@@ -243,7 +244,7 @@ class Maker:
         """Return a type that a program may yield."""
         match self.number(9 if depth > 0 else 3):
             case 0 | 1:
-                type_: Type = self.one_of(TENSORS)
+                type_: Type = self.one_of((*TENSORS, ID, FLAG))
                 return type_
             case 2 | 3:
                 return STATE
@@ -270,7 +271,7 @@ class Maker:
             ways += [self._call, self._call]
         if any((t, g) == (type_, given) for t, g, _ in self.made):
             ways.append(self._again)
-        if is_of_tensors(type_):
+        if is_of_floats(type_):
             ways += [self._derived, self._derived, self._recursion]
         if isinstance(type_, SequenceType | TupleType):
             ways.append(self._part)
@@ -284,7 +285,7 @@ class Maker:
     def _direct(self, type_: Type, depth: int, given: Given) -> Recipe:
         match type_:
             case TensorType():
-                return self._leaf(type_, given)
+                return self._leaf(type_, depth, given)
             case TupleType():
                 return self._record(type_, depth, given)
             case SequenceType():
@@ -295,26 +296,38 @@ class Maker:
                 return Recipe(_object(given), lambda source, depth: source.number(5))
         raise AssertionError(type_)
 
-    def _leaf(self, type_: TensorType, given: Given) -> Recipe:
+    def _leaf(self, type_: TensorType, depth: int, given: Given) -> Recipe:
+        if type_ in given and self.number(2) == 0:
+            return Recipe(fb.GetItem(1 + given.index(type_)), _nothing)
+        if type_ == ID:
+            return self._id(depth, given)
+        if type_ == FLAG:
+            less = fb.Function(lambda i: ops.less(i, 2))
+            read = Recipe(_object(given) >> fb.Scalar("bool"), lambda source, depth: bool(source.number(2)))
+            return self._id(depth, given).then(less) if self.number(3) == 2 else read
         shape = type_.shape
-        ways = [Recipe(_object(given) >> fb.Tensor(shape, FLOAT), lambda source, depth: source.floats(shape))]
-        if type_ in given:
-            ways.insert(0, Recipe(fb.GetItem(1 + given.index(type_)), _nothing))
-        if len(shape) == 1:
-            ids = fb.Scalar(self.one_of(["int32", "int64"]))
-            ways.append(
-                Recipe(_object(given) >> ids >> self._layer("embedding", *shape), lambda s, _: s.number(4))
-            )
-        ways.append(Recipe(fb.FromTensor(np.full(shape, 0.25)), _nothing))
-        ways.append(Recipe(fb.FromTensor(self._free(shape)), _nothing))
-        ways.append(
-            Recipe(
-                _object(given) >> fb.Scalar("bool") >> fb.Function(FromBool(shape)),
-                lambda s, _: bool(s.number(2)),
-            )
-        )
-        recipe: Recipe = self.one_of(ways)
-        return recipe
+        match self.number(6 if len(shape) == 1 else 4):
+            case 1:
+                return Recipe(fb.FromTensor(np.full(shape, 0.25)), _nothing)
+            case 2:
+                return Recipe(fb.FromTensor(self._free(shape)), _nothing)
+            case 3:
+                return self.read(FLAG, depth, given).then(fb.Function(FromBool(shape)))
+            case 4 | 5:
+                return self.read(ID, depth, given).then(self._layer("embedding", *shape))
+        return Recipe(_object(given) >> fb.Tensor(shape, FLOAT), lambda source, depth: source.floats(shape))
+
+    def _id(self, depth: int, given: Given) -> Recipe:
+        """A number from 0 to 2, read or computed."""
+        match self.number(4):
+            case 1:
+                return Recipe(fb.FromTensor(np.int32(self.number(3))), _nothing)
+            case 2:
+                return self.read(ID, depth - 1, given).then(fb.Function(lambda i: 2 - i))
+            case 3:
+                long = Recipe(_object(given) >> fb.Scalar("int64"), lambda source, depth: source.number(3))
+                return long.then(fb.Function(lambda i: ops.cast(i, "int32")))
+        return Recipe(_object(given) >> fb.Scalar("int32"), lambda source, depth: source.number(3))
 
     def _free(self, shape: tuple[int, ...]) -> Parameter:
         """Return a parameter that stands alone, perhaps one used elsewhere."""
@@ -419,7 +432,7 @@ class Maker:
 
     def _body(self, me: Declared, depth: int) -> Recipe:
         """Return a definition in which declarations are sure to be called."""
-        if not is_of_tensors(me.type):
+        if not is_of_floats(me.type):
             beside = self.read(VOID, depth, me.given)
             return (
                 self._both([me.call, beside], me.given).then(fb.GetItem(0))
@@ -431,7 +444,7 @@ class Maker:
         ways = [0, 0, 1] if not me.given else [0, 2]
         match self.one_of(ways):
             case 0:  # of parts, some of them this declaration or another one under way
-                others = [d for d in self.declared if d.given == me.given and is_of_tensors(d.type)]
+                others = [d for d in self.declared if d.given == me.given and is_of_floats(d.type)]
                 sides, types = [me.call], [me.type]
                 for _ in range(self.number(3)):
                     other = self.one_of([None, *others])
@@ -473,7 +486,7 @@ class Maker:
     def _let(self, type_: Type, depth: int, given: Given) -> Recipe:
         """A tensor read here, used in another block's regions."""
         kept = given[-1:]
-        bound = self.one_of(TENSORS)
+        bound = self.one_of((*TENSORS, ID, FLAG))
         head, body = self.read(bound, depth, given), self.read(type_, depth, (*kept, bound))
         passed = [
             _narrow(0, given) >> _object(given),
@@ -537,7 +550,7 @@ class Maker:
             wider = TupleType((*type_.items, self.one_of(TENSORS)))
             return self.read(wider, depth, given).then(fb.GetItem(slice(0, len(type_.items))))
         assert isinstance(type_, SequenceType)
-        if not is_of_tensors(type_.element):
+        if not is_of_floats(type_.element):
             return self._direct(type_, depth, given)
         item = self.one_of([self.one_of(TENSORS), STATE, SequenceType(self.one_of(TENSORS))])
         whole = TupleType((item,) * (1 + self.number(3))) if self.number(2) else SequenceType(item)
@@ -546,18 +559,15 @@ class Maker:
     def _beside(self, type_: Type, depth: int, given: Given) -> Recipe:
         """A loss or a metric beside the value, of it or of something else."""
         main = self.read(type_, depth, given)
-        if is_of_tensors(type_) and self.number(2) == 0:
+        if is_of_floats(type_) and self.number(2) == 0:
             return main.then(fb.AllOf(fb.Identity(), self._sink(type_)), fb.GetItem(0))
         match self.number(4) if not given else 0:
             case 2:
                 label = Recipe(fb.InputTransform(lambda x: x), lambda source, depth: source.number(3))
                 side = self._both([self.read(PAIR, depth), label], ()).then(fb.Metric("labelled"))
             case 3:
-                label = Recipe(fb.Scalar("int32"), lambda source, depth: source.number(3))
-                logits = self.read(TRIPLE, depth)
-                side = self._both([logits, label], ()).then(
-                    fb.Function(ops.cross_entropy), fb.Loss("entropy")
-                )
+                parts = [self.read(TRIPLE, depth), self.read(ID, depth)]
+                side = self._both(parts, ()).then(fb.Function(ops.cross_entropy), fb.Loss("entropy"))
             case _:
                 kind = self.one_of(TENSORS)
                 side = self.read(kind, depth, given).then(self._sink(kind))
@@ -612,7 +622,7 @@ def programs(draw: Draw, *, size: int = 24, depth: int = 5, examples: int = 4) -
     maker = Maker(draw, size)
     type_ = maker.result()
     recipe = maker.read(type_, depth)
-    if is_of_tensors(type_) and maker.number(4) < 3:
+    if is_of_floats(type_) and maker.number(4) < 3:
         recipe = recipe.then(
             fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0)
         )

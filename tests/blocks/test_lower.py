@@ -31,7 +31,11 @@ def a_tree(leaf: fb.Block, join: fb.Block, of: object = 2) -> fb.ForwardDeclarat
 def test_only_the_cell_on_a_cycle_is_recursive_and_components_are_in_order():
     model = a_tree(fb.GetItem("x") >> V, ADD)() >> fb.Linear(3)
     found = {cell.name: cell for cell in lowered(model).signatures}
-    assert {name: cell.recursive for name, cell in found.items()} == {"tree.case(False)": False, "tree.case(True)": True, "model": False}
+    assert {name: cell.recursive for name, cell in found.items()} == {
+        "tree.case(False)": False,
+        "tree.case(True)": True,
+        "model": False,
+    }
     order = sorted(found, key=lambda name: found[name].component)
     assert order == ["tree.case(False)", "tree.case(True)", "model"]
 
@@ -40,7 +44,11 @@ def test_declarations_that_refer_to_each_other_are_one_component():
     plus = fb.ForwardDeclaration(output_type=2, name="plus")
     times = fb.ForwardDeclaration(output_type=2, name="times")
     plus.resolve_to(fb.OneOf(len, {1: fb.GetItem(0) >> V, 2: fb.Record((times(), times())) >> ADD}))
-    times.resolve_to(fb.OneOf(len, {1: fb.GetItem(0) >> V, 2: fb.Record((plus(), plus())) >> fb.Function(lambda a, b: a * b)}))
+    times.resolve_to(
+        fb.OneOf(
+            len, {1: fb.GetItem(0) >> V, 2: fb.Record((plus(), plus())) >> fb.Function(lambda a, b: a * b)}
+        )
+    )
     recursive = [cell for cell in lowered(plus()).signatures if cell.recursive]
     assert [cell.name for cell in recursive] == ["times.case(2)", "plus.case(2)"]
     assert len({cell.component for cell in recursive}) == 1
@@ -91,10 +99,15 @@ def test_gradients_flow_only_from_losses_to_parameters(model, flows):
 
 def test_gradients_stop_where_no_parameter_lies_behind_and_where_no_loss_lies_before():
     whole = fb.OneOf(len, {2: V, 3: fb.GetItem(slice(0, 2)) >> V >> fb.Linear(2)})  # a choice cuts the cells
-    first, second, last = lowered(whole >> fb.AllOf(fb.Function(ops.sum) >> fb.Loss(), fb.Identity())).signatures
+    _, _, last = lowered(whole >> fb.AllOf(fb.Function(ops.sum) >> fb.Loss(), fb.Identity())).signatures
     assert last.operands[0].differentiable
     frozen = fb.OneOf(len, {2: V})
-    assert not lowered(frozen >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss()).signatures[1].operands[0].differentiable
+    assert (
+        not lowered(frozen >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss())
+        .signatures[1]
+        .operands[0]
+        .differentiable
+    )
     ids = fb.OneOf(len, {2: fb.Vector(2, "int32")}) >> fb.Embedding(3, 2) >> fb.Function(ops.sum) >> fb.Loss()
     assert not lowered(ids).signatures[1].operands[0].differentiable
     lossless = whole >> fb.Linear(1)
@@ -116,7 +129,14 @@ def test_parameters_are_listed_once_in_the_order_of_the_blocks():
     a, b = fb.Linear(2, name="a"), fb.Linear(2, name="b")
     layers = V >> b >> a >> fb.AllOf(b, fb.Linear(2)) >> fb.GetItem(1)
     program = fb.compile(layers)
-    assert list(program.params) == ["b.weight", "b.bias", "a.weight", "a.bias", "linear.weight", "linear.bias"]
+    assert list(program.params) == [
+        "b.weight",
+        "b.bias",
+        "a.weight",
+        "a.bias",
+        "linear.weight",
+        "linear.bias",
+    ]
 
 
 def test_a_layer_that_nothing_comes_of_is_no_part_of_the_program():

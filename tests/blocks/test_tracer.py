@@ -44,7 +44,10 @@ def test_a_chain_of_100_000_nodes_runs_and_is_differentiated():
     assert prepared[0].trace.size == length + 1  # and the loss
     value, slope = 1.0, 0.0
     for i in range(length - 1):
-        value, slope = i % 3 - 1.0 + 0.5 * np.tanh(value), np.tanh(value) + 0.5 * (1 - np.tanh(value) ** 2) * slope
+        value, slope = (
+            i % 3 - 1.0 + 0.5 * np.tanh(value),
+            np.tanh(value) + 0.5 * (1 - np.tanh(value) ** 2) * slope,
+        )
     loss, gradients = program.value_and_grad(prepared)
     assert loss == pytest.approx(value, rel=1e-5)
     assert gradients["w"] == pytest.approx(slope, rel=1e-4)
@@ -54,7 +57,9 @@ def test_a_star_of_100_000_children_is_two_levels():
     cell = fb.ChildSumTreeLSTM(2)
     star = fb.ForwardDeclaration(output_type=(2, 2), name="star")
     star.resolve_to({"x": fb.Vector(2), "kids": fb.Map(star())} >> cell)
-    program = fb.compile(star() >> fb.GetItem(0) >> fb.AllOf(fb.Identity(), fb.Function(ops.sum) >> fb.Loss()))
+    program = fb.compile(
+        star() >> fb.GetItem(0) >> fb.AllOf(fb.Identity(), fb.Function(ops.sum) >> fb.Loss())
+    )
     leaf = {"x": [0.5, -0.5], "kids": []}
     examples = program.prepare([{"x": [1, 2], "kids": [leaf] * 100_000}, leaf])
     report = program.describe(examples)
@@ -139,7 +144,10 @@ def test_an_iterator_is_read_once_and_blamed_when_it_must_be_read_again():
         yield 1
         raise LookupError("lost")
 
-    with pytest.raises(ExampleError, match="found LookupError: lost; .* of iterators, which are used up by reading, make lists"):
+    with pytest.raises(
+        ExampleError,
+        match="found LookupError: lost; .* of iterators, which are used up by reading, make lists",
+    ):
         program.run([once()])
 
 
@@ -166,7 +174,9 @@ def test_the_place_of_what_a_case_a_function_or_a_sequence_yields_leads_to_its_s
     with pytest.raises(ExampleTypeError, match=r"at example 0 \['data'\]: expected float32, found str 'x'"):
         case.eval({"data": ["x"]})
     last = fb.ForwardDeclaration(output_type=fb.types.OBJECT, name="last")
-    last.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Identity(), True: fb.GetItem(-1) >> last()}))
+    last.resolve_to(
+        fb.OneOf(lambda x: isinstance(x, list), {False: fb.Identity(), True: fb.GetItem(-1) >> last()})
+    )
     with pytest.raises(ExampleTypeError, match=r"at example 0 \['data'\]: expected float32, found str 'x'"):
         (fb.GetItem("data") >> last() >> ONE).eval({"data": [1, [2, "x"]]})
     braces = fb.GetItem("{0}") >> fb.Map(fb.GetItem("{x!r}") >> ONE)

@@ -28,7 +28,12 @@ def test_linear_is_numpys_product_over_the_last_axis(shape, activation):
 
 
 def test_the_gradients_of_linear_are_those_of_the_product():
-    block = fb.Vector(3, "float64") >> fb.Linear(2) >> fb.Function(lambda y: ops.sum(y * np.array([1.0, -2.0]))) >> fb.Loss()
+    block = (
+        fb.Vector(3, "float64")
+        >> fb.Linear(2)
+        >> fb.Function(lambda y: ops.sum(y * np.array([1.0, -2.0])))
+        >> fb.Loss()
+    )
     program = fb.compile(block)
     xs = RNG.normal(size=(4, 3))
     _, gradients = program.value_and_grad(xs)
@@ -43,7 +48,12 @@ def test_linear_may_do_without_a_bias_and_begins_at_none():
 
 @pytest.mark.parametrize(
     ("init", "right"),
-    [("ones", np.ones((3, 2))), (0.5, np.full((3, 2), 0.5)), (WEIGHT, WEIGHT), (lambda rng, shape: np.full(shape, 2.0), np.full((3, 2), 2.0))],
+    [
+        ("ones", np.ones((3, 2))),
+        (0.5, np.full((3, 2), 0.5)),
+        (WEIGHT, WEIGHT),
+        (lambda rng, shape: np.full(shape, 2.0), np.full((3, 2), 2.0)),
+    ],
 )
 def test_the_weight_begins_as_it_is_told(init, right):
     program = fb.compile(fb.Vector(3, "float64") >> fb.Linear(2, init=init))
@@ -53,7 +63,9 @@ def test_the_weight_begins_as_it_is_told(init, right):
 def test_a_linear_layer_takes_one_size_of_input():
     layer = fb.Linear(2)
     fb.compile(fb.Vector(3) >> layer)
-    with pytest.raises(BlockTypeError, match=r"expected a weight of float32\[3,2\], as made before, found float32\[4,2\]"):
+    with pytest.raises(
+        BlockTypeError, match=r"expected a weight of float32\[3,2\], as made before, found float32\[4,2\]"
+    ):
         fb.compile(fb.Vector(4) >> layer)
 
 
@@ -67,7 +79,12 @@ def test_an_embedding_is_the_row_of_every_id(dtype, shape):
 
 
 def test_an_embeddings_gradient_is_sparse_and_sums_over_equal_ids():
-    block = fb.Vector(2, "int32") >> fb.Embedding(5, 2, dtype="float64") >> fb.Function(lambda x: ops.sum(x * x) / 2) >> fb.Loss()
+    block = (
+        fb.Vector(2, "int32")
+        >> fb.Embedding(5, 2, dtype="float64")
+        >> fb.Function(lambda x: ops.sum(x * x) / 2)
+        >> fb.Loss()
+    )
     program = fb.compile(block)
     table = program.params["embedding.weight"]
     _, gradients = program.value_and_grad([[1, 3], [3, 3]])

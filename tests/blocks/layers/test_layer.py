@@ -31,7 +31,10 @@ class Scale(Layer):
 def test_a_layer_of_ones_own_is_a_block_with_parameters():
     scale = Scale()
     program = fb.compile(V >> scale >> scale >> Scale("other"))
-    assert {name: array.tolist() for name, array in program.params.items()} == {"scale.factor": [2.0, 2.0], "other.factor": [2.0, 2.0]}
+    assert {name: array.tolist() for name, array in program.params.items()} == {
+        "scale.factor": [2.0, 2.0],
+        "other.factor": [2.0, 2.0],
+    }
     assert program.run([[1, 2]])[0].tolist() == [8.0, 16.0]
     assert repr(scale) == "Scale()"
 
@@ -41,12 +44,22 @@ def test_a_parameter_is_made_once_and_keeps_its_type():
     first = layer.parameter("w", TensorType((2,)), 0.5)
     assert layer.parameter("w", TensorType((2,)), 0.9) is first
     assert first.value.tolist() == [0.5, 0.5]
-    with pytest.raises(GraphError, match=r"Scale\(\): expected a w of float32\[2\], as made before, found float32\[3\]"):
+    with pytest.raises(
+        GraphError, match=r"Scale\(\): expected a w of float32\[2\], as made before, found float32\[3\]"
+    ):
         layer.parameter("w", TensorType((3,)), 0.5)
 
 
 def test_layers_without_names_are_numbered_in_the_order_of_the_blocks():
-    block = V >> Scale() >> fb.Linear(2) >> fb.Linear(2) >> Scale() >> fb.Linear(2, name="top") >> fb.Linear(2, name="top")
+    block = (
+        V
+        >> Scale()
+        >> fb.Linear(2)
+        >> fb.Linear(2)
+        >> Scale()
+        >> fb.Linear(2, name="top")
+        >> fb.Linear(2, name="top")
+    )
     assert list(fb.compile(block).params) == [
         "scale.factor",
         "linear.weight",
