@@ -35,6 +35,18 @@ class BlockValueError(FoldbatchError, ValueError):
     """A block is built from a value it cannot use, or used in a state it is not ready for."""
 
 
+class BlockIndexError(BlockValueError, IndexError):
+    """A block is built from a range or an index that holds nothing."""
+
+
+class BlockUseError(BlockValueError, AssertionError):
+    """A block is used out of place: wired outside of a scope, or given twice what must be distinct."""
+
+
+class BlockOrderError(BlockTypeError, RuntimeError):
+    """A record of names is given values that have an order and no names."""
+
+
 class GraphError(FoldbatchError, ValueError):
     """A symbolic tensor expression is malformed: shapes, dtypes or batch axes do not fit."""
 

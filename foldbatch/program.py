@@ -9,13 +9,12 @@ What is made of what, and when::
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -23,30 +22,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from foldbatch.blocks.block import RUNNERS, as_block
-from foldbatch.blocks.lower import Lowered, lower
+from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
 from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
 from foldbatch.runtime.executor import Execution, total
+from foldbatch.runtime.keys import keyed
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.report import Report, report_on
 from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
 from foldbatch.runtime.threads import available_cores, in_threads, single_threaded_blas, split
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy, longest_chains
+from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.backends import find_backend
 from foldbatch.static.backends.numpy import OutOfRangeError
-from foldbatch.static.graph import SOURCES, reachable
-from foldbatch.static.stages import is_view
 from foldbatch.trees import Node, Tree
-from foldbatch.types import Type, describe_value, has_objects
+from foldbatch.types import describe_value
 
 REFERENCE = "reference"
 R = TypeVar("R")
-ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +118,8 @@ class Program:
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
         self.lowered = lowered
         self.options = options
+        self.seed = seed
+        self._step = 0
         self.params = ParameterStore(name_parameters(lowered.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
@@ -162,7 +161,7 @@ class Program:
         if known is not None and known[0]() is example:
             return known[1]
         trace = self.lowered.tracer.trace(example, number)
-        if not _holds_objects(trace, self.lowered.result):  # a tree must not live as long as the program
+        if not holds_objects(self.lowered, trace):  # a tree must not live as long as the program
             traces = self._traces  # not self: a program must not live as long as the trees it saw
             self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
         return trace
@@ -178,16 +177,24 @@ class Program:
         parts = self._each(self._run, self._trace_all(examples))
         return join(parts) if parts else Results([], self._metrics({}), 0.0)
 
-    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+    def value_and_grad(
+        self, examples: Iterable[Any], *, step: int | None = None
+    ) -> tuple[float, dict[str, Gradient]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
         A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose
         `dense()` does. Frozen parameters have none. Parameters are not changed.
 
+        Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
+        the same again.
+
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        parts = self._each(self._value_and_grad, self._trace_all(examples))
+        traces = self._trace_all(examples)
+        if step is None:
+            step, self._step = self._step, self._step + 1
+        parts = self._each(partial(self._value_and_grad, step), traces)
         gradients: dict[str, Gradient] = {}
         for name, parameter in self.params.parameters.items():
             if parameter.trainable:
@@ -229,24 +236,30 @@ class Program:
             workspace.poison()
         return batch
 
-    def _execute(self, batch: Batch, first: int, workspace: Workspace, *, training: bool) -> Execution:
+    def _execute(
+        self, batch: Batch, first: int, workspace: Workspace, *, training: bool, step: int = 0
+    ) -> Execution:
         lowered = self.lowered
+        feeds = batch.feeds
+        if any(lowered.keys):
+            examples = [table.examples + first for table in batch.schedule.cells]
+            feeds = keyed(feeds, lowered.keys, self.seed, step, examples)
         execution = Execution(
             lowered.cells,
             lowered.signatures,
             lowered.arenas,
             workspace,
             batch.schedule,
-            batch.feeds,
+            feeds,
             training,
         )
         try:
             execution.forward()
         except OutOfRangeError as error:
-            step = execution.step
-            assert step is not None
-            example = first + int(batch.schedule.cells[step.cell].examples[step.start + error.row])
-            where = f"{lowered.cells[step.cell].name} at example {example}"
+            at = execution.step
+            assert at is not None
+            example = first + int(batch.schedule.cells[at.cell].examples[at.start + error.row])
+            where = f"{lowered.cells[at.cell].name} at example {example}"
             raise ExampleError(
                 where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id"
             ) from None
@@ -254,7 +267,7 @@ class Program:
 
     def _run(self, traces: list[Trace], first: int, workspace: Workspace) -> Results:
         if self.options.backend == REFERENCE:
-            return self._run_reference(traces[0])
+            return self._run_reference(self._with_keys(traces[0], first, 0))
         batch = self._schedule(traces, workspace)
         execution = self._execute(batch, first, workspace, training=False)
         merged, schedule = batch.merged, batch.schedule
@@ -275,18 +288,24 @@ class Program:
         return Results(items, self._metrics(collected), _sum_losses(execution.losses))
 
     def _value_and_grad(
-        self, traces: list[Trace], first: int, workspace: Workspace
+        self, step: int, traces: list[Trace], first: int, workspace: Workspace
     ) -> tuple[float, dict[Parameter, Gradient]]:
         if self.options.backend == REFERENCE:
-            reference = Reference(self.lowered.cells, self.lowered.signatures, traces[0])
+            trace = self._with_keys(traces[0], first, step)
+            reference = Reference(self.lowered.cells, self.lowered.signatures, trace, training=True)
             reference.forward()
             return reference.losses, dict(reference.backward())
-        execution = self._execute(self._schedule(traces, workspace), first, workspace, training=True)
+        batch = self._schedule(traces, workspace)
+        execution = self._execute(batch, first, workspace, training=True, step=step)
         gradients = execution.backward()
         return _sum_losses(execution.losses), gradients
 
+    def _with_keys(self, trace: Trace, number: int, step: int) -> Trace:
+        examples = [np.full(len(calls), number) for calls in trace.calls]
+        return replace(trace, feeds=keyed(trace.feeds, self.lowered.keys, self.seed, step, examples))
+
     def _run_reference(self, trace: Trace) -> Results:
-        reference = Reference(self.lowered.cells, self.lowered.signatures, trace)
+        reference = Reference(self.lowered.cells, self.lowered.signatures, trace, training=False)
         reference.forward()
         items = decode(
             self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers]
@@ -360,21 +379,7 @@ class Program:
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""
-        trace = self._trace(example, 0)
-        weights = [_computes(cell.graph.outputs, cell.graph.inputs) for cell in self.lowered.cells]
-        chains = longest_chains(self.lowered.signatures, trace.calls, trace.elements, trace.values, weights)
-        return max(chains, default=0)
-
-
-def _holds_objects(trace: Trace, result: Type) -> bool:
-    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    labels = itertools.chain.from_iterable(itertools.chain.from_iterable(trace.labels))
-    return has_objects(result) or not all(isinstance(label, ATOMS) for label in labels)
-
-
-def _computes(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    nodes = reachable(outputs, inputs)
-    return any(n.op not in SOURCES and n not in inputs and not is_view(n) for n in nodes)
+        return depth(self.lowered, self._trace(example, 0))
 
 
 def _sum_losses(losses: dict[tuple[int, int], Array]) -> float:

@@ -264,6 +264,7 @@ SMOOTH: Mapping[str, Step] = {
     "batched": _batched,
     "chosen": _chosen,
     "segment_sum": lambda pool: ops.segment_sum(pool.pick()),
+    "segment_softmax": lambda pool: ops.segment_softmax(pool.pick()),
     "sum_batch": lambda pool: apply("sum_batch", pool.pick()),
 }
 
@@ -276,6 +277,7 @@ ROUGH: Mapping[str, Step] = {
     "minimum": _pair(ops.minimum),
     "where": _where,
     "max": lambda pool: ops.max(pool.pick()),
+    "segment_max": lambda pool: ops.segment_max(pool.pick()),
     "cast": lambda pool: ops.cast(pool.pick() <= 0, "float64"),
     "one_hot": lambda pool: ops.one_hot(ops.argmax(pool.pick()), 64, "float64"),
 }

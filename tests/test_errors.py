@@ -1,17 +1,36 @@
-"""All errors have one form, survive pickling, and are the built-in ones too."""
+"""All errors have one form, survive pickling, are the built-in ones too, and come as early as they can.
 
+golden/block_errors.txt is a table of misuses: the built-in error that a user would catch, when it is
+raised, the expression that raises it, and below it what the user reads.
+"""
+
+from __future__ import annotations
+
+import builtins
 import inspect
 import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from foldbatch import errors
+import foldbatch as fb
+from foldbatch import errors, ops
+from foldbatch.blocks import tracer
+from foldbatch.errors import FoldbatchError
 
-CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, errors.FoldbatchError)]
+CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, FoldbatchError)]
+MISUSES = Path(__file__).parent / "golden" / "block_errors.txt"
+ENTRY = re.compile(r"(\w+) when (composed|compiled|run): (.*)")
+ENTRIES = [ENTRY.fullmatch(line).groups() for line in MISUSES.read_text().splitlines()[::2]]
+PUBLIC = {name: getattr(fb, name) for name in dir(fb) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_error_says_where_expected_found_and_fix(kind: type[errors.FoldbatchError]) -> None:
+def test_every_error_says_where_expected_found_and_fix(kind: type[FoldbatchError]) -> None:
     """Also KeyErrors, which Python would print as a repr."""
     error = kind("here", "this", "that", "do so")
     assert str(error) == "here: expected this, found that; do so"
@@ -20,8 +39,85 @@ def test_every_error_says_where_expected_found_and_fix(kind: type[errors.Foldbat
     assert (again.where, again.expected, again.found, again.fix) == ("here", "this", "that", "do so")
 
 
-@pytest.mark.parametrize("kind", [c for c in CLASSES if c is not errors.FoldbatchError])
-def test_every_error_derives_from_a_built_in_one(kind: type[errors.FoldbatchError]) -> None:
+@pytest.mark.parametrize("kind", [c for c in CLASSES if c is not FoldbatchError])
+def test_every_error_derives_from_a_built_in_one(kind: type[FoldbatchError]) -> None:
     """So that code written without foldbatch in mind can catch it."""
     built_in = (TypeError, ValueError, LookupError, RuntimeError)
     assert issubclass(kind, built_in)
+
+
+def names() -> dict[str, Any]:
+    """What the expressions of the table may use, besides what foldbatch exports."""
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
+    wrong = fb.ForwardDeclaration(output_type=2, name="wrong")
+    wrong.resolve_to(fb.Vector(3))
+    untyped = fb.ForwardDeclaration(name="untyped")
+    untyped.resolve_to(fb.Scalar())
+    endless = fb.ForwardDeclaration(output_type=2, name="endless")
+    endless.resolve_to(fb.Record((endless(), fb.Scalar())) >> fb.GetItem(0))
+    ping = fb.ForwardDeclaration(output_type=2, name="ping")
+    pong = fb.ForwardDeclaration(output_type=2, name="pong")
+    ping.resolve_to(fb.GetItem(0) >> pong())
+    pong.resolve_to(fb.GetItem(0) >> ping())
+    cyclic: list[Any] = [1]
+    cyclic.append(cyclic)
+    deep: Any = "end"
+    for i in range(60):
+        deep = [i, deep]
+    own = {name: value for name, value in locals().items() if name not in ("pair", "i")}
+    state, numbers = fb.Record((fb.Vector(2), fb.Vector(2))), fb.Map(fb.Scalar())
+    repeated = fb.Scalar() >> fb.Broadcast()
+    more = {"state": state, "numbers": numbers, "repeated": repeated, "shared": fb.Linear(3)}
+    return {**PUBLIC, **own, **more, "np": np, "ops": ops, "add": fb.Function(lambda a, b: a + b)}
+
+
+def scope(wire: Callable[[fb.Composition, fb.Composition], Any]) -> fb.Composition:
+    """A composition that a function wires; it is also given another one, with a scope open around."""
+    inner, outer = fb.Composition("inner"), fb.Composition("outer")
+    with outer.scope(), inner.scope():
+        wire(inner, outer)
+    return inner
+
+
+def misuse(expression: str) -> tuple[Exception, str]:
+    """The error that an expression raises, and when."""
+    times = ["composed"]
+
+    def compile(*args: Any, **kwargs: Any) -> fb.Program:
+        times.append("compiled")
+        program = fb.compile(*args, **kwargs)
+        times.append("run")
+        return program
+
+    def run(block: Any, *examples: Any) -> Any:
+        return compile(block).run(examples)
+
+    with pytest.raises(Exception) as caught:
+        eval(expression, {**names(), "compile": compile, "run": run, "scope": scope})
+    return caught.value, times[-1]
+
+
+def test_every_misuse_says_where_what_was_expected_what_was_found_and_what_to_do(golden, monkeypatch):
+    monkeypatch.setattr(tracer, "DEEPEST", 1000)
+    lines = []
+    for kind, time, expression in ENTRIES:
+        error, _ = misuse(expression)
+        lines += [f"{kind} when {time}: {expression}", f"    {type(error).__name__}: {error}"]
+    golden(MISUSES.name, "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(("kind", "time", "expression"), ENTRIES, ids=[entry[-1] for entry in ENTRIES])
+def test_a_misuse_raises_what_a_user_would_catch_as_early_as_it_is_known(kind, time, expression, monkeypatch):
+    monkeypatch.setattr(tracer, "DEEPEST", 1000)
+    error, raised = misuse(expression)
+    assert isinstance(error, getattr(builtins, kind))
+    assert isinstance(error, FoldbatchError)
+    assert raised == time
+    assert str(error) != repr(error.args)
+    assert error.fix or isinstance(error, errors.UnknownNameError | errors.BlockTypeError)
+
+
+def test_no_misuse_stands_twice_in_the_table():
+    assert len({expression for _, _, expression in ENTRIES}) == len(ENTRIES)

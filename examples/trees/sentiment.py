@@ -65,25 +65,19 @@ def accuracy(program: fb.Program, trees: Sequence[fb.trees.Tree], batch: int) ->
 def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
     """Train and test; return all figures."""
     rng = np.random.default_rng(options.seed)
-    train_set, dev, test = (
-        list(fb.trees.read_sst(options.data / f"{part}.txt")) for part in ("train", "dev", "test")
-    )
+    parts = ("train", "dev", "test")
+    train_set, dev, test = (list(fb.trees.read_sst(options.data / f"{part}.txt")) for part in parts)
     train_set = train_set[: options.limit]
     words = fb.trees.Vocabulary.count(word for tree in train_set for word in tree.words())
     table = None
     if options.vectors:
         # with vectors at hand, words that only dev and test have are worth a row too
-        words = fb.trees.Vocabulary.count(
-            word for part in (train_set, dev, test) for tree in part for word in tree.words()
-        )
-        table, coverage = fb.trees.embedding_matrix(
-            words, fb.trees.read_vectors(options.vectors), options.seed
-        )
+        words = fb.trees.Vocabulary.count(word for tree in [*train_set, *dev, *test] for word in tree.words())
+        vectors = fb.trees.read_vectors(options.vectors)
+        table, coverage = fb.trees.embedding_matrix(words, vectors, options.seed)
         console.print(f"{len(words)} words: {coverage}")
-    console.print(
-        f"{len(train_set)} training trees, {sum(t.size for t in train_set)} nodes; "
-        f"{len(dev)} dev, {len(test)} test"
-    )
+    nodes = sum(tree.size for tree in train_set)
+    console.print(f"{len(train_set)} training trees, {nodes} nodes; {len(dev)} dev, {len(test)} test")
     program = fb.compile(model(words, table, options.hidden), seed=options.seed)
     make, default_lr = OPTIMIZERS[options.optimizer]
     # vectors learnt from billions of words should move slowly (Tai et al. 2015, section 5.1)
@@ -103,20 +97,16 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
         fine, binary = accuracy(program, dev, 256)
         if all(fine > before["dev_fine"] for before in epochs):
             best = {name: value.copy() for name, value in program.params.items()}
-        epochs.append(
-            {"loss": total / len(train_set), "dev_fine": fine, "dev_binary": binary, "seconds": seconds}
-        )
-        report.add_row(
-            str(epoch), f"{total / len(train_set):.3f}", f"{fine:.1%}", f"{binary:.1%}", f"{seconds:.1f}"
-        )
+        mean_loss = total / len(train_set)
+        epochs.append({"loss": mean_loss, "dev_fine": fine, "dev_binary": binary, "seconds": seconds})
+        report.add_row(str(epoch), f"{mean_loss:.3f}", f"{fine:.1%}", f"{binary:.1%}", f"{seconds:.1f}")
     console.print(report)
     program.params.update(best)
     fine, binary = accuracy(program, test, 256)
     labels = [tree.label for tree in test]
     majority = labels.count(max(set(labels), key=labels.count)) / len(labels)
-    console.print(
-        f"test accuracy at the root: fine-grained {fine:.1%}, binary {binary:.1%} (majority {majority:.1%})"
-    )
+    console.print(f"test accuracy at the root: fine-grained {fine:.1%}, binary {binary:.1%}")
+    console.print(f"expected with GloVe 100d: about 48% and 85%; the majority has {majority:.1%}")
     return {"epochs": epochs, "test_fine": fine, "test_binary": binary, "test_majority": majority}
 
 
@@ -138,11 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         figures = train(options, Console())
         if options.json:
-            settings = {
-                name: str(value) if isinstance(value, Path) else value
-                for name, value in vars(options).items()
-            }
-            options.json.write_text(json.dumps({"options": settings, **figures}, indent=1), encoding="utf-8")
+            figures["options"] = vars(options)
+            options.json.write_text(json.dumps(figures, indent=1, default=str), encoding="utf-8")
     except (fb.errors.FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

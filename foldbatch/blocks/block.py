@@ -3,35 +3,51 @@
 A block has one method that matters, ``build(builder, value) -> value``, which says what it does
 to a symbolic value; types flow from input to output, once. Blocks know no parents and keep no
 types, so one block may stand in several places and programs. `Pipe` joins two.
+
+What a block makes of a value of a given kind is *inferred* when blocks are composed and the kind
+is known (see `inference`), so that ``a >> b`` complains at once where they do not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
+from foldbatch.blocks.values import Value, type_of
+from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
-from foldbatch.params import Parameter
-from foldbatch.static.graph import Node, constant, parameter_node
-from foldbatch.types import describe_value
+from foldbatch.params import Array, Parameter
+from foldbatch.types import Type, describe_value
 
+# Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.
 if TYPE_CHECKING:
-    from foldbatch.blocks.builder import Builder
-    from foldbatch.blocks.values import Value
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
-# Running a block alone needs the floors above; `program` enters its functions here.
+    In_contra = TypeVarWithDefault("In_contra", contravariant=True, default=Any)
+    Out_co = TypeVarWithDefault("Out_co", covariant=True, default=Any)
+else:  # defaults are for checkers: `Block` alone is a block of any kinds
+    In_contra = TypeVar("In_contra", contravariant=True)
+    Out_co = TypeVar("Out_co", covariant=True)
+Next = TypeVar("Next")
+BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
+
+# What a block does by modules above this one, which enter their functions here: `program` runs it,
+# `composition` wires it.
 RUNNERS: dict[str, Callable[..., Any]] = {}
 
-LONGEST = 60  # characters of a block's repr in an error
 
-
-class Block:
+class Block(Generic[In_contra, Out_co]):
     """A recipe for one example; combine blocks with ``>>`` and the other combinators.
 
-    Subclasses say how to build in `build`, and their constructor's arguments in `arguments`.
+    ``Block[ObjectType, TensorType]`` tells a static checker that it reads an object and yields a
+    tensor. Subclasses say how to build in `build`, and their constructor's arguments in `arguments`.
     """
+
+    passes_on = False  # whether it yields just what it reads
 
     def build(self, builder: Builder, value: Value) -> Value:
         """Return what becomes of `value`; raises BlockTypeError where it cannot be used."""
@@ -41,14 +57,50 @@ class Block:
         """Return the constructor's arguments as text, for `repr`."""
         return ""
 
-    def __rshift__(self, other: Any) -> Block:
+    @property
+    def input_type(self) -> Type | None:
+        """The type it reads, where that is known of the block alone; `VOID` where any will do."""
+        return None
+
+    @property
+    def output_type(self) -> Type | None:
+        """The type it yields, where that is known of the block alone.
+
+        Raises:
+            BlockTypeError: when the block is ill typed.
+        """
+        result = infer(self, Builder.scratch(shown(self)))
+        return None if result is None else type_of(result[0])
+
+    @overload
+    def __rshift__(self, other: Block[Out_co, Next]) -> Block[In_contra, Next]: ...
+    @overload
+    def __rshift__(self, other: BlockLike) -> Block[In_contra, Any]: ...
+    def __rshift__(self, other: Any) -> Any:
         return Pipe(self, other)
 
-    def __rrshift__(self, other: Any) -> Block:
+    def __rrshift__(self, other: BlockLike) -> Block[Any, Out_co]:
         return Pipe(other, self)
 
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None
+
+    def reads(self, *sources: Any) -> Any:
+        """Say, inside a composition's scope, what the block reads there; return its result as a wire.
+
+        Args:
+            sources: wires, blocks read once in this scope, what stands for a block, or tuples of
+                these. One is read as it is, several as a tuple, none as void.
+
+        Raises:
+            BlockUseError: outside of a scope.
+        """
+        return RUNNERS["reads"](self, sources)
+
+    def __getitem__(self, key: Any) -> Any:
+        return RUNNERS["item"](self, key)
+
+    __iter__ = None  # Python would count items from 0 for ever
 
     def eval(self, example: Any, backend: str = "auto") -> Any:
         """Return what the block makes of one example: nested arrays, lists and tuples.
@@ -70,8 +122,28 @@ class Block:
         return f"{type(self).__name__}({self.arguments()})"
 
 
-def build(block: Block, builder: Builder, value: Value) -> Value:
-    """Build a block, turning the errors of tensor expressions into errors of the block."""
+AnyBlock: TypeAlias = Block[Any, Any]
+
+
+def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
+    """Build a block, turning the errors of tensor expressions into errors of the block.
+
+    While types are inferred, what a block made of a value of the same kind before is made again
+    without building it.
+    """
+    if not builder.inferring:
+        return _build(block, builder, value)
+    known = block.__dict__.setdefault("_inferred", {})
+    kind = pattern(value)
+    if kind is None or kind not in known:
+        result = _build(block, builder, value)
+        if kind is not None and pattern(result) is not None:
+            known[kind] = renewed(builder, result)
+        return result
+    return renewed(builder, known[kind])
+
+
+def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     try:
         return block.build(builder, value)
     except GraphError as error:
@@ -80,68 +152,79 @@ def build(block: Block, builder: Builder, value: Value) -> Value:
         raise BlockTypeError(where, error.expected, error.found, error.fix) from error
 
 
-class Pipe(Block):
+def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
+    """Return, in a tuple, what a block yields, if that is known of it alone; else None.
+
+    Raises:
+        BlockTypeError: when the block is ill typed.
+    """
+    type_ = block.input_type
+    if type_ is None:
+        return None
+    try:
+        return (build(block, builder, specimen(builder, type_)),)
+    except UnknownTypeError:
+        return None
+
+
+def check(block: AnyBlock) -> None:
+    """Refuse a block that is known to be ill typed; combinators call it when they are made.
+
+    Raises:
+        BlockTypeError: when it is.
+    """
+    infer(block, Builder.scratch(shown(block)))
+
+
+class Pipe(Block[Any, Any]):
     """Blocks one after the other; ``a >> b`` makes one.
 
     Raises:
-        BlockTypeError: when an operand is no block, nor anything that stands for one.
+        BlockTypeError: when an operand is no block, nor anything that stands for one, or where it
+            is known to yield what the next one cannot read.
+
+    >>> print(Pipe().eval("nothing happens"))
+    nothing happens
     """
 
     def __init__(self, *blocks: Any) -> None:
-        parts: list[Block] = []
-        for block in blocks:
-            part = as_block(block, ">>")
-            parts += part.blocks if isinstance(part, Pipe) else [part]
-        self.blocks: tuple[Block, ...] = tuple(parts)
+        parts = [as_block(block, ">>") for block in blocks]
+        self.blocks: tuple[AnyBlock, ...] = tuple(
+            one for part in parts for one in (part.blocks if isinstance(part, Pipe) else [part])
+        )
+        self._check_joints(parts)
 
     def build(self, builder: Builder, value: Value) -> Value:
         for block in self.blocks:
             value = build(block, builder, value)
         return value
 
+    def _check_joints(self, parts: list[AnyBlock]) -> None:
+        builder = Builder.scratch("")
+        known: tuple[Value] | None = None
+        before = ""
+        for part in parts:
+            builder.root = before + shown(part)
+            try:
+                known = (build(part, builder, known[0]),) if known else infer(part, builder)
+            except UnknownTypeError:
+                known = None
+            before = f"{shown(part.blocks[-1] if isinstance(part, Pipe) and part.blocks else part)} >> "
+
+    @property
+    def input_type(self) -> Type | None:
+        # what passes everything on reads what its successor reads
+        return next((b.input_type for b in self.blocks if not b.passes_on), None)
+
     def __repr__(self) -> str:
         return " >> ".join(map(repr, self.blocks)) if self.blocks else "Pipe()"
 
 
-class FromTensor(Block):
-    """A constant array or a parameter, whatever the input.
-
-    Args:
-        tensor: an array, a number or a `foldbatch.Parameter`.
-
-    Raises:
-        BlockTypeError: when it is none of these, or an array of another kind than numbers.
-
-    >>> FromTensor(np.array([1, 2])).eval("whatever")
-    array([1, 2])
-    """
-
-    def __init__(self, tensor: Any) -> None:
-        if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
-            found, fix = describe_value(tensor), "convert it with np.asarray"
-            raise BlockTypeError("FromTensor", "an array or a Parameter", found, fix)
-        if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
-            raise BlockTypeError(
-                "FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers"
-            )
-        self.tensor = tensor if isinstance(tensor, Parameter) else constant(tensor)
-
-    def build(self, builder: Builder, value: Value) -> Node:
-        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else self.tensor
-        builder.note(node)
-        return node
-
-    def arguments(self) -> str:
-        return repr(self.tensor) if isinstance(self.tensor, Parameter) else str(self.tensor.type)
-
-
 # What stands for a block: filled by the modules that define the blocks.
-BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], Block]]] = [
-    ((np.ndarray, np.generic, Parameter), FromTensor),
-]
+BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], AnyBlock]]] = []
 
 
-def as_block(value: Any, where: str = "block") -> Block:
+def as_block(value: Any, where: str = "block") -> AnyBlock:
     """Return the block that a value stands for.
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
@@ -171,6 +254,8 @@ def as_block(value: Any, where: str = "block") -> Block:
             found, fix = "None", "Void() is the block that yields nothing"
         case _ if hasattr(value, "resolve_to"):
             found, fix = "a declaration itself", "call it, as in tree(): that gives a block"
+        case _ if hasattr(value, "reads"):
+            found, fix = f"{value!r}, a wire", "inside a scope, write block.reads(wire)"
         case _ if callable(value):
             found = f"the function {getattr(value, '__name__', repr(value))}"
             fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
@@ -179,7 +264,7 @@ def as_block(value: Any, where: str = "block") -> Block:
     raise BlockTypeError(where, expected, found, fix)
 
 
-def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, Block]], bool]:
+def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]:
     """Return pairs of key and block, and whether the keys were given or are 0, 1, ...
 
     Args:
@@ -204,11 +289,11 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, Block]], bool]:
         )
         found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
         raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
-    found_keys: set[Any] = set()
-    for key, _ in items:
-        if key in found_keys:
-            raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
-        found_keys.add(key)
+    keys = [_hashable(key) for key, _ in items]
+    for number, key in enumerate(keys):
+        if key in keys[:number]:
+            found = f"{items[number][0]!r} twice"
+            raise BlockValueError(where, "every key once", found, "drop or rename one")
     return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
 
 
@@ -216,7 +301,11 @@ def _is_key(value: Any) -> bool:
     """Whether the first of two is a key rather than another block."""
     if isinstance(value, tuple):
         return all(map(_is_key, value))
-    return isinstance(value, Hashable) and not isinstance(value, Block | Parameter)
+    return isinstance(value, Hashable | slice) and not isinstance(value, Block | Parameter)
+
+
+def _hashable(key: Any) -> Any:
+    return ("slice", key.start, key.stop, key.step) if isinstance(key, slice) else key
 
 
 def named(name: object, where: str) -> str:
@@ -234,13 +323,3 @@ def function_name(fn: Callable[..., Any]) -> str:
     """
     name = getattr(fn, "__name__", None)
     return name if isinstance(name, str) else type(fn).__name__
-
-
-def shown(block: Block) -> str:
-    """Return a block's `repr` for errors: its kind alone where it is long.
-
-    >>> shown(FromTensor(1)), shown(Pipe(*[FromTensor(1)] * 9))
-    ('FromTensor(int64)', 'Pipe(...)')
-    """
-    text = repr(block)
-    return text if len(text) <= LONGEST else f"{type(block).__name__}(...)"

@@ -7,8 +7,7 @@ cut into as few cells as possible, usually one, so that blocks which always run 
 one call. Results of calls are numbers; the program never touches a tensor.
 
 Recursive functions are generators, driven by a loop with its own stack (see `tracer`), so depth
-is bounded by memory alone. Every line remembers the block it came from and where in the data it
-was looking, at no cost while it runs.
+is bounded by memory alone.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from foldbatch.blocks.block import Block, shown
-from foldbatch.blocks.drafts import Draft, Feed, Function, Line, Region
+from foldbatch.blocks.drafts import Draft, Feed, Function, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
-    Place,
     Sequence,
     Slot,
     Value,
@@ -33,109 +29,49 @@ from foldbatch.blocks.values import (
     run_time_terminals,
 )
 from foldbatch.blocks.wires import Wire
+from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
-from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
+from foldbatch.static.ops.random import KEY
+from foldbatch.types import (
+    VOID,
+    BroadcastType,
+    ObjectType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    VoidType,
+)
 
 
-class Builder:
-    """Collects lines, cells and functions while blocks are built; one per compilation."""
+class Builder(Writer):
+    """Collects lines, cells and functions while blocks are built; one per compilation.
 
-    def __init__(self, root: str = "model") -> None:
+    `inferring` says that only types are wanted.
+    """
+
+    def __init__(self, root: str = "model", *, inferring: bool = False) -> None:
+        super().__init__(root)
+        self.inferring = inferring
         self.functions: list[Function] = []
         self.drafts: list[Draft] = []
-        self.globals: dict[str, Any] = {}
         self.metric_types: dict[str, TensorType] = {}
         self.declared: dict[object, Function] = {}
+        self.collections: dict[str, Sequence] = {}  # by name, once something is collected
+        self.collecting: dict[str, str] = {}  # by name, the variable that holds the list
         self.parameters: dict[Parameter, None] = {}
         self._noted: set[Node] = set()
-        self._path: list[str] = [root]
-        self._function: Function | None = None
-        self._regions: list[Region] = []
-        self._indent = 1
-        self._names = 0
 
-    # -- where we are
-
-    @property
-    def path(self) -> str:
-        """The path by which the root reaches the present block, as Python would index it."""
-        return "".join(self._path)
-
-    @contextmanager
-    def at(self, segment: str) -> Iterator[None]:
-        """Extend the path while a part of a block is built."""
-        self._path.append(segment)
-        try:
-            yield
-        finally:
-            self._path.pop()
-
-    def where(self, block: Block) -> str:
-        """Return how errors name a block at the present place."""
-        return f"{self.path} {shown(block)}"
-
-    @property
-    def region(self) -> Region:
-        """The region being built."""
-        return self._regions[-1]
-
-    # -- lines and names
-
-    def fresh(self, stem: str = "t") -> str:
-        """Return a variable name not used before."""
-        self._names += 1
-        return f"{stem}{self._names}"
-
-    def constant(self, stem: str, value: object) -> str:
-        """Make a Python object visible to the program; return its name."""
-        name = self.fresh(f"{stem}_")
-        self.globals[name] = value
-        return name
-
-    def line(
-        self,
-        text: str,
-        subject: Object | None = None,
-        expected: str = "",
-        *,
-        where: str = "",
-        calls: str = "",
-    ) -> None:
-        """Add a line to the program; on an error it is blamed on the present block and `subject`."""
-        assert self._function is not None
-        line = Line("    " * self._indent + text, where or self.path, subject, expected, calls)
-        self._function.lines.append(line)
-
-    def assign(
-        self,
-        expression: str,
-        place: Place,
-        subject: Object,
-        expected: str = "",
-        *,
-        where: str = "",
-        calls: str = "",
-    ) -> Object:
-        """Add a line that computes an object from `subject`; return it."""
-        name = self.fresh()
-        self.line(f"{name} = {expression}", subject, expected, where=where, calls=calls)
-        return Object(name, place)
-
-    @contextmanager
-    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
-        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
-        self.line(header, subject, expected)
-        self._indent += 1
-        self._regions.append(Region())
-        try:
-            yield self.region
-            self.line("pass")
-        finally:
-            self._regions.pop()
-            self._indent -= 1
+    @classmethod
+    def scratch(cls, root: str) -> Builder:
+        """Return a builder to infer types with, ready to build; nothing comes of its lines."""
+        builder = cls(root, inferring=True)
+        builder._function = builder.declare(builder, "scratch", VOID, VOID)
+        builder._regions = [Region()]
+        return builder
 
     # -- tensors in and out of a region
 
@@ -269,9 +205,20 @@ class Builder:
 
     def finish(self, value: Value) -> list[Slot]:
         """End a region: return its result's terminals, having drafted all that is left to compute."""
-        tensors = [leaf for leaf in leaves(value) if isinstance(leaf, Node)]
-        self.materialise(tensors, sinks=True)
+        self.flush(value)
         return self.flatten(value)
+
+    def flush(self, *values: Value) -> None:
+        """Draft all that the region has left to compute, these values with it, in one cell."""
+        wanted = [*values, *(value for _, value in self.region.collected)]
+        self.materialise([x for value in wanted for x in leaves(value) if isinstance(x, Node)], sinks=True)
+        collected, self.region.collected = self.region.collected, []
+        for target, value in collected:
+            slots = self.flatten(value)
+            codes = ", ".join(slot.code for slot in slots)
+            self.line(f"{target.code}.append({codes if len(slots) == 1 else f'({codes})'})")
+            for slot, wire in zip(slots, target.wires, strict=True):
+                feed(slot.wires, wire)
 
     def _draft(
         self,
@@ -297,6 +244,11 @@ class Builder:
                 code, wire = region.values[node] if node in region.values else done[node].output(node)
                 draft.operands.append((node, wire))
                 arguments.append(code)
+            elif node is KEY:
+                draft.keys.append(len(draft.feeds))
+                data = Feed(Object(draft.variable), node.type, self.path)
+                appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
+                draft.feeds.append((node, data))
             elif node in region.feeds:
                 data = region.feeds[node]
                 appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
@@ -326,6 +278,10 @@ class Builder:
             self.line(f"{append}({source.code})", source, where=where)
 
     # -- functions
+
+    def collection(self, name: str) -> str:
+        """Return the variable that holds the list of a collection; it is empty when a trace begins."""
+        return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Function) -> None:
         """Note that the present function calls another always, if nothing has been chosen yet."""
@@ -359,29 +315,3 @@ def refuse_ragged(node: Node, where: str) -> None:
     if node.axis.rank > 1:
         found = f"a {node.type} for every element of a sequence"
         raise BlockTypeError(where, "one tensor", found, "sum over the elements with ops.segment_sum")
-
-
-def make_call(builder: Builder, function: Function, value: Value) -> Value:
-    """Build a call of a recursive function; return its result."""
-    subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
-    slots = builder.flatten(value)
-    for slot, parameter in zip(slots, function.parameters, strict=True):
-        feed(slot.wires, parameter.wires)
-    names = [builder.fresh() for _ in function.results]
-    target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
-    builder.calls(function)
-    builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
-    results = []
-    for name, result in zip(names, function.results, strict=True):
-        wires = new_wires(result.type)
-        feed(result.wires, wires)
-        results.append(Slot(name, result.type, wires, subject.place if subject else ()))
-    return builder.unflatten(function.output_type, iter(results))
-
-
-def make_return(builder: Builder, function: Function, value: Value) -> None:
-    """Build the end of a function."""
-    slots = builder.finish(value)
-    for slot, result in zip(slots, function.results, strict=True):
-        feed(slot.wires, result.wires)
-    builder.line(f"return ({', '.join(slot.code for slot in slots)}{',' if len(slots) == 1 else ''})")

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import Block, as_block, build, function_name, keyed
+from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, function_name, keyed
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.constants import zeros
+from foldbatch.blocks.flow import Variables, assign, declare, pass_on, read
+from foldbatch.blocks.leaves import expect_object
 from foldbatch.blocks.tracer import refuse
-from foldbatch.blocks.values import Object, Slot, Value, feed, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.types import describe_value
+from foldbatch.types import OBJECT, ObjectType, Type, describe_value
 
 SHOWN = 12  # keys named in an error
 
 
-class OneOf(Block):
+class OneOf(Block[Any, Any]):
     """Applies the block of the case that a key names.
 
     Args:
@@ -40,7 +43,7 @@ class OneOf(Block):
 
     def __init__(
         self,
-        key_fn: Callable[[Any], Any] | Block,
+        key_fn: Callable[[Any], Any] | AnyBlock,
         cases: Mapping[Any, Any] | Iterable[Any],
         pre_block: Any = None,
     ) -> None:
@@ -55,13 +58,19 @@ class OneOf(Block):
         self.listed = not given
         self.pre_block = None if pre_block is None else as_block(pre_block, "OneOf.pre_block")
 
+        check(self)
+
+    @property
+    def input_type(self) -> Type | None:
+        return self.key_fn.input_type if isinstance(self.key_fn, Block) else OBJECT
+
     def build(self, builder: Builder, value: Value) -> Value:
         origin = value.place if isinstance(value, Object) else ()
         key = self._key(builder, value)
         if self.pre_block is not None:
             with builder.at(".pre_block"):
                 value = build(self.pre_block, builder, value)
-        outer = builder.flatten(value)
+        given = pass_on(builder, value)
         index = {key: number for number, (key, _) in enumerate(self.cases)}
         if self.listed:
             index |= {key - len(self.cases): key for key in list(index)}
@@ -70,51 +79,86 @@ class OneOf(Block):
         chosen = builder.fresh("case")
         table = builder.constant("index", index)
         builder.line(f"{chosen} = {table}.get({key.code}, -1)", key, expected)
-        names: list[str] | None = None
+        result: Variables | None = None
         for number, (case, block) in enumerate(self.cases):
             header = f"{'elif' if number else 'if'} {chosen} == {number}:"
             with builder.at(f".case({case!r})"), builder.indented(header):
-                outcome = build(block, builder, builder.unflatten(type_of(value), iter(outer)))
-                slots = builder.finish(outcome)
-                if names is None:
-                    type_, first = type_of(outcome), case
-                    names = [builder.fresh() for _ in slots]
-                    wires = [new_wires(t) for t in run_time_terminals(type_)]
-                elif type_of(outcome) != type_:
-                    wanted, fix = f"{type_}, as case {first!r} yields", "make all cases yield one type"
-                    raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
-                for name, slot, wire in zip(names, slots, wires, strict=True):
-                    builder.line(f"{name} = {slot.code}")
-                    feed(slot.wires, wire)
+                outcome = build(block, builder, read(builder, given))
+                result = result or declare(builder, type_of(outcome), origin)
+                wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
+                assign(builder, result, outcome, "make all cases yield one type", wanted)
         builder.line("else:")
         miss = builder.constant("refuse", _refusal(expected))
         builder.line(f"    {miss}({key.code})", key)
-        assert names is not None
-        terminals = run_time_terminals(type_)
-        merged = [Slot(n, t, w, origin) for n, t, w in zip(names, terminals, wires, strict=True)]
-        return builder.unflatten(type_, iter(merged))
+        assert result is not None
+        return read(builder, result)
 
     def _key(self, builder: Builder, value: Value) -> Object:
         if isinstance(self.key_fn, Block):
             with builder.at(".key"):
-                key = build(self.key_fn, builder, value)
+                key = as_object(build(self.key_fn, builder, value))
             if not isinstance(key, Object):
                 fix = "choose by the example's data; on tensors, use ops.where"
                 raise BlockTypeError(
                     f"{builder.path}.key", "a block that yields an object", str(type_of(key)), fix
                 )
             return key
+        value = as_object(value)
         if not isinstance(value, Object):
             fix = "as key_fn give a block that finds an object; to choose on tensors, use ops.where"
-            raise BlockTypeError(f"{builder.path} OneOf", "a Python object", str(type_of(value)), fix)
+            raise BlockTypeError(builder.where(self), "a Python object", str(type_of(value)), fix)
         name = builder.constant("key_fn", self.key_fn)
         where = f"{builder.path} OneOf"
         return builder.assign(f"{name}({value.code})", value.place, value, where=where, calls="key_fn")
 
     def arguments(self) -> str:
         key = repr(self.key_fn) if isinstance(self.key_fn, Block) else function_name(self.key_fn)
-        cases = ", ".join(f"{key!r}: {block!r}" for key, block in self.cases)
-        return f"{key}, {{{cases}}}"
+        if self.listed:
+            cases = f"[{', '.join(repr(block) for _, block in self.cases)}]"
+        else:
+            cases = f"{{{', '.join(f'{key!r}: {block!r}' for key, block in self.cases)}}}"
+        return f"{key}, {cases}" + (f", pre_block={self.pre_block!r}" if self.pre_block else "")
+
+
+class Optional(Block[ObjectType, Any]):
+    """Applies a block unless the input is None.
+
+    Args:
+        some: the block for what is not None.
+        none: what stands for None, a block that reads nothing; by default zeros of `some`'s type.
+
+    Raises:
+        BlockTypeError: when the input is no object, the blocks yield different types, or there is
+            no zero of `some`'s type.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> [float(Optional(Scalar()).eval(x)) for x in (3, None)]
+    [3.0, 0.0]
+    """
+
+    def __init__(self, some: Any, none: Any = None) -> None:
+        self.some = as_block(some, "Optional.some")
+        self.none = None if none is None else as_block(none, "Optional.none")
+        check(self)
+
+    @property
+    def input_type(self) -> Type:
+        return OBJECT
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        source = expect_object(self, builder, value)
+        with builder.at(".some"), builder.indented(f"if {source.code} is not None:"):
+            outcome = build(self.some, builder, source)
+            result = declare(builder, type_of(outcome), source.place)
+            assign(builder, result, outcome, "")
+        with builder.at(".none"), builder.indented("else:"):
+            empty = zeros(result.type, builder.path) if self.none is None else build(self.none, builder, None)
+            fix, expected = "make both yield one type", f"{result.type}, as the other block yields"
+            assign(builder, result, empty, fix, expected)
+        return read(builder, result)
+
+    def arguments(self) -> str:
+        return repr(self.some) + (f", {self.none!r}" if self.none else "")
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foldbatch.blocks.values import Object, Slot
+from foldbatch.blocks.values import Object, Sequence, Slot, Value
 from foldbatch.blocks.wires import Wire
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
@@ -36,6 +36,7 @@ class Draft:
         outputs: values others read, with the wires they go to.
         losses, metrics: names and nodes.
         labels: metric numbers with labels.
+        keys: numbers of feeds that hold no data, but the call's own number.
         nodes: all that it computes.
     """
 
@@ -49,6 +50,7 @@ class Draft:
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
     nodes: set[Node] = field(default_factory=set)
 
     def output(self, node: Node) -> tuple[str, Wire]:
@@ -68,6 +70,7 @@ class Region:
     drafts: list[Draft] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node, Object | None]] = field(default_factory=list)
+    collected: list[tuple[Sequence, Value]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

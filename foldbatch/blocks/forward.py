@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldbatch.blocks.block import Block, as_block, build, named
-from foldbatch.blocks.builder import Builder, make_call, make_return
-from foldbatch.blocks.values import Value, type_of
+from foldbatch.blocks.block import AnyBlock, Block, as_block, build, named
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.constants import shorthand
+from foldbatch.blocks.flow import make_call, make_return
+from foldbatch.blocks.inference import UnknownTypeError, specimen
+from foldbatch.blocks.values import Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, Type, as_type
 
@@ -42,9 +45,9 @@ class ForwardDeclaration:
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
         self.output_type = None if output_type is None else as_type(output_type, f"{where} output_type")
         self.name = named(name, "ForwardDeclaration")
-        self.block: Block | None = None
+        self.block: AnyBlock | None = None
 
-    def __call__(self) -> Block:
+    def __call__(self) -> AnyBlock:
         """Return a block that stands for the declared one."""
         return _Reference(self)
 
@@ -56,27 +59,39 @@ class ForwardDeclaration:
         self.block = as_block(block, f"{self.name}.resolve_to")
 
     def __repr__(self) -> str:
-        return f"ForwardDeclaration(output_type={self.output_type}, name={self.name!r})"
+        types = "" if self.input_type == OBJECT else f"input_type={shorthand(self.input_type)}, "
+        types += "" if self.output_type is None else f"output_type={shorthand(self.output_type)}, "
+        return f"ForwardDeclaration({types}name={self.name!r})"
 
 
-class _Reference(Block):
+class _Reference(Block[Any, Any]):
     """A use of a forward declaration."""
 
     def __init__(self, declaration: ForwardDeclaration) -> None:
         self.declaration = declaration
 
+    @property
+    def input_type(self) -> Type:
+        return self.declaration.input_type
+
     def build(self, builder: Builder, value: Value) -> Value:
         declaration = self.declaration
-        where = f"{builder.path} {declaration.name}()"
+        where = builder.where(self)
+        if declaration.input_type == OBJECT:
+            value = as_object(value)
+        if type_of(value) != declaration.input_type:
+            fix = "declare the input_type that it is given"
+            raise BlockTypeError(where, f"the declared {declaration.input_type}", str(type_of(value)), fix)
+        if builder.inferring:
+            if declaration.output_type is None:
+                raise UnknownTypeError
+            return specimen(builder, declaration.output_type)
         if declaration.block is None:
             fix = f"call {declaration.name}.resolve_to(...) before compiling"
             raise BlockTypeError(where, "a resolved declaration", "an unresolved one", fix)
         if declaration.output_type is None:
             fix = "pass output_type=, for example ForwardDeclaration(output_type=(150, 150))"
             raise BlockTypeError(where, "a declared output type", "none", fix)
-        if type_of(value) != declaration.input_type:
-            fix = "declare the input_type that it is given"
-            raise BlockTypeError(where, f"the declared {declaration.input_type}", str(type_of(value)), fix)
         function = builder.declared.get(declaration)
         if function is None:
             function = builder.declare(
@@ -84,6 +99,8 @@ class _Reference(Block):
             )
             with builder.define(function, declaration.name) as argument:
                 result = build(declaration.block, builder, argument)
+                if declaration.output_type == OBJECT:
+                    result = as_object(result)
                 if type_of(result) != declaration.output_type:
                     fix = "correct the block or the declaration"
                     expected = f"the declared {declaration.output_type}"

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.block import Block, function_name
+from foldbatch.blocks.block import Block, In_contra, Out_co, function_name
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import Broadcast, Object, Sequence, Value, type_of
+from foldbatch.blocks.values import Broadcast, Object, Sequence, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
-from foldbatch.types import describe_value
+from foldbatch.types import SequenceType, TensorType, TupleType, describe_value
 
 
-class TensorBlock(Block):
+class TensorBlock(Block[In_contra, Out_co]):
     """A block that is a function of tensors; layers derive from it.
 
     Subclasses implement `apply`; a tuple input is spread over its arguments.
@@ -86,7 +86,7 @@ class TensorBlock(Block):
         raise BlockTypeError(builder.where(self), expected, describe_value(result), fix)
 
 
-class Function(TensorBlock):
+class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
     """A function of tensors, written with `foldbatch.ops` and ordinary operators.
 
     Args:
@@ -107,6 +107,15 @@ class Function(TensorBlock):
             fix = "for example Function(lambda a, b: a + b)"
             raise BlockTypeError("Function", "a function of tensors", describe_value(fn), fix)
         self.fn = fn
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        if not any(isinstance(leaf, Node | Sequence) for leaf in leaves(value)):
+            fix = "a constant is FromTensor; objects are read with Scalar, Vector or Tensor"
+            raise BlockTypeError(builder.where(self), "at least one tensor", str(type_of(value)), fix)
+        result = super().build(builder, value)
+        if not any(True for _ in leaves(result)):
+            raise BlockTypeError(builder.where(self), "at least one tensor as result", "none", "or use Void")
+        return result
 
     def apply(self, *xs: Any) -> Any:
         self._check_arity(xs)
@@ -131,7 +140,7 @@ class Function(TensorBlock):
         return function_name(self.fn)
 
 
-class Concat(TensorBlock):
+class Concat(TensorBlock[TupleType, TensorType]):
     """Joins a tuple of tensors along an instance axis; scalars count as vectors of one.
 
     Args:

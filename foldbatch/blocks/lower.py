@@ -7,23 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from foldbatch.blocks.block import Block, build
-from foldbatch.blocks.builder import Builder, make_return
+import numpy as np
+
+from foldbatch.blocks.block import AnyBlock, build
+from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Draft, Function
+from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
 from foldbatch.blocks.values import Slot, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.wires import Wire, components, connected
 from foldbatch.errors import BlockTypeError
 from foldbatch.params import Parameter
-from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.trace import CellSignature, Operand
+from foldbatch.scheduler.policies import Policy, longest_chains
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.backends import Backend
 from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, feed_bounds
-from foldbatch.static.graph import INPUT, Graph, input_node, substitute
+from foldbatch.static.graph import INPUT, SOURCES, Graph, Node, apply, input_node, reachable, substitute
 from foldbatch.static.packing import pack
-from foldbatch.types import OBJECT, VOID, TensorType, Type
+from foldbatch.static.stages import is_view
+from foldbatch.types import OBJECT, VOID, TensorType, Type, has_objects
+
+ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +45,11 @@ class Lowered:
         arenas: the type of each arena.
         tracer: turns an example into a trace.
         metrics: per cell, the names of its metrics; `labels`: which of them have labels.
+        keys: per cell, which feeds hold the number of the call itself, to key random numbers by.
         parameters: all parameters that cells read, in the order in which blocks do.
     """
 
-    block: Block
+    block: AnyBlock
     result: Type
     cells: tuple[Cell, ...]
     signatures: tuple[CellSignature, ...]
@@ -49,6 +57,7 @@ class Lowered:
     tracer: Tracer
     metrics: tuple[tuple[str, ...], ...]
     labels: tuple[tuple[int, ...], ...]
+    keys: tuple[tuple[int, ...], ...]
     parameters: tuple[Parameter, ...]
 
 
@@ -62,7 +71,7 @@ class _Packed:
     outputs: tuple[Wire, ...]
 
 
-def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
+def lower(block: AnyBlock, policy: Policy, backend: Backend) -> Lowered:
     """Build and compile a block whose input is one example, a Python object.
 
     Raises:
@@ -95,7 +104,10 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
     namespace = dict(builder.globals)
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     width = max([1, *(len(draft.outputs) for draft in drafts)])
-    tracer = Tracer(builder.functions, drafts, signatures, bounds, policy, source, namespace, width)
+    collections = tuple(builder.collecting.values())
+    tracer = Tracer(
+        builder.functions, drafts, signatures, bounds, policy, source, namespace, width, collections
+    )
     read = {p for cell in cells for p in cell.parameters}
     parameters = tuple(p for p in builder.parameters if p in read)
     return Lowered(
@@ -107,7 +119,31 @@ def lower(block: Block, policy: Policy, backend: Backend) -> Lowered:
         tracer,
         tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
         tuple(tuple(draft.labels) for draft in drafts),
+        tuple(tuple(draft.keys) for draft in drafts),
         parameters,
+    )
+
+
+def depth(lowered: Lowered, trace: Trace) -> int:
+    """Return the longest chain of calls that compute something, in one example."""
+    weights = [_computes(cell.graph) for cell in lowered.cells]
+    return max(
+        longest_chains(lowered.signatures, trace.calls, trace.elements, trace.values, weights), default=0
+    )
+
+
+def holds_objects(lowered: Lowered, trace: Trace) -> bool:
+    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
+    labels = chain.from_iterable(chain.from_iterable(trace.labels))
+    return has_objects(lowered.result) or not all(isinstance(label, ATOMS) for label in labels)
+
+
+def _computes(graph: CellGraph) -> bool:
+    """Whether outputs are more than data as it was read (categories as vectors too), constants and views."""
+    nodes = reachable(graph.outputs, graph.inputs)
+    given = set(graph.inputs)
+    return any(
+        n.op not in SOURCES and n not in given and not is_view(n) and n.op.name != "one_hot" for n in nodes
     )
 
 
@@ -125,7 +161,8 @@ def _packed(draft: Draft) -> _Packed:
     # what another cell of the region computes must be a mere input here, or derivatives would look behind it
     singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
-    results = substitute(results, dict(zip((node for node, _ in draft.operands), singles, strict=True)))
+    replacement = dict(zip((node for node, _ in draft.operands), singles, strict=True))
+    results = numbered_sites(substitute(results, replacement))
     groups, new = pack(singles, results)
     single_wires = [wire for _, wire in draft.operands]
     nodes = [node for node, _ in groups]
@@ -140,6 +177,19 @@ def _packed(draft: Draft) -> _Packed:
     parts = [tuple(next(results_left) for _ in part) for part in (draft.outputs, draft.losses, draft.metrics)]
     graph = CellGraph(draft.name, tuple(nodes), tuple(node for node, _ in draft.feeds), *parts)
     return _Packed(graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+
+
+def numbered_sites(results: Sequence[Node]) -> list[Node]:
+    """Return the results with the sites that draw random numbers counted from 0.
+
+    Where they stand in the cell must decide what they draw, not what was built before.
+    """
+    drawing = [node for node in reachable(results) if node.op.name == "random"]
+    new = {
+        node: apply("random", *node.inputs, **{**node.attrs, "site": site})
+        for site, node in enumerate(sorted(drawing, key=lambda node: node.attrs["site"]))
+    }
+    return substitute(results, new)
 
 
 def _all_wires(packed: Sequence[_Packed]) -> list[Wire]:
@@ -242,7 +292,7 @@ def _signature(
         tuple(arena_of[wire] for wire in p.outputs),
         len(draft.operands),
         tuple(len(members) for _, members in draft.sequences),
-        _is_shareable(cell.graph),
+        not draft.keys and _is_shareable(cell.graph),
     )
 
 

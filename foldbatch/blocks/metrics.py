@@ -8,9 +8,10 @@ from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.types import TensorType, TupleType, VoidType
 
 
-class Loss(Block):
+class Loss(Block[TensorType, VoidType]):
     """Adds a scalar to the loss of the batch; yields nothing.
 
     Args:
@@ -40,7 +41,7 @@ class Loss(Block):
         return repr(self.name)
 
 
-class Metric(Block):
+class Metric(Block[TensorType | TupleType, VoidType]):
     """Collects a tensor at every visit, over the whole batch; yields nothing.
 
     The input is a tensor, or a pair of a tensor and an object that labels it. Every value keeps

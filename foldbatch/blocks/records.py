@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, keyed
+from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, keyed
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.leaves import GetItem
+from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.values import Object, Value, type_of
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockOrderError, BlockTypeError
+from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type
 
 
-class Record(Block):
+class Record(Block[ObjectType | TupleType, TupleType]):
     """Applies a block to each of several items of its input; the results form a tuple.
 
     Args:
@@ -33,13 +34,18 @@ class Record(Block):
     def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any]) -> None:
         pairs, self.named = keyed(blocks, "Record")
         self.blocks = tuple(pairs)
+        check(self)
+
+    @property
+    def input_type(self) -> Type | None:
+        return OBJECT if self.named or _reading([block.input_type for _, block in self.blocks]) else None
 
     def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
-        where = f"{builder.path} Record"
+        where = builder.where(self)
         match value:
             case tuple() if self.named:
                 fix = "give the blocks as a tuple"
-                raise BlockTypeError(where, "an object with named items", str(type_of(value)), fix)
+                raise BlockOrderError(where, "an object with named items", str(type_of(value)), fix)
             case tuple() if len(value) != len(self.blocks):
                 fix = "give one block for each item"
                 raise BlockTypeError(where, f"a tuple of {len(self.blocks)}", str(type_of(value)), fix)
@@ -55,14 +61,16 @@ class Record(Block):
         return tuple(results)
 
     def arguments(self) -> str:
+        if any(isinstance(key, slice) for key, _ in self.blocks):  # no key of a dict before Python 3.12
+            return "[" + ", ".join(f"({key!r}, {block!r})" for key, block in self.blocks) + "]"
         if self.named:
             return "{" + ", ".join(f"{key!r}: {block!r}" for key, block in self.blocks) + "}"
         inner = ", ".join(repr(block) for _, block in self.blocks)
         return f"({inner},)" if len(self.blocks) == 1 else f"({inner})"
 
 
-class AllOf(Block):
-    """Gives the same input to several blocks; the results form a tuple.
+class AllOf(Block[Any, TupleType]):
+    """Gives the same input to several blocks; the results form a tuple. Without blocks it yields nothing.
 
     Raises:
         BlockTypeError: when an argument is no block, nor anything that stands for one.
@@ -74,8 +82,18 @@ class AllOf(Block):
 
     def __init__(self, *blocks: Any) -> None:
         self.blocks = tuple(as_block(block, f"AllOf[{i}]") for i, block in enumerate(blocks))
+        check(self)
 
-    def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
+    @property
+    def input_type(self) -> Type | None:
+        types = [block.input_type for block in self.blocks]
+        if all(type_ == VOID for type_ in types):
+            return VOID
+        return next((type_ for type_ in types if type_ not in (None, VOID)), None)
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        if not self.blocks:
+            return None
         results = []
         for number, block in enumerate(self.blocks):
             with builder.at(f"[{number}]"):
@@ -84,6 +102,11 @@ class AllOf(Block):
 
     def arguments(self) -> str:
         return ", ".join(map(repr, self.blocks))
+
+
+def _reading(types: list[Type | None]) -> bool:
+    """Whether blocks read objects, all that read anything."""
+    return OBJECT in types and all(type_ in (OBJECT, VOID) for type_ in types)
 
 
 BLOCK_LIKES.append(((Mapping, list, tuple), Record))

@@ -1,26 +1,32 @@
-"""Blocks on sequences of any length."""
+"""Blocks that make sequences of sequences, element by element."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import Any, overload
 
-from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import (
-    Broadcast,
-    Object,
-    Sequence,
-    Value,
-    feed,
-    new_wires,
-    run_time_terminals,
-    type_of,
+from foldbatch.blocks.leaves import as_tensor_type
+from foldbatch.blocks.lists import append, each, expect_list, packed
+from foldbatch.blocks.values import Broadcast as Repeated
+from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, run_time_terminals, type_of
+from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.static.graph import Node, constant
+from foldbatch.types import (
+    DEFAULT_DTYPE,
+    OBJECT,
+    BroadcastType,
+    ObjectType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    describe_value,
 )
-from foldbatch.errors import BlockTypeError
-from foldbatch.types import ObjectType
 
 
-class Map(Block):
+class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
     """Applies a block to every element of a sequence.
 
     The input is an object that can be iterated over, a sequence, a tuple of values of one type,
@@ -35,66 +41,197 @@ class Map(Block):
     [array(1., dtype=float32), array(2., dtype=float32)]
     """
 
+    @overload
+    def __init__(self: Map[ObjectType], block: Block[Any, ObjectType]) -> None: ...
+    @overload
+    def __init__(self: Map[SequenceType], block: Block[Any, Any] | BlockLike) -> None: ...
     def __init__(self, block: Any) -> None:
         self.block = as_block(block, "Map")
 
+    @property
+    def input_type(self) -> Type | None:
+        return OBJECT if self.block.input_type == OBJECT else None
+
     def build(self, builder: Builder, value: Value) -> Value:
-        match value:
-            case Broadcast(element):
-                with builder.at(".map"):
-                    return Broadcast(build(self.block, builder, element))
-            case tuple():
-                value = self._listed(builder, value)
-            case Object() | Sequence():
-                pass
-            case _:
-                fix = "map over a list, a sequence or a tuple"
-                raise BlockTypeError(builder.where(self), "a sequence", str(type_of(value)), fix)
-        return self._loop(builder, value)
-
-    def _loop(self, builder: Builder, value: Object | Sequence) -> Value:
-        result, index, element = builder.fresh("list"), builder.fresh("i"), builder.fresh("item")
-        subject = value if isinstance(value, Object) else None
+        if isinstance(value, Repeated):
+            with builder.at(".map"):
+                return Repeated(build(self.block, builder, value.value))
+        source = expect_list(self, builder, value)
+        result = builder.fresh("list")
         builder.line(f"{result} = []")
-        header = f"for {index}, {element} in enumerate({value.code}):"
-        with builder.at(".map"), builder.indented(header, subject, "a sequence"):
-            if isinstance(value, Object):
-                item: Value = Object(element, (*value.place, f"[{{{index}}}]"))
-            else:
-                item = builder.element(value, element)
-            outcome = build(self.block, builder, item)
-            slots = builder.finish(outcome)
-            codes = [slot.code for slot in slots]
-            builder.line(f"{result}.append({codes[0] if len(codes) == 1 else '(' + ', '.join(codes) + ')'})")
-        if isinstance(outcome, Object):
-            return Object(result, value.place if isinstance(value, Object) else ())
-        type_ = type_of(outcome)
-        wires = tuple(new_wires(t) for t in run_time_terminals(type_))
-        for slot, wire in zip(slots, wires, strict=True):
-            feed(slot.wires, wire)
-        return Sequence(result, type_, wires)
-
-    def _listed(self, builder: Builder, value: tuple[Value, ...]) -> Object | Sequence:
-        types = {type_of(item) for item in value}
-        if len(types) != 1:
-            fix = "use Record to treat the items differently"
-            raise BlockTypeError(
-                builder.where(self), "one or more values of one type", str(type_of(value)), fix
-            )
-        (type_,) = types
-        slots = builder.flatten(value)
-        width = len(run_time_terminals(type_))
-        codes = [slot.code for slot in slots]
-        if width != 1:
-            codes = [f"({', '.join(codes[i * width : (i + 1) * width])})" for i in range(len(value))]
-        name = builder.fresh("list")
-        builder.line(f"{name} = [{', '.join(codes)}]")
-        if isinstance(type_, ObjectType):
-            return Object(name)
-        wires = tuple(new_wires(t) for t in run_time_terminals(type_))
-        for i, slot in enumerate(slots):
-            feed(slot.wires, wires[i % width])
-        return Sequence(name, type_, wires)
+        with each(builder, source, ".map") as element:
+            made = append(builder, build(self.block, builder, element), result)
+        if isinstance(made, Object) and isinstance(source, Object):
+            return Object(result, source.place)
+        return made
 
     def arguments(self) -> str:
         return repr(self.block)
+
+
+class Broadcast(Block[Any, BroadcastType]):
+    """Repeats its input without end, for `Zip` to cut to the length of another sequence.
+
+    >>> next(Broadcast().eval("x"))
+    'x'
+    """
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        return Repeated(value)
+
+
+class Zip(Block[TupleType | ObjectType, Any]):
+    """Makes one sequence of tuples of several sequences, as long as the shortest.
+
+    The input is a tuple of sequences, broadcasts, or objects that can be iterated over. The result is
+    a sequence; of broadcasts alone a broadcast, of objects alone an object.
+
+    Raises:
+        BlockTypeError: when the input is no tuple, is empty, or a member is no sequence.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.records import AllOf
+    >>> (AllOf(Map(Scalar()), Map(Scalar("int32"))) >> Zip()).eval([1])
+    [(array(1., dtype=float32), array(1, dtype=int32))]
+    """
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        whole = as_object(value)
+        if isinstance(whole, Object):
+            return builder.assign(f"list(zip(*{whole.code}))", whole.place, whole, "several sequences")
+        where, fix = builder.where(self), "give it a tuple of sequences, as AllOf or Record make"
+        if not isinstance(value, tuple) or not value:
+            raise BlockTypeError(where, "a tuple of sequences", str(type_of(value)), fix)
+        for number, member in enumerate(value):
+            if not isinstance(member, Object | Sequence | Repeated):
+                found = f"{type_of(member)} as member {number}"
+                raise BlockTypeError(where, "a tuple of sequences", found, fix)
+        if all(isinstance(member, Repeated) for member in value):
+            return Repeated(tuple(member.value for member in value if isinstance(member, Repeated)))
+        return self._zipped(builder, value)
+
+    def _zipped(self, builder: Builder, members: tuple[Value, ...]) -> Sequence:
+        names: list[str] = []
+        sources: list[str] = []
+        codes: list[str] = []
+        elements: list[Type] = []
+        wires: list[Any] = []
+        for member in members:
+            match member:
+                case Repeated(repeated):
+                    slots = builder.flatten(repeated)
+                    codes += [slot.code for slot in slots]
+                    wires += [slot.wires for slot in slots]
+                    elements.append(type_of(repeated))
+                case Object() | Sequence():
+                    names.append(builder.fresh("item"))
+                    sources.append(member.code)
+                    single = isinstance(member, Object) or len(run_time_terminals(member.element)) == 1
+                    codes.append(names[-1] if single else f"*{names[-1]}")
+                    wires += (None,) if isinstance(member, Object) else member.wires
+                    elements.append(OBJECT if isinstance(member, Object) else member.element)
+        subject = next((member for member in members if isinstance(member, Object)), None)
+        whole = f"zip({', '.join(sources)})"
+        name = builder.fresh("list")
+        builder.line(f"{name} = [{_flat(codes)} for {', '.join(names)}, in {whole}]", subject, "a sequence")
+        return Sequence(name, TupleType(tuple(elements)), tuple(wires))
+
+
+def _flat(codes: list[str]) -> str:
+    """Return the expression of an element of several terminals, some of them spread."""
+    if len(codes) == 1 and not codes[0].startswith("*"):
+        return codes[0]
+    return f"({', '.join(codes)}{',' if len(codes) == 1 else ''})"
+
+
+class ZipWith(Block[TupleType | ObjectType, Any]):
+    """Applies a block to the tuples that `Zip` makes: ``Zip() >> Map(block)``.
+
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.records import Record
+    >>> both = Record((Map(Scalar()), Map(Scalar()))) >> ZipWith(Function(lambda a, b: a * b))
+    >>> [float(x) for x in both.eval(([1, 2, 3], [4, 5]))]
+    [4.0, 10.0]
+    """
+
+    def __init__(self, block: Any) -> None:
+        self.block = as_block(block, "ZipWith")
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        pairs = build(Zip(), builder, value)
+        return build(Map(self.block), builder, pairs)
+
+    def arguments(self) -> str:
+        return repr(self.block)
+
+
+class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
+    """Makes the sequence of all `n` neighbours, in tuples; there is none where there are fewer.
+
+    Raises:
+        BlockValueError: when `n` is not positive.
+        BlockTypeError: when the input is no finite sequence.
+
+    >>> NGrams(2).eval("abc")
+    [('a', 'b'), ('b', 'c')]
+    """
+
+    def __init__(self, n: int) -> None:
+        if not is_int(n):
+            raise BlockTypeError("NGrams", "an int as n", describe_value(n), "for example NGrams(2)")
+        if n < 1:
+            raise BlockValueError("NGrams", "1 or more as n", str(n), "for example NGrams(2)")
+        self.n = n
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        source = expect_list(self, builder, value)
+        name, items = builder.fresh("list"), builder.fresh("items")
+        subject = source if isinstance(source, Object) else None
+        builder.line(f"{items} = list({source.code})", subject, "a sequence")
+        shifted = ", ".join(f"{items}[{k}:]" if k else items for k in range(self.n))
+        if isinstance(source, Object):
+            builder.line(f"{name} = list(zip({shifted}))")
+            return Object(name, source.place)
+        width = len(run_time_terminals(source.element))
+        parts = [builder.fresh("item") for _ in range(self.n)]
+        element = packed(parts) if width == 1 else f"({', '.join(f'*{part}' for part in parts)},)"
+        builder.line(f"{name} = [{element} for {', '.join(parts)}, in zip({shifted})]")
+        result = TupleType((source.element,) * self.n)
+        return Sequence(name, result, tuple(chain.from_iterable([source.wires] * self.n)))
+
+    def arguments(self) -> str:
+        return str(self.n)
+
+
+class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
+    """Counts the items of an object, a finite sequence or a tuple.
+
+    Args:
+        dtype: of the scalar that it yields.
+
+    Raises:
+        BlockTypeError: when the input has no length.
+
+    >>> Length("int32").eval("abc")
+    array(3, dtype=int32)
+    """
+
+    def __init__(self, dtype: str = DEFAULT_DTYPE) -> None:
+        self.type = as_tensor_type("Length", (), dtype)
+
+    def build(self, builder: Builder, value: Value) -> Node:
+        match value:
+            case tuple():
+                return constant(len(value), self.type.dtype)
+            case Object():
+                count = builder.assign(f"len({value.code})", value.place, value, "something with a length")
+            case Sequence():
+                count = Object(f"len({value.code})")
+            case _:
+                fix = "give it a list, a sequence or a tuple"
+                raise BlockTypeError(builder.where(self), "something with a length", str(type_of(value)), fix)
+        return builder.read(count, self.type, builder.where(self))
+
+    def arguments(self) -> str:
+        return repr(self.type.dtype)

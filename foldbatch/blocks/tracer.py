@@ -101,7 +101,8 @@ def _datum(item: Any) -> str:
 class Tracer:
     """A compiled tracing program; one thread runs it at a time, others wait.
 
-    `source` is its text, `width` how many values are reserved for each call.
+    `source` is its text, `width` how many values are reserved for each call, `collections` the
+    variables that hold lists of what is collected.
     """
 
     functions: Sequence[Function]
@@ -112,6 +113,7 @@ class Tracer:
     source: str
     namespace: dict[str, Any]
     width: int
+    collections: Sequence[str] = ()
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     running: list[_Record] = field(default_factory=list, repr=False)
 
@@ -167,6 +169,7 @@ class _Record:
         self.labels: list[list[list[Any]]] = [[[] for _ in d.labels] for d in tracer.drafts]
         self.counter = iter(range(0, 2**31 - tracer.width, tracer.width))
         self.bindings: dict[str, Any] = {"call": self.counter.__next__}
+        self.bindings |= {name: [] for name in tracer.collections}
         for k, draft in enumerate(tracer.drafts):
             self.bindings[f"row{k}"] = self.rows[k].append
             for i, elements in enumerate(self.elements[k]):

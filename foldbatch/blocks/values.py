@@ -71,6 +71,15 @@ class Slot:
     place: Place = ()
 
 
+def is_int(value: object) -> bool:
+    """Whether what a user gave is an int and no bool.
+
+    >>> is_int(3), is_int(True), is_int("3")
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def type_of(value: Value) -> Type:
     """Return the type of a value."""
     match value:
@@ -100,6 +109,25 @@ def leaves(value: Value) -> Iterator[Node | Object | Sequence]:
             yield from leaves(value.value)
         case _:
             yield value
+
+
+def as_object(value: Value) -> Value:
+    """Return a tuple of objects as the one object that it is; any other value as itself.
+
+    >>> as_object((Object("a"), (Object("b"),)))
+    Object(code='(a, (b,))', place=())
+    """
+    match value:
+        case tuple() if value:
+            items = [as_object(item) for item in value]
+            codes = [item.code for item in items if isinstance(item, Object)]
+            if len(codes) == len(items):
+                return Object(f"({', '.join(codes)}{',' if len(codes) == 1 else ''})", _first_place(items))
+    return value
+
+
+def _first_place(items: list[Value]) -> Place:
+    return next((item.place for item in items if isinstance(item, Object)), ())
 
 
 def new_wires(type_: Type) -> Any:

@@ -26,6 +26,7 @@ class Reference:
         cells: the cells; only their graphs are read.
         signatures: the scheduler's view, for how calls are packed.
         trace: the example.
+        training: whether to evaluate what is trained; backward does. Otherwise, what inference computes.
         values: every value so far, by number.
         losses: the sum of all losses.
         metrics: by (cell, number), the values in order of calls.
@@ -34,6 +35,7 @@ class Reference:
     cells: Sequence[Cell]
     signatures: Sequence[CellSignature]
     trace: Trace
+    training: bool = True
     values: dict[int, Array] = field(default_factory=dict)
     losses: float = 0.0
     metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
@@ -42,7 +44,8 @@ class Reference:
 
     def forward(self) -> None:
         """Evaluate every call, in the order of the trace."""
-        graphs = [Graph(cell.graph.inputs, cell.graph.results) for cell in self.cells]
+        chosen = [cell.graph if self.training else cell.inference_graph for cell in self.cells]
+        graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
         for _, k, i in self._sweep():
             cell = self.cells[k]
             inputs, read = self._read(k, i)
@@ -57,6 +60,7 @@ class Reference:
 
     def backward(self) -> dict[Parameter, Array]:
         """Return the gradient of the summed losses for each trainable parameter reached."""
+        assert self.training, "forward must have run for training"
         total: dict[int, Array] = {}
         gradients: dict[Parameter, Array] = {}
         derived = [cotangents(cell.graph, cell.ends) for cell in self.cells]

@@ -8,8 +8,9 @@ here knows of examples or schedules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from foldbatch.params import Parameter
 from foldbatch.static import passes
@@ -19,6 +20,7 @@ from foldbatch.static.codegen import Argument, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable
 from foldbatch.static.kernel import Kernel, load
 from foldbatch.static.op import Axis
+from foldbatch.static.passes.phase import in_phase
 from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, postpone, split
 from foldbatch.types import TensorType
 
@@ -77,10 +79,13 @@ class Kept:
 class Cell:
     """A compiled cell: by stage, kernels to train (forward, backward) and to infer.
 
-    `sparse` are the parameters whose gradients here are sums of rows: tables that are looked up.
+    `graph` is what is trained, `inference_graph` what inference computes from the same inputs; they
+    are one object where nothing differs. `sparse` are the parameters whose gradients here are sums
+    of rows: tables that are looked up.
     """
 
     graph: CellGraph
+    inference_graph: CellGraph
     ends: Ends
     backward_graph: Graph
     forward: Mapping[str, Kernel]
@@ -129,9 +134,16 @@ def _index_source(node: Node) -> Node:
 
 def simplified(graph: CellGraph) -> CellGraph:
     """Return the cell's graph after the passes."""
-    results = iter(passes.run(Graph(graph.inputs, graph.results)).outputs)
+    return _transformed(graph, passes.run)
+
+
+def _transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGraph:
+    """Return the cell's graph with what `transform` makes of it; itself where that is nothing."""
+    whole = Graph(graph.inputs, graph.results)
+    results = iter(transform(whole).outputs)
     parts = [tuple(next(results) for _ in part) for part in (graph.outputs, graph.losses, graph.metrics)]
-    return CellGraph(graph.name, graph.operands, graph.feeds, *parts)
+    new = CellGraph(graph.name, graph.operands, graph.feeds, *parts)
+    return graph if new.results == whole.outputs else new
 
 
 @dataclass(slots=True)
@@ -163,15 +175,20 @@ class _Side:
 
 def compile_cell(graph: CellGraph, ends: Ends, backend: Backend) -> Cell:
     """Compile a cell for a backend: forward and backward, staged."""
-    graph = simplified(graph)
+    trained, inferred = (_transformed(graph, partial(in_phase, training=phase)) for phase in (True, False))
+    graph = simplified(trained)
+    inference = graph if trained.results == inferred.results else simplified(inferred)
     forward = _forward_side(graph, ends)
     backward = _backward_side(graph, ends, forward)
-    checked = _checked(graph)
-    train, kept = _compile_sides(graph, [forward, backward], checked, backend, "")
-    infer, kept_inference = _compile_sides(graph, [forward], checked, backend, "infer_")
+    bounds = feed_bounds(graph)
+    train, kept = _compile_sides(graph, [forward, backward], _checked(graph, bounds), backend, "")
+    forward = _forward_side(inference, ends)
+    checked = _checked(inference, bounds)
+    infer, kept_inference = _compile_sides(inference, [forward], checked, backend, "infer_")
     given = tuple(dict.fromkeys(backward.given))
     return Cell(
         graph,
+        inference,
         ends,
         Graph(given, tuple(node for _, node in backward.results)),
         train[0],
@@ -179,7 +196,7 @@ def compile_cell(graph: CellGraph, ends: Ends, backend: Backend) -> Cell:
         infer[0],
         kept,
         kept_inference,
-        Graph(graph.inputs, graph.results).parameters,
+        Graph(graph.inputs, (*graph.results, *inference.results)).parameters,
         _sparse(backward.results),
     )
 
@@ -253,9 +270,12 @@ def _sparse(results: Iterable[tuple[tuple[str, object], Node]]) -> frozenset[Par
     return frozenset(found[True] - found[False])
 
 
-def _checked(graph: CellGraph) -> set[Node]:
-    """Index operands that need no check in kernels: their feed is checked when it is traced."""
-    feeds = set(feed_bounds(graph))
+def _checked(graph: CellGraph, bounds: Mapping[Node, int]) -> set[Node]:
+    """Index operands that need no check in kernels: their feed is checked when it is traced.
+
+    The bounds are those of the training graph; inference may look up other, smaller tables.
+    """
+    feeds = {feed for feed, size in feed_bounds(graph).items() if bounds.get(feed, size + 1) <= size}
     nodes = reachable(graph.results, graph.inputs)
     return {x for node in nodes for x in (node, *node.inputs) if _index_source(x) in feeds}
 

@@ -48,6 +48,14 @@ class Text:
 
 _PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d"}
 
+# What an op must know of the sequences whose elements are its rows.
+_SEGMENTS = {
+    "repeat": ("owner",),
+    **dict.fromkeys(
+        ("segment_sum", "segment_max", "segment_is_max", "segment_softmax"), ("starts", "counts")
+    ),
+}
+
 
 def emit(
     name: str,
@@ -167,14 +175,11 @@ class _Emitter:
             return
         out = self._buffer(node)
         self.names[node] = out
-        if node.op.name == "repeat":
-            number = self._ragged(node.axis)
-            operands.append(self._argument(f"owner{number}", Argument("owner", node.axis)))
-        elif node.op.name == "segment_sum":
-            axis = node.inputs[0].axis
+        if node.op.name in _SEGMENTS:
+            axis = node.axis if node.axis.rank == 2 else node.inputs[0].axis
             number = self._ragged(axis)
             operands += [
-                self._argument(f"{kind}{number}", Argument(kind, axis)) for kind in ("starts", "counts")
+                self._argument(f"{kind}{number}", Argument(kind, axis)) for kind in _SEGMENTS[node.op.name]
             ]
         elif node.op.name == "concat":
             operands = self._parts(node, operands)

@@ -1,7 +1,8 @@
 """The reference interpreter: one instance of a graph, op by op, in float64. The oracle.
 
 It knows nothing of batches, schedules, buffers or generated code. A tensor along a ragged axis
-is a list of instances; an op that leaves a ragged axis sums over it.
+is a list of instances; an op that leaves a ragged axis sums over it, unless it is one that takes
+a sequence as a whole.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def _as_float(value: Any, dtype: str) -> Array:
     return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
+def _joined(elements: list[Array], source: Node) -> Array:
+    return np.array(elements) if elements else np.zeros((0, *source.shape), source.dtype)
+
+
 def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype: str) -> Value:
     attrs = node.attrs
     if str(attrs.get("dtype", "")).startswith("float"):
@@ -59,6 +64,13 @@ def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype:
     )
     if spread is None:
         return _as_float(node.op.evaluate(attrs, *xs), dtype)
+    if node.op.whole:
+        whole = [
+            _joined(x, source) if source.axis is spread else x
+            for x, source in zip(xs, node.inputs, strict=True)
+        ]
+        value = _as_float(node.op.evaluate(attrs, *whole), dtype)
+        return list(value) if node.axis is spread else value
     elements = []
     for i in range(lengths[spread]):
         row = [x[i] if source.axis is spread else x for x, source in zip(xs, node.inputs, strict=True)]

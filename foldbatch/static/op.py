@@ -68,7 +68,8 @@ class Op:
     `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
     computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
     `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
-    `bound(types, attrs)` names an operand of indices and the number they must stay below.
+    `bound(types, attrs)` names an operand of indices and the number they must stay below. Where
+    `whole` is set, `evaluate` takes all elements of a sequence at once, ``[m, *]``.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Op:
     axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
     elementwise: bool = False
     bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
+    whole: bool = False
 
 
 OPS: dict[str, Op] = {}

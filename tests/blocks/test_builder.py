@@ -113,14 +113,14 @@ def test_a_tensor_of_another_program_is_refused():
 
 def test_elements_of_a_sequence_leave_a_region_only_summed():
     each = fb.Map(V) >> fb.Function(ops.tanh)
-    for block in (
-        each,
-        fb.AllOf(each),
-        each >> fb.Metric("m"),
-        fb.AllOf(each, fb.GetItem(0)) >> fb.OneOf(fb.GetItem(1), {1: V}),
+    for make in (
+        lambda: each,
+        lambda: fb.AllOf(each),
+        lambda: each >> fb.Metric("m"),
+        lambda: fb.AllOf(each, fb.GetItem(0)) >> fb.OneOf(fb.GetItem(1), {1: fb.GetItem(0)}),
     ):
         with pytest.raises(BlockTypeError, match="expected one tensor, found a float32"):
-            fb.compile(block)
+            fb.compile(make())
     assert (each >> fb.Function(ops.segment_sum)).eval([[0, 0]]).tolist() == [0.0, 0.0]
 
 

@@ -91,8 +91,8 @@ def test_classes_and_attributes_may_be_keys():
 
 def test_cases_of_several_types_are_refused_with_both():
     with pytest.raises(BlockTypeError) as caught:
-        fb.compile(fb.OneOf(len, {"a": (ONE, ONE), "b": (ONE, fb.Vector(2))}))
-    assert caught.value.where == "model.case('b')"
+        fb.OneOf(len, {"a": (ONE, ONE), "b": (ONE, fb.Vector(2))})
+    assert caught.value.where == "OneOf(...).case('b')"
     assert caught.value.expected == "(float32, float32), as case 'a' yields"
     assert caught.value.found == "(float32, float32[2])"
 

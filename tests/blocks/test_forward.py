@@ -39,11 +39,16 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
     last.resolve_to(fb.OneOf(is_list, {False: fb.Identity(), True: fb.GetItem(-1) >> last()}))
     assert last().eval([1, [2, [3, "end"]]]) == "end"
 
-    visit = fb.ForwardDeclaration(output_type=(), name="visit")
-    visit.resolve_to(
-        fb.OneOf(is_list, {False: ONE >> fb.Loss() >> fb.AllOf(), True: fb.Map(visit()) >> fb.AllOf()})
-    )
-    assert fb.compile(visit()).run([[1, [2, 3]]]).loss == 6.0
+    for output_type, nothing in (
+        (fb.types.VOID, fb.Void()),
+        ((), fb.Record(())),
+        ((None,), fb.AllOf(fb.Void())),
+    ):
+        visit = fb.ForwardDeclaration(output_type=output_type, name="visit")
+        lossy = fb.AllOf(fb.Identity(), ONE >> fb.Loss()) >> fb.GetItem(0) >> nothing
+        visited = fb.AllOf(fb.Identity(), fb.Map(visit())) >> fb.GetItem(0) >> nothing
+        visit.resolve_to(fb.OneOf(is_list, {False: lossy, True: visited}))
+        assert fb.compile(visit()).run([[1, [2, 3]]]).loss == 6.0
 
 
 def test_two_declarations_may_refer_to_each_other():
@@ -154,7 +159,7 @@ def test_a_declaration_and_its_uses_print_without_end():
     loop = fb.ForwardDeclaration(output_type="float32", name="loop")
     loop.resolve_to(fb.OneOf(is_list, {False: ONE, True: (loop(), loop()) >> ADD}))
     assert repr(loop()) == "loop()"
-    assert repr(loop) == "ForwardDeclaration(output_type=float32, name='loop')"
+    assert repr(loop) == "ForwardDeclaration(output_type='float32', name='loop')"
     assert repr(loop.block) == (
         "OneOf(is_list, {False: Scalar('float32'), True: Record((loop(), loop())) >> Function(<lambda>)})"
     )

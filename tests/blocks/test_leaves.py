@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import Any
 
@@ -104,15 +103,6 @@ def test_a_column_is_refused_if_an_item_of_it_is(items, dtype):
 @pytest.mark.parametrize(
     ("block", "example", "right"),
     [
-        (fb.GetItem("a"), {"a": 1, "b": 2}, 1),
-        (fb.GetItem(0), [1, 2], 1),
-        (fb.GetItem(-1), (1, 2), 2),
-        (fb.GetItem(slice(1, None)), [1, 2, 3], [2, 3]),
-        (fb.GetItem((1, "x")), {(1, "x"): 3}, 3),
-        (fb.GetItem(None), {None: 4}, 4),
-        (fb.GetItem(True), {True: 5}, 5),
-        (fb.GetItem("{brace} %s \\ ' \""), {"{brace} %s \\ ' \"": 6}, 6),
-        (fb.GetItem(1) >> fb.GetItem("x"), [0, {"x": 7}], 7),
         (fb.InputTransform(len), "four", 4),
         (fb.InputTransform(str.split) >> fb.GetItem(1), "a b", "b"),
         (fb.Identity(), "whatever", "whatever"),
@@ -121,38 +111,6 @@ def test_a_column_is_refused_if_an_item_of_it_is(items, dtype):
 )
 def test_objects_are_read_as_python_reads_them(block, example, right):
     assert block.eval(example) == right
-
-
-def test_a_key_may_be_an_enum_whose_repr_is_no_expression():
-    class Side(enum.StrEnum):
-        LEFT = "left"
-
-    class Place(enum.IntEnum):
-        SECOND = 1
-
-    assert fb.GetItem(Side.LEFT).eval({"left": 1}) == 1
-    assert fb.GetItem(Place.SECOND).eval([1, 2]) == 2
-    assert fb.GetItem(np.str_("left")).eval({"left": 1}) == 1
-    with pytest.raises(ExampleError, match=r"at example 0.*Side.LEFT"):
-        fb.GetItem(Side.LEFT).eval({})
-
-
-@pytest.mark.parametrize(
-    ("key", "right"), [(0, 1.0), (-1, 3.0), (slice(1, 3), (2.0, 3.0)), (slice(0, 0), ())]
-)
-def test_items_of_a_tuple_are_found_when_building(key, right):
-    block = fb.Record((fb.Scalar(), fb.Scalar(), fb.Scalar())) >> fb.GetItem(key)
-    found = block.eval([1, 2, 3])
-    assert (tuple(map(float, found)) if isinstance(found, tuple) else float(found)) == right
-
-
-@pytest.mark.parametrize("key", [0, 2, -1, -3])
-def test_elements_of_a_sequence_are_found_when_tracing(key):
-    data = [1.0, 2.0, 3.0]
-    assert float((fb.Map(fb.Scalar()) >> fb.GetItem(key)).eval(data)) == data[key]
-    pairs = fb.Map(fb.AllOf(fb.Scalar(), fb.Void(), fb.Identity())) >> fb.GetItem(key)
-    number, nothing, itself = pairs.eval(data)
-    assert (float(number), nothing, itself) == (data[key], None, data[key])
 
 
 def test_a_function_of_objects_is_called_once_for_each_visit():
@@ -172,7 +130,6 @@ def test_leaves_print_as_they_are_written():
         fb.Scalar("int32"),
         fb.Vector(3),
         fb.Tensor([2, 3], "bool"),
-        fb.GetItem("a"),
         fb.InputTransform(len),
         fb.Void(),
     ]
@@ -180,7 +137,6 @@ def test_leaves_print_as_they_are_written():
         "Scalar('int32')",
         "Vector(3, 'float32')",
         "Tensor([2, 3], 'bool')",
-        "GetItem('a')",
         "InputTransform(len)",
         "Void()",
     ]

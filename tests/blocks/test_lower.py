@@ -56,9 +56,11 @@ def test_declarations_that_refer_to_each_other_are_one_component():
 
 def test_what_the_data_recurs_through_alone_is_not_recursive():
     """A list of words inside a list: the call goes round, but no tensor does."""
-    visit = fb.ForwardDeclaration(output_type=(), name="visit")
+    visit = fb.ForwardDeclaration(output_type=(None,), name="visit")
     lossy = fb.GetItem("x") >> V >> fb.Function(ops.sum) >> fb.Loss()
-    visit.resolve_to(fb.OneOf(is_list, {False: lossy >> fb.AllOf(), True: fb.Map(visit()) >> fb.AllOf()}))
+    visit.resolve_to(
+        fb.OneOf(is_list, {False: lossy >> fb.AllOf(fb.Void()), True: fb.Map(visit()) >> fb.AllOf(fb.Void())})
+    )
     found = lowered(visit())
     assert [cell.recursive for cell in found.signatures] == [False]
     program = fb.compile(visit())

@@ -33,7 +33,8 @@ ONE = fb.Scalar()
         (fb.Record({"a": (ONE, [ONE])}), {"a": [1, [2]]}, ((1.0, (2.0,)),)),
         (fb.Record(((ONE, ONE), (ONE, ONE))), [[1, 2], [3, 4]], ((1.0, 2.0), (3.0, 4.0))),
         (fb.Record((ONE, ONE)) >> (fb.Void(), fb.Identity()), [1, 2], (None, 2.0)),
-        (fb.AllOf(), "whatever", ()),
+        (fb.AllOf(), "whatever", None),
+        (fb.Record((fb.Identity(), fb.AllOf())), [1, 2], (1, None)),
         (fb.AllOf(ONE), 1, (1.0,)),
         (fb.AllOf(ONE, fb.Identity(), fb.Void()), 1, (1.0, 1, None)),
         (fb.AllOf({"a": ONE}, {"a": fb.Identity()}), {"a": 1}, ((1.0,), (1,))),
@@ -62,7 +63,14 @@ def test_what_has_no_items_is_refused(block):
 
 
 def test_paths_in_errors_index_the_blocks_as_python_would():
-    block = fb.Record({"a": fb.AllOf(fb.Identity(), fb.Map((fb.Scalar(), fb.OneOf(len, {1: fb.Linear(2)}))))})
-    with pytest.raises(BlockTypeError) as caught:
-        fb.compile(block)
-    assert caught.value.where == "model['a'][1].map[1].case(1) Linear(2)"
+    """They begin at the innermost block that is known to be wrong, if none is at the whole model."""
+    case = fb.OneOf(fb.Identity(), {1: fb.Linear(2)})  # may be given tensors
+    either = fb.AllOf(fb.Identity(), fb.Map((fb.Identity(), case)))
+    for make, where in [
+        (lambda: fb.OneOf(len, {1: fb.Linear(2)}), "OneOf(len, {1: Linear(2)}).case(1)"),
+        (lambda: fb.Record({"a": either}), "Record(...)['a'][1].map[1].case(1)"),
+        (lambda: fb.compile(either), "model[1].map[1].case(1)"),
+    ]:
+        with pytest.raises(BlockTypeError) as caught:
+            make()
+        assert caught.value.where == f"{where} Linear(2)"

@@ -65,6 +65,24 @@ def test_it_computes_in_float64_whatever_the_model() -> None:
     assert program.run([[1, 2]])[0].tolist() == [1 / 3, 2 / 3]
 
 
+def test_inference_and_training_are_evaluated_each_on_its_own_graph() -> None:
+    """``run`` means inference, gradients mean training; backward needs a forward that was for training."""
+    weight = fb.Parameter(["float64"], 3.0, "weight")
+    scaled = fb.Function(lambda x: ops.when_training(x * weight, x))
+    block = fb.Scalar("float64") >> scaled >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0)
+    for backend in ("reference", "numpy"):
+        program = fb.compile(block, backend=backend)
+        results = program.run([2.0, 5.0])
+        assert ([float(x) for x in results], results.loss) == ([2, 5], 7)
+        loss, gradients = program.value_and_grad([2.0, 5.0])
+        assert (loss, {name: float(g) for name, g in gradients.items()}) == (21, {"weight": 7})
+    (trace,) = program._trace_all([2.0])
+    reference = Reference(program.lowered.cells, program.lowered.signatures, trace, training=False)
+    reference.forward()
+    with pytest.raises(AssertionError, match="for training"):
+        reference.backward()
+
+
 def test_many_calls_with_sequences_are_evaluated() -> None:
     """Each finds its own elements."""
     program = fb.compile(fb.Map(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum)), backend="reference")

@@ -18,7 +18,7 @@ from foldbatch.static.backends import BACKENDS, Backend
 from foldbatch.static.codegen import Argument, Text, emit
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.kernel import load
-from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.types import TensorType
 
 NUMPY = BACKENDS["numpy"]
@@ -144,6 +144,8 @@ def _interpret(node: Node, known: Mapping[Node, Array], rows: Rows) -> Array:
     along = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
     if along is UNBATCHED:
         return _as_float(node.op.evaluate(attrs, *(known[x] for x in node.inputs)))
+    if node.op.whole:
+        return _interpret_whole(node, attrs, [known[x] for x in node.inputs], along, rows)
     parts = []
     for row in range(rows.count(along)):
         operands = [_row(x, known[x], along, row, rows) for x in node.inputs]
@@ -157,6 +159,16 @@ def _interpret(node: Node, known: Mapping[Node, Array], rows: Rows) -> Array:
     return np.array(
         [whole[rows.extent(along, call)].sum(0, dtype) for call in range(rows.calls)], dtype
     ).reshape(rows.calls, *node.shape)
+
+
+def _interpret_whole(node: Node, attrs: Attrs, xs: Sequence[Array], along: Axis, rows: Rows) -> Array:
+    """Evaluate an op that takes the sequence of a call at once, call by call."""
+    parts = [
+        node.op.evaluate(attrs, *(x[rows.extent(along, call)] for x in xs)) for call in range(rows.calls)
+    ]
+    dtype = "float64" if node.type.is_float else node.dtype
+    joined = np.concatenate(parts) if node.axis is along and parts else np.array(parts, dtype)
+    return joined.astype(dtype).reshape(rows.count(node.axis), *node.shape)
 
 
 def _row(x: Node, value: Array, along: Axis, row: int, rows: Rows) -> Array:

@@ -17,6 +17,8 @@ from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, cotangent
 from foldbatch.static.graph import Graph, Node, input_node, parameter_node, substitute
 from foldbatch.static.kernel import Kernel
 from foldbatch.static.op import UNBATCHED, ragged
+from foldbatch.static.ops.random import KEY
+from foldbatch.static.passes.phase import in_phase
 from foldbatch.types import TensorType
 from tests.static.run_cell import run_cell
 from tests.static.run_kernel import NUMPY, interpret, random_rows
@@ -272,6 +274,97 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
     assert feed_bounds(graph) == {ids: 5}
     source = compile_cell(graph, Ends(), NUMPY).forward["before"].source
     assert source.count("check_range(") == 1
+
+
+# -- training and inference
+
+
+def _noisy(x: Node, weight: Parameter | Node) -> Node:
+    """Return a layer with noise while training."""
+    return ops.tanh(ops.when_training(x * (ops.random((3,), "float64") + 0.5), x) * weight)
+
+
+def test_each_phase_has_kernels_of_its_own_graph() -> None:
+    """Training draws noise, inference does not; gradients are of training."""
+    x, weight = input_node(V), Parameter(V, "normal", "weight")
+    weight.initialize(0, "weight")
+    graph = CellGraph("cell", (x,), (KEY,), (_noisy(x, weight),))
+    cell = compile_cell(graph, Ends(active_operands=frozenset({0}), active_outputs=frozenset({0})), NUMPY)
+    assert "random_bits(" in cell.forward["before"].source
+    assert "random_bits(" not in "".join(kernel.source for kernel in cell.inference.values())
+    rng = np.random.default_rng(0)
+    rows = random_rows(rng, Graph(graph.inputs, graph.results), 4, below=99)
+    g = rng.normal(size=(4, 3))
+    trained, inferred = run_cell(cell, rows, {0: g}), run_cell(cell, rows, {}, training=False)
+    noise = interpret(Graph(graph.inputs, (ops.when_training(cell.graph.outputs[0], x),)), rows)
+    np.testing.assert_allclose(trained["value", 0], noise[0], rtol=1e-12)
+    np.testing.assert_allclose(inferred["value", 0], np.tanh(rows.values[0] * weight.value), rtol=1e-12)
+    seeds, results = cotangents(cell.graph, cell.ends)
+    backward = Graph((*graph.inputs, *seeds.values()), tuple(node for _, node in results))
+    expected = interpret(backward, type(rows)(4, (*rows.values, g), rows.lengths))
+    assert [what for what, _ in results] == [("cotangent", 0), ("gradient", weight)]
+    for (what, _), value in zip(results, expected, strict=True):
+        np.testing.assert_allclose(trained[what], value, rtol=1e-10)
+
+
+def test_where_nothing_differs_both_phases_share_a_graph() -> None:
+    x = input_node(V)
+    cell = compile_cell(CellGraph("cell", (x,), (), (ops.tanh(x) * 1,)), Ends(), NUMPY)
+    assert cell.inference_graph is cell.graph
+    differs = compile_cell(CellGraph("cell", (x,), (), (ops.when_training(-x, x),)), Ends(), NUMPY)
+    assert differs.inference_graph is not differs.graph
+    assert differs.inference_graph.outputs == (x,)
+    assert differs.inference_graph.inputs == differs.graph.inputs
+
+
+def test_a_weight_of_one_phase_is_a_parameter_of_the_cell() -> None:
+    """In the order of use, training first; only that of training has a gradient."""
+    x = input_node(V)
+    a, b = Parameter(V, 1.0, "a"), Parameter(V, 1.0, "b")
+    loss = ops.sum(ops.when_training(x * a, x * b))
+    cell = compile_cell(CellGraph("cell", (), (x,), (), (loss,)), Ends(), NUMPY)
+    assert cell.parameters == (a, b)
+    results = [key for kernel in cell.backward.values() for _, key in kernel.results]
+    assert results == [a]
+
+
+@pytest.mark.parametrize(("trained", "inferred", "checks"), [(5, 5, 0), (9, 5, 1), (5, 9, 0), (None, 5, 1)])
+def test_an_index_that_only_inference_uses_is_checked_in_its_kernel(
+    trained: int | None, inferred: int, checks: int
+) -> None:
+    """Tracing checks feeds against the tables of training; a smaller one in inference needs its own check."""
+    x, word = input_node(TensorType((3,))), input_node(TensorType((), "int32"))
+    table = lambda n: Parameter([n, 3], "normal", f"table{n}")  # noqa: E731
+    first = ops.gather(table(trained), word) if trained else x
+    y = x + ops.when_training(first, ops.gather(table(inferred), word))
+    cell = compile_cell(CellGraph("cell", (x,), (word,), (y,)), Ends(), NUMPY)
+    sources = "".join(kernel.source for kernel in cell.inference.values())
+    assert sources.count("check_range(") == checks
+    assert all("check_range(" not in kernel.source for kernel in cell.forward.values())
+
+
+@given(problems(smooth=True, steps=16), st.data())
+@settings(max_examples=40)
+def test_inference_computes_its_own_graph_in_stages(problem: Problem, data: st.DataObject) -> None:
+    """Whatever differs between the phases and whichever ends are recursive."""
+    graph = _cell_graph(problem)
+    other = [_per_call(node) for node in data.draw(st.permutations([*graph.operands, *graph.feeds]))]
+    outputs = list(graph.outputs)
+    for i, node in enumerate(outputs):
+        twin = next((x for x in other if x.type == node.type), ops.tanh(node))
+        outputs[i] = ops.when_training(node, twin)
+    phased = CellGraph("cell", graph.operands, graph.feeds, tuple(outputs), graph.losses, graph.metrics)
+    subset = lambda n: frozenset(data.draw(st.sets(st.integers(0, n - 1)))) if n else frozenset()  # noqa: E731
+    ends = Ends(subset(len(graph.operands)), subset(len(outputs)))
+    cell = compile_cell(phased, ends, NUMPY)
+    rows = random_rows(np.random.default_rng(problem.seed), Graph(graph.inputs, graph.results), 3)
+    with np.errstate(all="ignore"):
+        for training, chosen in ((True, cell.graph), (False, cell.inference_graph)):
+            found = run_cell(cell, rows, {}, training=training)
+            settled = in_phase(Graph(phased.inputs, phased.outputs), training=training)
+            for nodes in (chosen.outputs, settled.outputs):
+                for i, value in enumerate(interpret(Graph(phased.inputs, nodes), rows)):
+                    np.testing.assert_allclose(found["value", i], value, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from foldbatch.blocks.layers.layer import Layer, describe, find_activation, find_initializer, single, vector
-from foldbatch.errors import BlockValueError, GraphError
+from foldbatch.blocks.layers.layer import (
+    Layer,
+    describe,
+    find_activation,
+    find_initializer,
+    positive,
+    single,
+    vector,
+)
+from foldbatch.errors import GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.types import DEFAULT_DTYPE, TensorType, describe_value
+from foldbatch.types import DEFAULT_DTYPE, TensorType
 
 
-class Linear(Layer):
+class Linear(Layer[TensorType, TensorType]):
     """An affine map, ``activation(x @ weight + bias)``.
 
     Shapes: ``x: [N, ..., in]`` to ``[N, ..., size]``; ``weight: [in, size]``, ``bias: [size]``.
@@ -62,18 +68,8 @@ class Linear(Layer):
         result: Node = self._activate(y)
         return result
 
-    def arguments(self) -> str:
-        return str(self.size) + (f", activation={self.activation!r}" if self.activation else "")
 
-
-def positive(size: Any, where: str) -> int:
-    """Return a size, refusing what is no positive int."""
-    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-        raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
-    return int(size)
-
-
-class Embedding(Layer):
+class Embedding(Layer[TensorType, TensorType]):
     """A row of a table for each id.
 
     Shapes: ids ``[N, ...]`` of int32 or int64 to ``[N, ..., size]``; ``weight: [count, size]``.
@@ -112,8 +108,11 @@ class Embedding(Layer):
         super().__init__(name)
         self.count = positive(count, "Embedding")
         self.size = positive(size, "Embedding")
+        self.init = find_initializer(init, "Embedding")
+        self.trainable = trainable
         type_ = TensorType((self.count, self.size), dtype)
-        self.parameter("weight", type_, find_initializer(init, "Embedding"), trainable=trainable)
+        self.dtype = type_.dtype
+        self.parameter("weight", type_, self.init, trainable=trainable)
 
     def apply(self, *xs: Any) -> Node:
         ids = single(self, xs)
@@ -122,6 +121,3 @@ class Embedding(Layer):
                 repr(self), "an integer tensor of ids", describe(ids), "read them with Scalar('int32')"
             )
         return ops.gather(self.parameters["weight"], ids)
-
-    def arguments(self) -> str:
-        return f"{self.count}, {self.size}"

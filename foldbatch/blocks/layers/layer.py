@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, TypeAlias
 
-from foldbatch.blocks.block import named
+import numpy as np
+
+from foldbatch.blocks.block import In_contra, Out_co, function_name, named
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.errors import BlockTypeError, GraphError, UnknownNameError
+from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
-from foldbatch.static.graph import Node
+from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import TensorType, describe_value
 
 ACTIVATIONS = {
@@ -21,8 +24,11 @@ ACTIVATIONS = {
 }
 
 
-class Layer(TensorBlock):
+class Layer(TensorBlock[In_contra, Out_co]):
     """A block of tensors with parameters, made when the first input shows their shapes.
+
+    Its `repr` shows the constructor's arguments, as far as they differ from their defaults; it finds
+    them as attributes of the same names, and writes three dots where there is none.
 
     Args:
         name: the stem of the parameters' names; by default the layer's kind.
@@ -31,6 +37,7 @@ class Layer(TensorBlock):
     kind = "layer"
 
     def __init__(self, name: str | None = None) -> None:
+        self.name = name
         self.owner = Owner(self.kind if name is None else named(name, type(self).__name__))
         self.parameters: dict[str, Parameter] = {}
 
@@ -50,6 +57,43 @@ class Layer(TensorBlock):
             fix = "a layer shares its parameters wherever it stands; make one for each input size"
             raise GraphError(repr(self), f"a {name} of {known.type}, as made before", str(type_), fix)
         return known
+
+    def arguments(self) -> str:
+        parts = []
+        for name, given in inspect.signature(type(self)).parameters.items():
+            text = _shown(getattr(self, name, ...))
+            if given.default is inspect.Parameter.empty and given.kind is not given.KEYWORD_ONLY:
+                parts.append(text)
+            elif text != _shown(given.default):
+                parts.append(f"{name}={text}")
+        return ", ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    """Return an argument as one would write it; three dots stand for arrays and nested lists."""
+    if callable(value):
+        known = [name for name, activation in ACTIVATIONS.items() if activation is value]
+        return repr(known[0]) if known else function_name(value)
+    return repr(value) if value is None or isinstance(value, str | int | float) else "..."
+
+
+def positive(size: Any, where: str) -> int:
+    """Return a size, refusing what is no positive int."""
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
+    return int(size)
+
+
+def finite(value: Any, where: str, above: float = -np.inf) -> float:
+    """Return a finite number above a bound, refusing anything else."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not above < value < np.inf:
+        expected = "a finite number" + (f" above {above:g}" if above > -np.inf else "")
+        raise BlockValueError(where, expected, describe_value(value), "give a float")
+    return float(value)
+
+
+AnyLayer: TypeAlias = Layer[Any, Any]
 
 
 def find_activation(spec: Any, where: str) -> Any:
@@ -74,7 +118,7 @@ def find_initializer(init: Initializer, where: str) -> Initializer:
     return init
 
 
-def single(layer: Layer, xs: tuple[Any, ...]) -> Any:
+def single(layer: AnyLayer, xs: tuple[Any, ...]) -> Any:
     """Return the only value of a layer's input, refusing a tuple of several."""
     if len(xs) != 1:
         fix = "join them with Concat, or select one with GetItem"
@@ -82,7 +126,7 @@ def single(layer: Layer, xs: tuple[Any, ...]) -> Any:
     return xs[0]
 
 
-def vector(layer: Layer, x: Any, what: str = "input") -> Node:
+def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of at least one axis."""
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
@@ -94,6 +138,59 @@ def vector(layer: Layer, x: Any, what: str = "input") -> Node:
             else "Vector(1) reads a vector of one"
         )
     raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
+
+
+def flat(layer: AnyLayer, x: Any, what: str = "input") -> Node:
+    """Return `x`, refusing anything but a float tensor of exactly one axis."""
+    node = vector(layer, x, what)
+    if node.ndim > 1:
+        fix = "flatten it with ops.reshape(x, -1)"
+        raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
+    return node
+
+
+def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]:
+    """Return the two values of a layer's input, refusing any other number of them."""
+    if len(xs) != 2:
+        found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
+        raise GraphError(repr(layer), f"a pair {expected}", found, "put it behind a Record or AllOf of two")
+    return xs[0], xs[1]
+
+
+def hidden(layer: AnyLayer, state: Any, size: int) -> Node:
+    """Return a state, refusing anything but a vector of `size`."""
+    if isinstance(state, Node) and state.shape == (size,):
+        return state
+    expected = f"a state of one vector of {size}"
+    raise GraphError(repr(layer), expected, describe(state), "give the result of another call")
+
+
+def projected(
+    layer: AnyLayer,
+    x: Any,
+    init: Initializer,
+    type_: TensorType,
+    *,
+    bias: Initializer = "zeros",
+    leading: int | None = None,
+) -> Node:
+    """Return ``x @ weight + bias``; the bias alone where there is no input (void).
+
+    Args:
+        layer: whose parameters `weight` and `bias` are.
+        x: a vector, or None.
+        init: the weight's initialiser.
+        type_: of the result.
+        bias: the bias's initialiser.
+        leading: how many of the result's elements are wanted; all by default.
+    """
+    (width,) = type_.shape
+    b = parameter_node(layer.parameter("bias", type_, bias))[:leading]
+    if x is None:
+        return b
+    x = flat(layer, x, "input x")
+    weight = layer.parameter("weight", TensorType((x.shape[0], width), type_.dtype), init)
+    return ops.matmul(x, parameter_node(weight)[:, :leading]) + b
 
 
 def describe(value: Any) -> str:

@@ -14,23 +14,47 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.layers.dense import positive
-from foldbatch.blocks.layers.layer import Layer, describe, find_initializer, vector
+from foldbatch.blocks.layers.layer import (
+    AnyLayer,
+    Layer,
+    describe,
+    find_initializer,
+    flat,
+    pair,
+    positive,
+    projected,
+)
+from foldbatch.blocks.layers.recurrent import State, lstm_bias, lstm_output, lstm_state
 from foldbatch.errors import GraphError
 from foldbatch.params import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, parameter_node
-from foldbatch.types import TensorType
-
-State = tuple[Node, Node]
+from foldbatch.types import TensorType, TupleType
 
 
-def _forget_bias(size: int) -> Any:
-    """0 for the gates u, i, o; 1 for f, so that a fresh cell remembers (Jozefowicz et al. 2015)."""
-    return np.concatenate([np.zeros(3 * size), np.ones(size)])
+def leaf_input(layer: AnyLayer, x: Any) -> Node:
+    """Return the x of a node without children, which needs one."""
+    if x is None:
+        raise GraphError(repr(layer), "an input x or children", "neither", "give a leaf an x")
+    return flat(layer, x, "input x")
 
 
-class _TreeCell(Layer):
+def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> list[tuple[int, Any]]:
+    """Return the states of the children that are there, with their places; void is no child."""
+    if not isinstance(children, tuple) or len(children) > arity:
+        expected = f"a tuple of up to {arity} states as children"
+        raise GraphError(repr(layer), expected, describe(children), fix)
+    return [(k, child) for k, child in enumerate(children) if child is not None]
+
+
+def over_children(parts: list[Node]) -> Node:
+    """Return the sum over children: of a ragged axis' elements, or of separate tensors."""
+    if len(parts) == 1:
+        return ops.segment_sum(parts[0]) if parts[0].axis.rank > 1 else parts[0]
+    return ops.add(*parts)
+
+
+class _TreeLSTM(Layer[TupleType, TupleType]):
     def __init__(self, size: int, init: Initializer, name: str | None) -> None:
         super().__init__(name)
         self.size = positive(size, type(self).__name__)
@@ -39,43 +63,19 @@ class _TreeCell(Layer):
     def _projected(self, x: Any, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
         n = self.size
-        bias = parameter_node(self.parameter("bias", TensorType((4 * n,), dtype), _forget_bias(n)))[
-            : gates * n
-        ]
-        if x is None:
-            return bias
-        x = vector(self, x, "input x")
-        weight = parameter_node(self.parameter("weight", TensorType((x.shape[-1], 4 * n), dtype), self.init))
-        return ops.matmul(x, weight[:, : gates * n]) + bias
+        bias = lstm_bias(n, forget_bias=1)  # so that a fresh cell remembers (Jozefowicz et al. 2015)
+        all_gates = TensorType((4 * n,), dtype)
+        return projected(self, x, self.init, all_gates, bias=bias, leading=gates * n)
 
-    def _state(self, state: Any) -> State:
-        if not (
-            isinstance(state, tuple)
-            and len(state) == 2
-            and all(isinstance(part, Node) and part.shape == (self.size,) for part in state)
-        ):
-            expected = f"a state (h, c) of two vectors of {self.size}"
-            raise GraphError(repr(self), expected, describe(state), "give the result of another node")
-        h, c = state
-        return h, c
-
-    def _output(self, u: Node, i: Node, o: Node, remembered: Node | None) -> State:
-        """Return the state from the gates and what the children's memory contributes."""
-        c = i * u if remembered is None else i * u + remembered
-        return o * ops.tanh(c), c
-
-    def arguments(self) -> str:
-        return str(self.size)
+    def _leaf(self, x: Any) -> State:
+        """Return the state of a node without children."""
+        n = self.size
+        gates = self._projected(x, leaf_input(self, x).dtype, 3)
+        i, o = ops.split(ops.sigmoid(gates[n:]), 2)
+        return lstm_output(ops.tanh(gates[:n]), i, o, None)
 
 
-def _arguments(layer: Layer, xs: tuple[Any, ...]) -> tuple[Any, Any]:
-    if len(xs) != 2:
-        found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
-        raise GraphError(repr(layer), "a pair (x, children)", found, "put it behind a Record or AllOf of two")
-    return xs[0], xs[1]
-
-
-class TreeLSTM(_TreeCell):
+class TreeLSTM(_TreeLSTM):
     """An N-ary Tree-LSTM: children have places, and weights and a forget gate of their own.
 
     Takes ``(x, (state_1, ..., state_arity))``, yields ``(h, c)``. An inner node may have no x (void),
@@ -114,18 +114,12 @@ class TreeLSTM(_TreeCell):
         self.arity = positive(arity, "TreeLSTM")
 
     def apply(self, *xs: Any) -> State:
-        x, children = _arguments(self, xs)
-        if not isinstance(children, tuple) or len(children) > self.arity:
-            expected = f"a tuple of up to {self.arity} states as children"
-            raise GraphError(repr(self), expected, describe(children), "raise arity, or use ChildSumTreeLSTM")
-        present = [(k, self._state(child)) for k, child in enumerate(children) if child is not None]
-        n = self.size
+        x, children = pair(self, xs, "(x, children)")
+        places = children_in_places(self, children, self.arity, "raise arity, or use ChildSumTreeLSTM")
+        present = [(k, lstm_state(self, child, self.size)) for k, child in places]
         if not present:
-            if x is None:
-                raise GraphError(repr(self), "an input x or children", "neither", "give a leaf an x")
-            gates = self._projected(x, vector(self, x).dtype, 3)
-            i, o = ops.split(ops.sigmoid(gates[n:]), 2)
-            return self._output(ops.tanh(gates[:n]), i, o, None)
+            return self._leaf(x)
+        n = self.size
         dtype = present[0][1][0].dtype
         recurrent = TensorType((self.arity * n, (3 + self.arity) * n), dtype)
         weight = parameter_node(self.parameter("recurrent", recurrent, self.init))
@@ -138,13 +132,10 @@ class TreeLSTM(_TreeCell):
         gates = ops.matmul(ops.reshape(h, -1), weight) + given
         rest = ops.sigmoid(gates[n:])
         f = ops.reshape(rest[2 * n :], (self.arity, n))
-        return self._output(ops.tanh(gates[:n]), rest[:n], rest[n : 2 * n], ops.sum(f * c, axis=0))
-
-    def arguments(self) -> str:
-        return f"{self.size}, arity={self.arity}"
+        return lstm_output(ops.tanh(gates[:n]), rest[:n], rest[n : 2 * n], ops.sum(f * c, axis=0))
 
 
-class ChildSumTreeLSTM(_TreeCell):
+class ChildSumTreeLSTM(_TreeLSTM):
     """A Tree-LSTM for any number of unordered children, in one call per node.
 
     Takes ``(x, states)``, with a sequence (or tuple) of states ``(h, c)``, yields ``(h, c)``. A node may
@@ -178,33 +169,24 @@ class ChildSumTreeLSTM(_TreeCell):
         super().__init__(size, init, name)
 
     def apply(self, *xs: Any) -> State:
-        x, children = _arguments(self, xs)
-        n = self.size
+        x, children = pair(self, xs, "(x, children)")
         if children is None or children == ():
-            if x is None:
-                raise GraphError(repr(self), "an input x or children", "neither", "give a leaf an x")
-            gates = self._projected(x, vector(self, x).dtype, 3)
-            i, o = ops.split(ops.sigmoid(gates[n:]), 2)
-            return self._output(ops.tanh(gates[:n]), i, o, None)
+            return self._leaf(x)
+        n = self.size
         states = self._states(children)
         dtype = states[0][0].dtype
         u_weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
         f_weight = parameter_node(self.parameter("recurrent_forget", TensorType((n, n), dtype), self.init))
         given = self._projected(x, dtype, 4)
-        total = _over_children([h for h, _ in states])
+        total = over_children([h for h, _ in states])
         gates = ops.matmul(total, u_weight) + given[: 3 * n]
         i, o = ops.split(ops.sigmoid(gates[n:]), 2)
         remembered = [ops.sigmoid(ops.matmul(h, f_weight) + given[3 * n :]) * c for h, c in states]
-        return self._output(ops.tanh(gates[:n]), i, o, _over_children(remembered))
+        return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered))
 
     def _states(self, children: Any) -> list[State]:
         if isinstance(children, tuple) and all(isinstance(child, tuple) for child in children):
-            return [self._state(child) for child in children]
-        return [self._state(children)]  # one state along a ragged axis stands for all children
-
-
-def _over_children(parts: list[Node]) -> Node:
-    """Return the sum over children: of a ragged axis' elements, or of separate tensors."""
-    if len(parts) == 1:
-        return ops.segment_sum(parts[0]) if parts[0].axis.rank > 1 else parts[0]
-    return ops.add(*parts)
+            return [lstm_state(self, child, self.size) for child in children]
+        return [
+            lstm_state(self, children, self.size)
+        ]  # one state along a ragged axis stands for all children

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from foldbatch.params import Array, SparseRows
 from foldbatch.static.graph import Node
+from foldbatch.static.ops.random import BITS, random_bits
 
 Spelling = Callable[[Node, Sequence[str], str, str], list[str]]
 
@@ -35,14 +36,49 @@ def sum_rows(values: Array, ids: Array, size: int) -> SparseRows:
 
 def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
+    _reduce_segments(np.add, x, starts, counts, out)
+
+
+def segment_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Find the greatest of runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
+    _reduce_segments(np.maximum, x, starts, counts, out)
+
+
+def _reduce_segments(
+    ufunc: np.ufunc, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
+) -> None:
     if len(x) == 0:
         out[...] = 0
     elif counts.all():
-        np.add.reduceat(x, starts, axis=0, out=out)
+        ufunc.reduceat(x, starts, axis=0, out=out)
     else:
         out[...] = 0
         full = np.flatnonzero(counts)
-        out[full] = np.add.reduceat(x, starts[full], axis=0)
+        out[full] = ufunc.reduceat(x, starts[full], axis=0)
+
+
+def segment_is_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Mark the first greatest row of each run (or the first NaN). Shapes: ``x, out: [sum(counts), *]``."""
+    if len(x) == 0:
+        return
+    full = np.flatnonzero(counts)
+    starts, counts = starts[full], counts[full]
+    np.equal(x, np.repeat(np.maximum.reduceat(x, starts, axis=0), counts, axis=0), out=out)
+    np.logical_or(out, np.isnan(x), out=out)  # NaN equals nothing
+    rows = np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1))
+    first = np.minimum.reduceat(np.where(out, rows, len(x)), starts, axis=0)
+    np.equal(rows, np.repeat(first, counts, axis=0), out=out)
+
+
+def segment_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Normalise exp(x) over each run, without overflow. Shapes: ``x, out: [sum(counts), *]``."""
+    if len(x) == 0:
+        return
+    full = np.flatnonzero(counts)
+    starts, counts = starts[full], counts[full]
+    np.subtract(x, np.repeat(np.maximum.reduceat(x, starts, axis=0), counts, axis=0), out=out)
+    np.exp(out, out=out)
+    np.divide(out, np.repeat(np.add.reduceat(out, starts, axis=0), counts, axis=0), out=out)
 
 
 class OutOfRangeError(IndexError):
@@ -66,7 +102,16 @@ def check_range(
         raise OutOfRangeError(at[0] if owner is None else int(owner[at[0]]), int(ids[at]), size)
 
 
-GLOBALS = {"np": np, "sum_rows": sum_rows, "segment_sum": segment_sum, "check_range": check_range}
+GLOBALS = {
+    "np": np,
+    "sum_rows": sum_rows,
+    "segment_sum": segment_sum,
+    "segment_max": segment_max,
+    "segment_is_max": segment_is_max,
+    "segment_softmax": segment_softmax,
+    "check_range": check_range,
+    "random_bits": random_bits,
+}
 
 
 def _batched(node: Node) -> int:
@@ -104,6 +149,11 @@ def _sigmoid(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
 def _where(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     condition, a, b = xs
     return [f"np.copyto({out}, {b})", f"np.copyto({out}, {a}, where={condition})"]
+
+
+def _random(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    bits = f"random_bits({xs[0]}, {node.attrs['site']}, {node.attrs['shape']})"
+    return [f"np.multiply({bits}, {2.0**-BITS!r}, out={out}, casting='same_kind')"]
 
 
 def _linear(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
@@ -227,8 +277,26 @@ def _sum_rows(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {node.attrs['size']}).dense()"]
 
 
+def _segments(name: str) -> Spelling:
+    return lambda node, xs, out, rows: [f"{name}({', '.join(xs)}, {out})"]
+
+
 _UFUNCS = (
-    *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign", "tanh"),
+    *(
+        "subtract",
+        "multiply",
+        "divide",
+        "negative",
+        "square",
+        "exp",
+        "log",
+        "sqrt",
+        "abs",
+        "sign",
+        "tanh",
+        "sin",
+        "cos",
+    ),
     *("maximum", "minimum", "less", "less_equal", "equal"),
 )
 
@@ -240,6 +308,8 @@ SPELLINGS: dict[str, Spelling] = {
     "softplus": lambda node, xs, out, rows: [f"np.logaddexp({xs[0]}, 0, out={out})"],
     "power": lambda node, xs, out, rows: [f"np.power({xs[0]}, {node.attrs['exponent']}, out={out})"],
     "where": _where,
+    "when_training": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[0]})"],
+    "random": _random,
     "cast": lambda node, xs, out, rows: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
     "linear": _linear,
     "sum_outer": _sum_outer,
@@ -263,7 +333,7 @@ SPELLINGS: dict[str, Spelling] = {
     "repeat": _take,
     "sum_rows": _sum_rows,
     "sum_batch": lambda node, xs, out, rows: [f"np.sum({xs[0]}, axis=0, out={out})"],
-    "segment_sum": lambda node, xs, out, rows: [f"segment_sum({xs[0]}, {xs[1]}, {xs[2]}, {out})"],
+    **{name: _segments(name) for name in ("segment_sum", "segment_max", "segment_is_max", "segment_softmax")},
 }
 
 # Operands whose buffer the result may overwrite: a single pass reads each element before it

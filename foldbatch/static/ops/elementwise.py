@@ -118,6 +118,8 @@ _define("sqrt", 1, _floating, np.sqrt, lambda g, y, x: (g * 0.5 / y,), positive=
 _define("abs", 1, _arithmetic, np.abs, lambda g, y, x: (g * apply("sign", x),))
 _define("sign", 1, _arithmetic, np.sign, None)
 _define("tanh", 1, _floating, np.tanh, lambda g, y, x: (g * (1 - apply("square", y)),))
+_define("sin", 1, _floating, np.sin, lambda g, y, x: (g * apply("cos", x),))
+_define("cos", 1, _floating, np.cos, lambda g, y, x: (-(g * apply("sin", x)),))
 # sigmoid(x) = (1 + tanh(x / 2)) / 2 neither overflows nor loses digits
 _define("sigmoid", 1, _floating, lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda g, y, x: (g * y * (1 - y),))
 _define(

@@ -8,15 +8,23 @@ parameters, arrays or numbers and raises GraphError where types do not fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import pi
 from typing import Any
 
-from foldbatch.static.graph import Node, Operand, apply, index, lift
-from foldbatch.static.op import CALL, fail
+from foldbatch.static.graph import Node, Operand, apply, constant, index, lift
+from foldbatch.static.op import fail
 from foldbatch.types import TensorType
 
 
 def _as_node(x: Operand, op: str) -> Node:
     return lift(op, (x,))[0]
+
+
+def _as_bool(x: Operand, op: str) -> Node:
+    node = _as_node(x, op)
+    if node.dtype != "bool":
+        fail(op, "a bool tensor", str(node.type), "compare first, for example x > 0")
+    return node
 
 
 def _axis(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
@@ -103,6 +111,16 @@ def log(x: Operand) -> Node:
     return apply("log", x)
 
 
+def sin(x: Operand) -> Node:
+    """Return the sine of an angle in radians."""
+    return apply("sin", x)
+
+
+def cos(x: Operand) -> Node:
+    """Return the cosine of an angle in radians."""
+    return apply("cos", x)
+
+
 def tanh(x: Operand) -> Node:
     """Return the hyperbolic tangent."""
     return apply("tanh", x)
@@ -116,6 +134,17 @@ def sigmoid(x: Operand) -> Node:
 def relu(x: Operand) -> Node:
     """Return max(x, 0); the gradient at 0 is 0."""
     return apply("relu", x)
+
+
+def gelu(x: Operand) -> Node:
+    """Return the Gaussian error linear unit in its tanh form, within 5e-4 of ``x * Phi(x)``.
+
+    NumPy has no erf, so the exact form is out of reach.
+
+    Source: Hendrycks and Gimpel 2016 (Gaussian error linear units), section 2.
+    """
+    node = _as_node(x, "gelu")
+    return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (node + 0.044715 * (node * square(node)))))
 
 
 def softplus(x: Operand) -> Node:
@@ -151,6 +180,36 @@ def less_equal(a: Operand, b: Operand) -> Node:
 def equal(a: Operand, b: Operand) -> Node:
     """Return a == b as bool; the operator itself compares expressions by identity."""
     return apply("equal", a, b)
+
+
+def not_equal(a: Operand, b: Operand) -> Node:
+    """Return a != b as bool; the operator itself compares expressions by identity."""
+    return logical_not(equal(a, b))
+
+
+def greater(a: Operand, b: Operand) -> Node:
+    """Return a > b as bool."""
+    return apply("less", b, a)
+
+
+def greater_equal(a: Operand, b: Operand) -> Node:
+    """Return a >= b as bool."""
+    return apply("less_equal", b, a)
+
+
+def logical_not(x: Operand) -> Node:
+    """Return whether a bool is False."""
+    return apply("equal", _as_bool(x, "logical_not"), False)  # noqa: FBT003 - the number 0 of bools
+
+
+def logical_and(a: Operand, b: Operand) -> Node:
+    """Return whether both bools are True."""
+    return apply("where", _as_bool(a, "logical_and"), _as_bool(b, "logical_and"), constant(value=False))
+
+
+def logical_or(a: Operand, b: Operand) -> Node:
+    """Return whether at least one of two bools is True."""
+    return apply("where", _as_bool(a, "logical_or"), constant(value=True), _as_bool(b, "logical_or"))
 
 
 def where(condition: Operand, a: Operand, b: Operand) -> Node:
@@ -298,14 +357,3 @@ def split(x: Operand, parts: int, axis: int = 0) -> tuple[Node, ...]:
         fail("split", f"a divisor of {node.shape[at]}", str(parts))
     size = node.shape[at] // parts
     return tuple(index(node, (slice(None),) * at + (slice(i * size, (i + 1) * size),)) for i in range(parts))
-
-
-def segment_sum(x: Operand) -> Node:
-    """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
-    return apply("segment_sum", x)
-
-
-def batched(x: Operand) -> Node:
-    """Return `x` with a row per call, repeating what is the same for the whole batch."""
-    node = _as_node(x, "batched")
-    return node if node.axis.rank else apply("batch", node, axis=CALL)

@@ -7,8 +7,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.layers.dense import positive
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ParameterError
+from tests.blocks.layers.checks import OPTIMIZERS, check_training, with_loss
 
 RNG = np.random.default_rng(0)
 WEIGHT, BIAS = RNG.normal(size=(3, 2)), RNG.normal(size=2)
@@ -117,16 +117,20 @@ def test_a_table_of_another_shape_is_refused():
 
 @pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True])
 def test_a_size_is_a_positive_int(size):
-    with pytest.raises(BlockValueError, match="here: expected a positive int as size"):
-        positive(size, "here")
-    with pytest.raises(BlockValueError):
-        fb.Linear(size)
-    with pytest.raises(BlockValueError):
-        fb.Embedding(2, size)
-    assert positive(np.int64(3), "here") == 3
+    for make in (fb.Linear, lambda size: fb.Embedding(2, size), lambda size: fb.Embedding(size, 2)):
+        with pytest.raises(BlockValueError, match="expected a positive int as size"):
+            make(size)
 
 
-def test_layers_print_as_they_are_written():
-    assert repr(fb.Linear(3)) == "Linear(3)"
-    assert repr(fb.Linear(3, "tanh")) == "Linear(3, activation='tanh')"
-    assert repr(fb.Embedding(10, 3)) == "Embedding(10, 3)"
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
+def test_training_an_embedding_is_torchs(optimizer):
+    torch = pytest.importorskip("torch")
+    ids = [[1, 3], [3, 3], [0, 1]]
+
+    def loss(p):
+        rows = torch.nn.functional.embedding(torch.tensor(ids), p["embedding.weight"])
+        y = torch.tanh(rows @ p["linear.weight"] + p["linear.bias"])
+        return (y + y * y).sum()
+
+    block = fb.Vector(2, "int32") >> fb.Embedding(5, 3, dtype="float64") >> fb.Linear(2, "tanh")
+    check_training(with_loss(block), loss, ids, optimizer)

@@ -9,10 +9,24 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.layers.layer import ACTIVATIONS, Layer, find_activation, find_initializer
-from foldbatch.errors import BlockTypeError, GraphError, UnknownNameError
+from foldbatch.blocks.layers.layer import (
+    ACTIVATIONS,
+    Layer,
+    describe,
+    find_activation,
+    find_initializer,
+    flat,
+    hidden,
+    pair,
+    positive,
+    projected,
+    single,
+    vector,
+)
+from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params import INITIALIZERS
-from foldbatch.static.graph import Node
+from foldbatch.static.evaluate import evaluate
+from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.types import TensorType
 
 V = fb.Vector(2)
@@ -125,3 +139,112 @@ def test_an_initialiser_is_known_or_given():
 def test_a_name_is_a_string():
     with pytest.raises(BlockTypeError, match="Scale: expected a string as name, found int 3"):
         Scale(3)
+
+
+class Power(Layer):
+    """A layer whose constructor has arguments of every kind."""
+
+    kind = "power"
+
+    def __init__(self, exponent: float, lost: int, *, bias: bool = True, name: str | None = None):
+        super().__init__(name)
+        self.exponent = exponent
+        self.bias = bias
+
+
+TABLE = np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (fb.Linear(3), "Linear(3)"),
+        (fb.Linear(3, "tanh"), "Linear(3, activation='tanh')"),
+        (fb.Linear(3, ops.sigmoid, bias=False), "Linear(3, activation='sigmoid', bias=False)"),
+        (fb.Linear(np.int64(3), init=0.5, name="top"), "Linear(3, init=0.5, name='top')"),
+        (fb.Linear(3, init="ones", name="linear"), "Linear(3, init='ones', name='linear')"),
+        (fb.Embedding(2, 3), "Embedding(2, 3)"),
+        (
+            fb.Embedding(2, 3, "ones", trainable=False, dtype="float64"),
+            "Embedding(2, 3, init='ones', trainable=False, dtype='float64')",
+        ),
+        (fb.TreeLSTM(2), "TreeLSTM(2)"),
+        (fb.TreeLSTM(2, 3, init="he_normal"), "TreeLSTM(2, arity=3, init='he_normal')"),
+        (fb.ChildSumTreeLSTM(2, name="tree"), "ChildSumTreeLSTM(2, name='tree')"),
+        (fb.TreeRNN(2, activation=None), "TreeRNN(2, activation=None)"),
+        (fb.TreeRNN(2, 1, "relu"), "TreeRNN(2, arity=1, activation='relu')"),
+        (fb.RNTN(2, init="uniform"), "RNTN(2, init='uniform')"),
+        (fb.TreeGRU(2), "TreeGRU(2)"),
+        (fb.LSTMCell(2), "LSTMCell(2)"),
+        (fb.LSTMCell(2, forget_bias=0), "LSTMCell(2, forget_bias=0.0)"),
+        (fb.GRUCell(2, reset_after=False), "GRUCell(2, reset_after=False)"),
+        (fb.LayerNorm(), "LayerNorm()"),
+        (fb.LayerNorm(0.001), "LayerNorm(epsilon=0.001)"),
+        (fb.Attention(2), "Attention(size=2)"),
+        (fb.Attention(score="dot"), "Attention(score='dot')"),
+        (Power(2.5, ..., bias=False), "Power(2.5, ..., bias=False)"),
+    ],
+    ids=str,
+)
+def test_a_layer_prints_as_the_expression_that_builds_it(layer, text):
+    assert repr(layer) == text
+    assert repr(eval(text, {**vars(fb), "Power": Power})) == text
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (fb.Embedding(2, 3, TABLE), "Embedding(2, 3, init=...)"),
+        (fb.Embedding(2, 3, TABLE.tolist()), "Embedding(2, 3, init=...)"),
+        (fb.Linear(2, init=lambda rng, shape: TABLE), "Linear(2, init=<lambda>)"),
+        (fb.Linear(2, ops.sqrt), "Linear(2, activation=sqrt)"),
+    ],
+    ids=str,
+)
+def test_arrays_are_not_printed_and_functions_by_their_names(layer, text):
+    assert repr(layer) == text
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True])
+def test_what_is_no_positive_int_is_refused_as_a_size(size):
+    with pytest.raises(BlockValueError, match="here: expected a positive int as size"):
+        positive(size, "here")
+    assert positive(np.int64(3), "here") == 3
+
+
+def test_what_a_layer_takes_is_checked_by_name():
+    scale, x = Scale(), input_node(TensorType((3,)))
+    matrix, number, ids = (input_node(TensorType(*t)) for t in (((2, 3),), ((),), ((3,), "int32")))
+    assert single(scale, (x,)) is vector(scale, x) is flat(scale, x) is hidden(scale, x, 3) is x
+    assert vector(scale, matrix) is matrix
+    assert pair(scale, (x, None), "(x, h)") == (x, None)
+    for call, expected in (
+        (lambda: single(scale, (x, x)), r"one tensor, found \(float32\[3\], float32\[3\]\)"),
+        (lambda: vector(scale, number, "query"), "a float vector as query, found float32; .*Vector"),
+        (lambda: vector(scale, ids), r"a float vector as input, found int32\[3\]; cast"),
+        (lambda: flat(scale, matrix, "query"), r"a float vector as query, found float32\[2,3\]; flatten"),
+        (lambda: flat(scale, None), "a float vector as input, found void"),
+        (lambda: pair(scale, (x,), "(x, h)"), r"a pair \(x, h\), found float32\[3\]"),
+        (lambda: pair(scale, (), "(x, h)"), r"a pair \(x, h\), found \(\)"),
+        (lambda: hidden(scale, x, 2), r"a state of one vector of 2, found float32\[3\]"),
+        (lambda: hidden(scale, (x, x), 3), "a state of one vector of 3, found"),
+    ):
+        with pytest.raises(GraphError, match=rf"Scale\(\): expected {expected}"):
+            call()
+
+
+def test_symbolic_values_are_described_by_their_types():
+    x = input_node(TensorType((3,)))
+    found = [describe(value) for value in (x, (x,), (x, (None, x)), None, 3)]
+    assert found == ["float32[3]", "(float32[3],)", "(float32[3], (void, float32[3]))", "void", "int 3"]
+
+
+@pytest.mark.parametrize("leading", [None, 2])
+def test_a_projection_is_x_times_weight_plus_bias_or_the_leading_part_of_it(leading):
+    layer, type_, x = Scale(), TensorType((5,), "float64"), input_node(TensorType((3,), "float64"))
+    y = projected(layer, x, "normal", type_, bias=[1, 2, 3, 4, 5], leading=leading)
+    alone = projected(layer, None, "normal", type_, leading=leading)
+    found = evaluate(Graph((x,), (y, alone)), [np.array([1.0, -2.0, 3.0])])
+    expected = [1.0, -2.0, 3.0] @ layer.parameters["weight"].value + [1, 2, 3, 4, 5]
+    np.testing.assert_allclose(found[0], expected[:leading], rtol=1e-12)
+    assert np.asarray(found[1]).tolist() == [1, 2, 3, 4, 5][:leading]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +47,9 @@ def check(function: Callable[..., Any], expected: Callable[..., Any], *arrays: A
     assert (found.shape, found.dtype.kind) == (right.shape, right.dtype.kind)
 
 
-UNARY = ["negative", "abs", "sign", "square", "exp", "tanh"]
-BINARY = ["add", "subtract", "multiply", "divide", "minimum", "maximum", "less", "less_equal", "equal"]
+UNARY = ["negative", "abs", "sign", "square", "exp", "sin", "cos", "tanh"]
+BINARY = ["add", "subtract", "multiply", "divide", "minimum", "maximum"]
+COMPARISONS = ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -60,11 +62,45 @@ def test_a_function_of_one_positive_tensor_is_numpys(name: str) -> None:
     check(getattr(ops, name), getattr(np, name), X**2 + 0.1)
 
 
-@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
 @pytest.mark.parametrize("right", [Y, Y[0], Y[:, :1], Y[0, 0], X])
 def test_a_function_of_two_tensors_is_numpys(name: str, right: Any) -> None:
     check(getattr(ops, name), getattr(np, name), X, right)
     check(getattr(ops, name), getattr(np, name), right, X)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_with_a_number_is_numpys(name: str) -> None:
+    """Of floats, of integers, and the number on either side."""
+    for x in (np.array([-1.0, 0, 1]), np.array([-1, 0, 1])):
+        check(lambda x: getattr(ops, name)(x, 0), lambda x: getattr(np, name)(x, 0), x)
+        check(lambda x: getattr(ops, name)(0, x), lambda x: getattr(np, name)(0, x), x)
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or"])
+def test_logic_is_numpys(name: str) -> None:
+    a, b = np.array([[False], [True]]), np.array([False, True])
+    check(getattr(ops, name), getattr(np, name), a, b)
+    check(lambda x: getattr(ops, name)(x, True), lambda x: getattr(np, name)(x, True), b)
+    check(lambda x: getattr(ops, name)(False, x), lambda x: getattr(np, name)(False, x), b)
+    check(ops.logical_not, np.logical_not, b)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: ops.logical_not(x), lambda x: ops.logical_and(x > 0, x), lambda x: ops.logical_or(x, x > 0)],
+)
+def test_logic_on_numbers_is_refused(call: Callable[[Node], Node]) -> None:
+    with pytest.raises(GraphError, match=r"ops\.logical_\w+: expected a bool tensor, found float32"):
+        call(input_node(TensorType((3,))))
+
+
+def test_gelu_is_close_to_the_gaussian_it_approximates() -> None:
+    """x times the probability that a normal variable is below x."""
+    x = np.linspace(-6, 6, 1001)
+    exact = x * np.array([0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x])
+    np.testing.assert_allclose(run(ops.gelu, x), exact, atol=5e-4)
+    assert run(ops.gelu, np.array([0.0, 30, -30])).tolist() == [0, 30, 0]
 
 
 def test_functions_that_numpy_lacks_are_their_formulas() -> None:
@@ -214,13 +250,6 @@ def test_gather_takes_a_python_number() -> None:
 def test_one_hot_takes_a_dtype_as_numpy_does() -> None:
     ids = input_node(TensorType((), "int32"))
     assert ops.one_hot(ids, 3, np.float64) is ops.one_hot(ids, 3, "float64")  # type: ignore[arg-type]
-
-
-def test_batched_gives_a_row_per_call_once() -> None:
-    parameter = Parameter(TensorType((3,)))
-    x = ops.batched(parameter)
-    assert (x.op.name, x.axis) == ("batch", CALL)
-    assert ops.batched(x) is x
 
 
 def _unstepped(key: Any) -> bool:

@@ -1,0 +1,311 @@
+"""Composition: a block made of blocks that are wired to each other in any acyclic way.
+
+Inside its scope, ``block.reads(a, b)`` says what a block reads and returns its result, a *wire*
+that others may read. A block may be read by several, and may read several times: each time it is
+used anew. Nothing is computed in the scope; the wires are plain data, put in order when the
+composition is built.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from foldbatch.blocks.block import RUNNERS, AnyBlock, Block, as_block, build, check
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.items import GetItem
+from foldbatch.blocks.records import Record
+from foldbatch.blocks.values import Value, type_of
+from foldbatch.blocks.writer import shown
+from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
+from foldbatch.types import OBJECT, VOID, Type, describe_value
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.scopes: list[Composition] = []
+
+
+_open = _Open()
+
+
+class Wire:
+    """What can be read inside a composition's scope: its input, a block's result, or an item of these.
+
+    ``wire[i]``, ``wire[a:b]`` select of a tuple, a sequence or an object; the wire of a `Record` of
+    names also knows its names.
+    """
+
+    def __init__(
+        self,
+        home: Composition,
+        block: AnyBlock | None,
+        sources: tuple[Any, ...] = (),
+        *,
+        selects: bool = False,
+    ) -> None:
+        self.home = home
+        self.block = block
+        self.sources = sources
+        self.selects = selects  # an item that nobody reads is nothing forgotten
+
+    def __getitem__(self, key: Any) -> Wire:
+        block: AnyBlock | None = self.block
+        if isinstance(block, Record) and block.named and not isinstance(key, slice):
+            keys = [name for name, _ in block.blocks]
+            if key in keys:
+                key = keys.index(key)
+            elif not isinstance(key, int):
+                expected = f"a name of {', '.join(map(repr, keys))}"
+                raise BlockValueError(repr(self), expected, repr(key), "read one that the record has")
+        return self.home.add(GetItem(key), (self,), selects=True)
+
+    __iter__ = None
+
+    def __rshift__(self, block: Any) -> Wire:
+        wire: Wire = as_block(block, ">>").reads(self)
+        return wire
+
+    def reads(self, *sources: Any) -> None:
+        """Refuse: only the output of a composition, and blocks, read."""
+        fix = "wires are read; blocks and the composition's output read them"
+        raise BlockUseError(f"{self!r}.reads", "a block", "the input or a result", fix)
+
+    def __repr__(self) -> str:
+        return f"{self.home.name}.input" if self.block is None else f"wire of {shown(self.block)}"
+
+
+class Output:
+    """What a composition yields: ``composition.output.reads(...)`` says it, once."""
+
+    def __init__(self, home: Composition) -> None:
+        self.home = home
+        self.wire: Wire | None = None
+
+    def reads(self, *sources: Any) -> None:
+        """Say what the composition yields: one source as it is, several as a tuple, none as void."""
+        if self.wire is not None:
+            fix = "read all of it at once, as in output.reads(a, b)"
+            raise BlockUseError(f"{self.home.name}.output.reads", "one call", "a second one", fix)
+        self.wire = self.home.add(Output, sources)
+
+    def __getitem__(self, key: Any) -> Wire:
+        self.home.refuse_output()
+        raise AssertionError
+
+    def __repr__(self) -> str:
+        return f"{self.home.name}.output"
+
+
+class Composition(Block[Any, Any]):
+    """A block made of wired blocks.
+
+    Args:
+        name: for errors.
+
+    ``with composition.scope():`` wires it: `input` is what the composition reads, ``output.reads(...)``
+    says what it yields.
+
+    Raises:
+        BlockUseError: when blocks are wired outside of a scope, the output reads twice, or is read.
+        BlockValueError: when wires go round in a circle, or to another composition's input.
+        BlockTypeError: when nothing is said of the output, or a result is read by nobody.
+
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> hypotenuse = Composition()
+    >>> with hypotenuse.scope():
+    ...     a = Scalar().reads(hypotenuse.input["a"])
+    ...     b = Scalar().reads(hypotenuse.input["b"])
+    ...     hypotenuse.output.reads(Function(lambda x, y: (x * x + y * y) ** 0.5).reads(a, b))
+    >>> float(hypotenuse.eval({"a": 3, "b": 4}))
+    5.0
+    """
+
+    def __init__(self, name: str = "composition") -> None:
+        if not isinstance(name, str):
+            raise BlockTypeError("Composition", "a string as name", describe_value(name), "leave it out")
+        self.name = name
+        self._input = Wire(self, None)
+        self._output = Output(self)
+        self._wires: list[Wire] = []
+
+    @property
+    def input(self) -> Wire:
+        """What the composition reads."""
+        return self._input
+
+    @property
+    def output(self) -> Output:
+        """What it yields; say so with ``output.reads(...)``."""
+        return self._output
+
+    @contextmanager
+    def scope(self) -> Iterator[Composition]:
+        """Wire blocks; scopes of other compositions may be opened inside."""
+        self.__dict__.pop("_inferred", None)
+        _open.scopes.append(self)
+        try:
+            yield self
+        finally:
+            _open.scopes.pop()
+        if self._output.wire is not None:
+            check(self)
+
+    def connect(self, source: Any, block: Any) -> Any:
+        """Let a block, or the output, read a source: ``block.reads(source)``."""
+        sources = tuple(source) if isinstance(source, tuple | list) else (source,)
+        own = isinstance(block, Wire | Output)
+        return block.reads(*sources) if own else self.add(as_block(block, f"{self.name}.connect"), sources)
+
+    def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
+        """Use a block in this composition; returns its result."""
+        found = tuple(self._source(source) for source in sources)
+        if selects:  # to select the same item twice is to read it twice
+            for wire in self._wires:
+                if isinstance(wire.block, GetItem) and wire.sources == found and _same(wire.block, block):
+                    return wire
+        wire = Wire(self, None if block is Output else block, found, selects=selects)
+        if block is not Output:
+            self._wires.append(wire)
+        return wire
+
+    def refuse_output(self) -> None:
+        """Refuse to read the composition's own output."""
+        fix = "read what the output reads"
+        raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
+
+    def _source(self, source: Any) -> Any:
+        match source:
+            case Output() if source.home is self:
+                self.refuse_output()
+            case Wire() | Output() if source.home is not self:
+                fix = "let the inner composition read it as its input"
+                raise BlockUseError(self.name, "wires of this scope", f"{source!r} of another", fix)
+            case Wire() | Block():
+                return source
+            case tuple() | list():
+                return tuple(self._source(part) for part in source)
+        return self.add(as_block(source, f"{self.name}.reads"), ())
+
+    # -- putting wires in order
+
+    def _resolved(self, source: Any) -> Any:
+        """Return the wires of a source: of a block, the one that stands for it in this scope."""
+        if isinstance(source, tuple):
+            return tuple(map(self._resolved, source))
+        if isinstance(source, Wire):
+            return source
+        uses = [wire for wire in self._wires if wire.block is source]
+        if len(uses) > 1:
+            fix = "read the wire that its reads() returned"
+            raise BlockValueError(self.name, f"one use of {shown(source)}", f"{len(uses)}", fix)
+        if not uses and source.input_type != VOID:
+            fix = "say first what it reads: block.reads(...)"
+            raise BlockValueError(self.name, "a source that reads something", shown(source), fix)
+        return uses[0] if uses else self.add(source, ())
+
+    def _order(self) -> list[Wire]:
+        """Return all wires, sources first."""
+        placed: dict[Wire, None] = {}
+        assert self._output.wire is not None
+        for start in [*(wire for wire in self._wires if not wire.selects), self._output.wire]:
+            stack: list[tuple[Wire, Iterator[Wire]]] = [(start, self._before(start))]
+            path = {start}
+            while stack:
+                wire, sources = stack[-1]
+                for source in sources:
+                    if source in path:
+                        fix = "a recursion needs a ForwardDeclaration"
+                        raise BlockValueError(self.name, "wires without a circle", f"one at {wire!r}", fix)
+                    if source not in placed:
+                        path.add(source)
+                        stack.append((source, self._before(source)))
+                        break
+                else:
+                    stack.pop()
+                    path.discard(wire)
+                    placed[wire] = None
+        return list(placed)
+
+    def _before(self, wire: Wire) -> Iterator[Wire]:
+        return _flat(tuple(map(self._resolved, wire.sources)))
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        output = self._output.wire
+        if output is None:
+            fix = f"end its scope with {self.name}.output.reads(...), of nothing if it yields nothing"
+            raise BlockTypeError(builder.where(self), "an output", "none", fix)
+        results: dict[Wire, Value] = {self._input: value}
+        read: set[Wire] = set()
+        for wire in self._order():
+            if wire in results:
+                continue
+            sources = tuple(map(self._resolved, wire.sources))
+            read.update(_flat(sources))
+            values = tuple(_value(source, results) for source in sources)
+            whole = values[0] if len(values) == 1 else values or None
+            if wire is output:
+                results[wire] = whole
+                continue
+            assert wire.block is not None
+            with builder.at(f".{self.name}"):
+                results[wire] = build(wire.block, builder, whole)
+        for wire in self._wires:
+            if not wire.selects and wire not in read and type_of(results[wire]) != VOID:
+                fix = "read it, or leave it out"
+                raise BlockTypeError(builder.where(self), "every result to be read", repr(wire), fix)
+        return results[output]
+
+    @property
+    def input_type(self) -> Type | None:
+        readers = [wire for wire in self._wires if self._input in wire.sources]
+        types = [wire.block.input_type for wire in readers if wire.block is not None]
+        single = [len(wire.sources) == 1 for wire in readers]
+        if not readers and self._output.wire is not None and self._input not in self._output.wire.sources:
+            return VOID
+        return OBJECT if any(s and t == OBJECT for s, t in zip(single, types, strict=True)) else None
+
+    def __repr__(self) -> str:
+        return f"Composition({self.name!r})"
+
+
+def _flat(source: Any) -> Iterator[Wire]:
+    if isinstance(source, tuple):
+        for part in source:
+            yield from _flat(part)
+    else:
+        yield source
+
+
+def _value(source: Any, results: dict[Wire, Value]) -> Value:
+    if isinstance(source, tuple):
+        return tuple(_value(part, results) for part in source)
+    return results[source]
+
+
+def _same(a: GetItem, b: Any) -> bool:
+    return isinstance(b, GetItem) and type(a.key) is type(b.key) and a.key == b.key
+
+
+def _scope(block: AnyBlock, what: str) -> Composition:
+    if not _open.scopes:
+        fix = "write `with composition.scope():` around it"
+        raise BlockUseError(f"{shown(block)}{what}", "to be inside a composition's scope", "none open", fix)
+    return _open.scopes[-1]
+
+
+def _reads(block: AnyBlock, sources: tuple[Any, ...]) -> Wire:
+    return _scope(block, ".reads").add(block, sources)
+
+
+def _item(block: AnyBlock, key: Any) -> Wire:
+    home = _scope(block, f"[{key!r}]")
+    wire: Wire = home._resolved(block)
+    return wire[key]
+
+
+RUNNERS["reads"] = _reads
+RUNNERS["item"] = _item

@@ -1,0 +1,94 @@
+"""Flow: how values pass from one region of the tracing program into another.
+
+Through *variables*, which hold what one of several branches, or the last turn of a loop, made; and
+through calls of recursive functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.drafts import Function
+from foldbatch.blocks.values import (
+    Object,
+    Place,
+    Slot,
+    Value,
+    as_object,
+    feed,
+    leaves,
+    new_wires,
+    run_time_terminals,
+    type_of,
+)
+from foldbatch.errors import BlockTypeError
+from foldbatch.types import OBJECT, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Variables of the program that hold a value of a type."""
+
+    type: Type
+    slots: tuple[Slot, ...]
+
+
+def declare(builder: Builder, type_: Type, place: Place = ()) -> Variables:
+    """Return new variables; `place` is where objects in them come from."""
+    terminals = run_time_terminals(type_)
+    return Variables(type_, tuple(Slot(builder.fresh(), t, new_wires(t), place) for t in terminals))
+
+
+def assign(builder: Builder, variables: Variables, value: Value, fix: str, expected: str = "") -> None:
+    """End a region by giving its result to the variables.
+
+    Raises:
+        BlockTypeError: when it is of another type; `fix` and `expected` say what it should be.
+    """
+    if variables.type == OBJECT:
+        value = as_object(value)
+    if type_of(value) != variables.type:
+        raise BlockTypeError(builder.path, expected or str(variables.type), str(type_of(value)), fix)
+    slots = builder.finish(value)
+    if slots:  # all at once: what one is given may be what another holds
+        targets = ", ".join(slot.code for slot in variables.slots)
+        builder.line(f"{targets} = {', '.join(slot.code for slot in slots)}")
+    for slot, variable in zip(slots, variables.slots, strict=True):
+        feed(slot.wires, variable.wires)
+
+
+def read(builder: Builder, variables: Variables) -> Value:
+    """Return what the variables hold, for the present region."""
+    return builder.unflatten(variables.type, iter(variables.slots))
+
+
+def pass_on(builder: Builder, value: Value) -> Variables:
+    """Return variables that hold a value already, so that regions inside the present one can read it."""
+    return Variables(type_of(value), tuple(builder.flatten(value)))
+
+
+def make_call(builder: Builder, function: Function, value: Value) -> Value:
+    """Build a call of a recursive function; return its result."""
+    subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
+    slots = builder.flatten(value)
+    for slot, parameter in zip(slots, function.parameters, strict=True):
+        feed(slot.wires, parameter.wires)
+    names = [builder.fresh() for _ in function.results]
+    target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
+    builder.calls(function)
+    builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
+    results = []
+    for name, result in zip(names, function.results, strict=True):
+        wires = new_wires(result.type)
+        feed(result.wires, wires)
+        results.append(Slot(name, result.type, wires, subject.place if subject else ()))
+    return builder.unflatten(function.output_type, iter(results))
+
+
+def make_return(builder: Builder, function: Function, value: Value) -> None:
+    """Build the end of a function."""
+    slots = builder.finish(value)
+    for slot, result in zip(slots, function.results, strict=True):
+        feed(slot.wires, result.wires)
+    builder.line(f"return ({', '.join(slot.code for slot in slots)}{',' if len(slots) == 1 else ''})")

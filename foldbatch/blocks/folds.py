@@ -1,0 +1,204 @@
+"""Blocks that consume a sequence step by step: from the left, with outputs, or pairwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.constants import zeros
+from foldbatch.blocks.flow import Variables, assign, declare, read
+from foldbatch.blocks.lists import append, each, element_type, empty_list, expect_list, expect_sequence
+from foldbatch.blocks.values import Sequence, Value, as_object, feed, type_of
+from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.types import ObjectType, SequenceType, TupleType, Type
+
+UNCHANGED = "a state keeps its type from step to step"
+
+
+class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
+    """Combines a state with one element after the other: ``combine(...combine(start, x_0)..., x_n)``.
+
+    Args:
+        combine: a block from ``(state, element)`` to the next state.
+        start: a block that reads nothing and yields the first state.
+
+    Raises:
+        BlockTypeError: when the input is no finite sequence, or `combine` changes the state's type.
+
+    >>> from foldbatch.blocks.constants import Zeros
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.sequences import Map
+    >>> total = Map(Scalar()) >> Fold(Function(lambda state, x: state + x), Zeros([]))
+    >>> float(total.eval(range(5)))
+    10.0
+    """
+
+    def __init__(self, combine: Any, start: Any) -> None:
+        self.combine = as_block(combine, "Fold.combine")
+        self.start = as_block(start, "Fold.start")
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        source = expect_list(self, builder, value)
+        with builder.at(".start"):
+            first = as_object(build(self.start, builder, None))
+        state = _begin(builder, first)
+        with each(builder, source, ".combine") as element:
+            outcome = build(self.combine, builder, (read(builder, state), element))
+            assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
+        return read(builder, state)
+
+    def arguments(self) -> str:
+        return f"{self.combine!r}, {self.start!r}"
+
+
+def _begin(builder: Builder, first: Value) -> Variables:
+    """Return variables that hold a first state; the region goes on."""
+    state = declare(builder, type_of(first))
+    for slot, variable in zip(builder.flatten(first), state.slots, strict=True):
+        builder.line(f"{variable.code} = {slot.code}")
+        feed(slot.wires, variable.wires)
+    return state
+
+
+class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
+    """Runs a cell along a sequence; yields ``(outputs, last state)``.
+
+    Args:
+        cell: a block from ``(element, state)`` to ``(output, next state)``.
+        initial_state: a block that reads nothing and yields the first state; by default zeros of the
+            type that the cell yields, if that is known (of `LSTMCell` and `GRUCell` it is).
+        initial_state_from_input: whether the input is a pair ``(sequence, first state)``.
+
+    Raises:
+        BlockValueError: when both options are given.
+        BlockTypeError: when the input is no finite sequence, the state's type is not known or changes,
+            or the cell yields no pair.
+
+    >>> from foldbatch.blocks.constants import Zeros
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.sequences import Map
+    >>> sums = Map(Scalar()) >> RNN(Function(lambda x, state: (x + state, x + state)), Zeros([]))
+    >>> outputs, last = sums.eval([1, 2, 3])
+    >>> [float(x) for x in outputs], float(last)
+    ([1.0, 3.0, 6.0], 6.0)
+    """
+
+    def __init__(
+        self, cell: Any, initial_state: Any = None, *, initial_state_from_input: bool = False
+    ) -> None:
+        self.cell = as_block(cell, "RNN.cell")
+        if initial_state is not None and initial_state_from_input:
+            fix = "drop one of them"
+            raise BlockValueError("RNN", "initial_state or initial_state_from_input", "both", fix)
+        self.initial_state = None if initial_state is None else as_block(initial_state, "RNN.initial_state")
+        self.from_input = initial_state_from_input
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        first: Value = None
+        if self.from_input:
+            if not isinstance(value, tuple) or len(value) != 2:
+                fix = "give it both, or drop initial_state_from_input"
+                raise BlockTypeError(
+                    builder.where(self), "a pair (sequence, state)", str(type_of(value)), fix
+                )
+            value, first = value
+        source = expect_list(self, builder, value)
+        if not self.from_input:
+            first = self._first_state(builder, element_type(source))
+        state = _begin(builder, as_object(first))
+        outputs = builder.fresh("list")
+        builder.line(f"{outputs} = []")
+        with each(builder, source, ".cell") as element:
+            outcome = build(self.cell, builder, (element, read(builder, state)))
+            if not isinstance(outcome, tuple) or len(outcome) != 2:
+                fix = "give both, even where they are the same"
+                raise BlockTypeError(builder.path, "a pair (output, state)", str(type_of(outcome)), fix)
+            builder.finish(outcome)  # both in one cell
+            made = append(builder, outcome[0], outputs)
+            assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
+        return made, read(builder, state)
+
+    def _first_state(self, builder: Builder, element: Type) -> Value:
+        if self.initial_state is not None:
+            with builder.at(".initial_state"):
+                return build(self.initial_state, builder, None)
+        known = self._state_type(element)
+        if known is None:
+            fix = "pass initial_state=, for example Zeros(150)"
+            raise BlockTypeError(builder.where(self), "a cell of known state", repr(self.cell), fix)
+        return zeros(known, builder.where(self))
+
+    def _state_type(self, element: Type) -> Type | None:
+        tell = getattr(self.cell, "state_type", None)
+        if tell is not None:
+            found: Type = tell(element)
+            return found
+        result = self.cell.output_type
+        return result.items[1] if isinstance(result, TupleType) and len(result) == 2 else None
+
+    def arguments(self) -> str:
+        given = f", {self.initial_state!r}" if self.initial_state else ""
+        return repr(self.cell) + given + (", initial_state_from_input=True" if self.from_input else "")
+
+
+class Reduce(Block[TupleType | SequenceType, Any]):
+    """Combines neighbours pairwise, level by level, until one is left: a tree of depth ceil(log2 n).
+
+    An odd last element goes up to the next level as it is.
+
+    Args:
+        combine: a block from a pair of elements to one of the same type.
+        default: a block that reads nothing, for empty sequences; by default zeros of the elements' type.
+
+    Raises:
+        BlockTypeError: when the input is no finite sequence of tensors, or `combine` or `default`
+            yields another type than the elements'.
+
+    >>> import numpy as np
+    >>> from foldbatch.blocks.function import Function
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> from foldbatch.blocks.sequences import Map
+    >>> product = Map(Scalar()) >> Reduce(Function(lambda a, b: a * b), default=np.float32(1))
+    >>> [float(product.eval(x)) for x in ([2, 3, 4], [])]
+    [24.0, 1.0]
+    """
+
+    def __init__(self, combine: Any, default: Any = None) -> None:
+        self.combine = as_block(combine, "Reduce.combine")
+        self.default = None if default is None else as_block(default, "Reduce.default")
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        source = expect_sequence(self, builder, value)
+        type_ = source.element
+        wanted = f"{type_}, as the elements are"
+        level, above, at = builder.fresh("level"), builder.fresh("above"), builder.fresh("i")
+        items = empty_list(level, type_)
+        feed(source.wires, items.wires)
+        result = declare(builder, type_)
+        builder.line(f"{level} = {source.code}")
+        with builder.indented(f"while len({level}) > 1:"):
+            builder.line(f"{above} = []")
+            with builder.at(".combine"), builder.indented(f"for {at} in range(1, len({level}), 2):"):
+                left = builder.element(items, f"{level}[{at} - 1]")
+                right = builder.element(items, f"{level}[{at}]")
+                outcome = build(self.combine, builder, (left, right))
+                if type_of(outcome) != type_:
+                    fix = "combine two elements into one of their kind"
+                    raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
+                made = append(builder, outcome, empty_list(above, type_))
+                assert isinstance(made, Sequence)
+                feed(made.wires, items.wires)
+            builder.line(f"if len({level}) % 2: {above}.append({level}[-1])")
+            builder.line(f"{level} = {above}")
+        with builder.indented(f"if {level}:"):
+            assign(builder, result, builder.element(items, f"{level}[0]"), "")
+        with builder.at(".default"), builder.indented("else:"):
+            empty = zeros(type_, builder.path) if self.default is None else build(self.default, builder, None)
+            assign(builder, result, empty, "give a default of the elements' type", wanted)
+        return read(builder, result)
+
+    def arguments(self) -> str:
+        return repr(self.combine) + (f", {self.default!r}" if self.default else "")

@@ -1,0 +1,151 @@
+"""Blocks that select items: of objects while tracing, of tuples while building."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.blocks.block import Block
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.lists import expect_list
+from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
+from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.static.graph import Node
+from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
+
+FIX = "for example Record((Map(...), Identity())) >> Nth()"
+
+
+class GetItem(Block[Any, Any]):
+    """Reads ``x[key]``: of an object when tracing, of a tuple when building.
+
+    Args:
+        key: any key of the object; for a tuple, an int or a slice.
+
+    Raises:
+        BlockTypeError: when the input has no items, or a tuple no such item.
+        ExampleKeyError: when tracing, where the object lacks the key.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> (GetItem("a") >> Scalar()).eval({"a": 1})
+    array(1., dtype=float32)
+    """
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    @property
+    def input_type(self) -> Type | None:
+        return None if isinstance(self.key, int | slice) else OBJECT
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        match value:
+            case Object():
+                # an enum's repr is no expression, though it be a str or an int
+                key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
+                place = (*value.place, f"[{_literal(repr(self.key))}]")
+                return builder.assign(f"{value.code}[{key}]", place, value, f"an item {self.key!r}")
+            case tuple():
+                return self._of_tuple(builder, value)
+            case Sequence():
+                return self._of_sequence(builder, value)
+        fix = (
+            "select parts of a tensor in Function"
+            if isinstance(value, Node)
+            else "give it something with items"
+        )
+        raise BlockTypeError(
+            builder.where(self), "an object, a tuple or a sequence", str(type_of(value)), fix
+        )
+
+    def _of_tuple(self, builder: Builder, value: tuple[Value, ...]) -> Value:
+        if not isinstance(self.key, int | slice) or isinstance(self.key, bool):
+            fix = f"the tuple is {type_of(value)}; a Record of names yields a tuple too"
+            raise BlockTypeError(
+                builder.where(self), "an int or a slice as key of a tuple", repr(self.key), fix
+            )
+        try:
+            return value[self.key]
+        except IndexError:
+            expected = f"an index from {-len(value)} to {len(value) - 1}"
+            expected = expected if value else "an item"
+            found, fix = f"{self.key} of {type_of(value)}", "indices count from 0"
+            raise BlockTypeError(builder.where(self), expected, found, fix) from None
+
+    def _of_sequence(self, builder: Builder, value: Sequence) -> Value:
+        if isinstance(self.key, slice):
+            key = builder.constant("key", self.key)
+            return Sequence(f"{value.code}[{key}]", value.element, value.wires)
+        if not isinstance(self.key, int) or isinstance(self.key, bool):
+            fix = "to apply it to every element, write Map(GetItem(...))"
+            raise BlockTypeError(
+                builder.where(self), "an int or a slice as key of a sequence", repr(self.key), fix
+            )
+        return builder.element(value, f"{value.code}[{self.key}]", f"an element {self.key}")
+
+    def arguments(self) -> str:
+        return repr(self.key)
+
+
+def _literal(text: str) -> str:
+    """Escape text for `str.format`."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+class Slice(Block[ObjectType | TupleType | SequenceType, Any]):
+    """Reads ``x[start:stop:step]`` of an object, a tuple or a finite sequence.
+
+    Raises:
+        BlockTypeError: when a bound is no int, or the input has no order.
+
+    >>> Slice(start=1).eval("abc"), Slice(step=-1).eval([1, 2])
+    ('bc', [2, 1])
+    """
+
+    def __init__(self, *, start: int | None = None, stop: int | None = None, step: int | None = None) -> None:
+        for name, bound in (("start", start), ("stop", stop), ("step", step)):
+            if bound is not None and not is_int(bound):
+                fix = "for example Slice(start=1)"
+                raise BlockTypeError("Slice", f"an int or None as {name}", describe_value(bound), fix)
+        if step == 0:
+            raise BlockValueError("Slice", "a step other than 0", "0", "leave it out, or go back with -1")
+        self.bounds = slice(start, stop, step)
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        return GetItem(self.bounds).build(builder, value)
+
+    def arguments(self) -> str:
+        names = ("start", "stop", "step")
+        bounds = ((name, getattr(self.bounds, name)) for name in names)
+        return ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
+
+
+class Nth(Block[TupleType | ObjectType, Any]):
+    """Selects, of a pair of a sequence and an int, the element of that number; -1 is the last.
+
+    Raises:
+        BlockTypeError: when the input is no pair, its first no finite sequence, or its second no object.
+        ExampleIndexError: when tracing, where the sequence has no such element.
+
+    >>> from foldbatch.blocks.leaves import Identity, Scalar
+    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.sequences import Map
+    >>> float((Record((Map(Scalar()), Identity())) >> Nth()).eval(([1, 2, 3], -1)))
+    3.0
+    """
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        where = builder.where(self)
+        whole = as_object(value)
+        if isinstance(whole, Object):
+            expected = "a pair of a sequence and the number of an element"
+            return builder.assign(f"{whole.code}[0][{whole.code}[1]]", whole.place, whole, expected)
+        if not isinstance(value, tuple) or len(value) != 2:
+            raise BlockTypeError(where, "a pair of a sequence and an object", str(type_of(value)), FIX)
+        source, number = value[0], as_object(value[1])
+        if not isinstance(number, Object):
+            raise BlockTypeError(where, "an object as number", str(type_of(number)), FIX)
+        items = expect_list(self, builder, source)
+        expected = "the number of an element"
+        if isinstance(items, Object):
+            return builder.assign(f"{items.code}[{number.code}]", items.place, number, expected)
+        return builder.element(items, f"{items.code}[{number.code}]", expected)

@@ -1,0 +1,127 @@
+"""Writing: the lines of the tracing program, and where each of them comes from.
+
+Every line remembers the block it is for and where in the data it looks, at no cost while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from foldbatch.blocks.drafts import Function, Line, Region
+from foldbatch.blocks.values import Object, Place
+
+LONGEST = 60  # characters of a block's repr in an error
+
+
+class Writer:
+    """Writes the function of the tracing program that is being built, region by region."""
+
+    def __init__(self, root: str) -> None:
+        self.globals: dict[str, Any] = {}
+        self._path: list[str] = [root]
+        self._function: Function | None = None
+        self._regions: list[Region] = []
+        self._indent = 1
+        self._names = 0
+
+    @property
+    def region(self) -> Region:
+        """The region being built."""
+        return self._regions[-1]
+
+    # -- where we are
+
+    @property
+    def root(self) -> str:
+        """How paths begin."""
+        return self._path[0]
+
+    @root.setter
+    def root(self, root: str) -> None:
+        self._path[0] = root
+
+    @property
+    def path(self) -> str:
+        """The path by which the root reaches the present block, as Python would index it."""
+        return "".join(self._path)
+
+    @contextmanager
+    def at(self, segment: str) -> Iterator[None]:
+        """Extend the path while a part of a block is built."""
+        self._path.append(segment)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def where(self, block: object) -> str:
+        """Return how errors name a block at the present place."""
+        path, name = self.path, shown(block)
+        return path if len(self._path) == 1 and path.endswith(name) else f"{path} {name}"
+
+    # -- lines and names
+
+    def fresh(self, stem: str = "t") -> str:
+        """Return a variable name not used before."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def constant(self, stem: str, value: object) -> str:
+        """Make a Python object visible to the program; return its name."""
+        name = self.fresh(f"{stem}_")
+        self.globals[name] = value
+        return name
+
+    def line(
+        self,
+        text: str,
+        subject: Object | None = None,
+        expected: str = "",
+        *,
+        where: str = "",
+        calls: str = "",
+    ) -> None:
+        """Add a line to the program; on an error it is blamed on the present block and `subject`."""
+        assert self._function is not None
+        line = Line("    " * self._indent + text, where or self.path, subject, expected, calls)
+        self._function.lines.append(line)
+
+    def assign(
+        self,
+        expression: str,
+        place: Place,
+        subject: Object,
+        expected: str = "",
+        *,
+        where: str = "",
+        calls: str = "",
+    ) -> Object:
+        """Add a line that computes an object from `subject`; return it."""
+        name = self.fresh()
+        self.line(f"{name} = {expression}", subject, expected, where=where, calls=calls)
+        return Object(name, place)
+
+    @contextmanager
+    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
+        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
+        self.line(header, subject, expected)
+        self._indent += 1
+        self._regions.append(Region())
+        try:
+            yield self.region
+            self.line("pass")
+        finally:
+            self._regions.pop()
+            self._indent -= 1
+
+
+def shown(block: object) -> str:
+    """Return a block's `repr` for errors: its kind alone where it is long.
+
+    >>> shown(1), shown("long" * 20)
+    ('1', 'str(...)')
+    """
+    text = repr(block)
+    return text if len(text) <= LONGEST else f"{type(block).__name__}(...)"

@@ -1,0 +1,58 @@
+"""Keys for random numbers: one per call, from the step of training, the example and the call's place in it.
+
+So what a call draws does not depend on the batch around it, on threads, or on the order of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.params import Array
+from foldbatch.static.ops.random import GAMMA, WORD, mixed
+
+
+def call_keys(seed: int, step: int, examples: Array, calls: Array) -> NDArray[np.int64]:
+    """Return a key for each call.
+
+    Args:
+        seed: the program's.
+        step: of training.
+        examples: ``[n]``: each call's example, counted over the whole batch.
+        calls: ``[n]``: each call's number in its example.
+
+    >>> a, b = call_keys(0, 1, np.array([0, 0]), np.array([0, 1]))
+    >>> a != b
+    np.True_
+    """
+    key = np.full(len(calls), (seed * GAMMA + step) & WORD, np.uint64)
+    for part in (examples, calls):
+        key = mixed(key + np.uint64(GAMMA)) ^ np.asarray(part).astype(np.uint64)
+    return mixed(key).view(np.int64)
+
+
+def keyed(
+    feeds: Sequence[tuple[Array, ...]],
+    keys: Sequence[Sequence[int]],
+    seed: int,
+    step: int,
+    examples: Sequence[Array],
+) -> tuple[tuple[Array, ...], ...]:
+    """Return the data of all cells with call numbers replaced by keys.
+
+    Args:
+        feeds: per cell, its data.
+        keys: per cell, which of it are numbers of calls.
+        seed: the program's.
+        step: of training.
+        examples: per cell, the example of each row.
+    """
+    return tuple(
+        tuple(
+            call_keys(seed, step, numbers, column) if i in which else column
+            for i, column in enumerate(columns)
+        )
+        for columns, which, numbers in zip(feeds, keys, examples, strict=True)
+    )

@@ -1,0 +1,100 @@
+"""The ops as users call them, where NumPy has no name for them: calls, their sequences and their keys.
+
+The elements of a sequence have a batch axis of their own. What is the same for a call meets them
+in any op, and these functions lead back from them to the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foldbatch.static.graph import Node, Operand, apply, constant, lift
+from foldbatch.static.op import CALL, fail
+from foldbatch.static.ops.random import KEY, SITES
+from foldbatch.types import TensorType
+
+
+def segment_sum(x: Operand) -> Node:
+    """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
+    return apply("segment_sum", x)
+
+
+def segment_max(x: Operand) -> Node:
+    """Return, per call, the maximum over the elements of its sequence; zero for an empty one.
+
+    At a tie the gradient goes to the first.
+    """
+    return apply("segment_max", x)
+
+
+def segment_min(x: Operand) -> Node:
+    """Return, per call, the minimum over the elements of its sequence; zero for an empty one.
+
+    At a tie the gradient goes to the first.
+    """
+    return 0 - segment_max(-lift("segment_min", (x,))[0])  # not -0.0 for an empty one
+
+
+def segment_mean(x: Operand) -> Node:
+    """Return, per call, the mean over the elements of its sequence; zero for an empty one."""
+    (node,) = lift("segment_mean", (x,))
+    if not node.type.is_float:
+        fail("segment_mean", "a float tensor", str(node.type), "cast with ops.cast(x, 'float32')")
+    total = segment_sum(node)
+    count = segment_sum(apply("batch", constant(1, node.dtype), axis=node.axis))
+    return total / apply("maximum", count, 1)
+
+
+def segment_softmax(x: Operand) -> Node:
+    """Return exp(x) normalised to sum to 1 over the elements of each call's sequence, stable for large x.
+
+    Shapes: ``[M, *]`` to ``[M, *]``; each component is normalised by itself.
+
+    Raises:
+        GraphError: when `x` is not a float tensor of a sequence's elements.
+
+    >>> import foldbatch as fb
+    >>> attend = fb.Function(lambda x: segment_sum(segment_softmax(x) * x))
+    >>> (fb.Map(fb.Scalar()) >> attend).eval([2, 2, 2]).tolist()
+    2.0
+    """
+    return apply("segment_softmax", x)
+
+
+def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
+    """Return uniform numbers in [0, 1) of a shape, other ones for each call of the block and each `random`.
+
+    They are a function of the call's `KEY`, so the same call of the same program with the same key
+    draws the same numbers again. No gradient reaches the key.
+
+    Raises:
+        BlockTypeError: when the shape is not of whole numbers of 0 or more.
+        GraphError: when the dtype is not a float's.
+
+    >>> random((3,)) is random((3,))
+    False
+    """
+    type_ = TensorType(tuple(shape) if isinstance(shape, Sequence) else (shape,), dtype)
+    return apply("random", KEY, shape=type_.shape, site=next(SITES), dtype=type_.dtype)
+
+
+def when_training(a: Operand, b: Operand) -> Node:
+    """Return `a` while training and `b` in inference; both are of one type.
+
+    Gradients are those of training. A number takes the dtype of the other, which must then be a scalar.
+
+    Raises:
+        GraphError: when the types differ.
+
+    >>> import foldbatch as fb
+    >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: when_training(x * 0, x)) >> fb.Loss())
+    >>> program.run([3.0]).loss, program.value_and_grad([3.0])[0]
+    (3.0, 0.0)
+    """
+    return apply("when_training", a, b)
+
+
+def batched(x: Operand) -> Node:
+    """Return `x` with a row per call, repeating what is the same for the whole batch."""
+    (node,) = lift("batched", (x,))
+    return node if node.axis.rank else apply("batch", node, axis=CALL)

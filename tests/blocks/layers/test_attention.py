@@ -1,0 +1,116 @@
+"""Attention is the sum of the items, weighted by the softmax of their scores, over any number of items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockValueError, UnknownNameError
+from tests.blocks.layers.checks import check_layer, refused
+
+QUERY, ITEM, SIZE = 3, 4, 5
+RNG = np.random.default_rng(0)
+
+
+def attended(query: Any, items: Any, p: Any, score: str) -> Any:
+    """The equations, item by item."""
+    query, items = np.asarray(query), [np.asarray(item) for item in items]
+    if not items:
+        return np.zeros(ITEM)
+    if score == "dot":
+        scores = np.array([query @ item / np.sqrt(len(query)) for item in items])
+    else:
+        hidden = [np.tanh(query @ p["attention.query"] + item @ p["attention.items"]) for item in items]
+        scores = np.array([h @ p["attention.score"] for h in hidden])
+    weights = np.exp(scores) / np.exp(scores).sum()
+    return sum(weight * item for weight, item in zip(weights, items, strict=True))
+
+
+def layers(score: str) -> tuple[fb.Block, fb.Block]:
+    """The attention, and a layer that makes its query and whose gradient passes through it."""
+    attention = fb.Attention(SIZE) if score == "additive" else fb.Attention(score="dot")
+    return attention, fb.Linear(ITEM if score == "dot" else QUERY, bias=False, name="asked")
+
+
+def examples(*lengths: int) -> list[Any]:
+    return [[RNG.normal(size=QUERY).tolist(), RNG.normal(size=(n, ITEM)).tolist()] for n in lengths]
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_over_a_sequence_of_any_length_none_included(score: str) -> None:
+    attention, asked = layers(score)
+    offered = fb.Map(fb.Vector(ITEM, "float64") >> fb.Linear(ITEM, bias=False, name="offered"))
+    block = fb.Record((fb.Vector(QUERY, "float64") >> asked, offered)) >> attention
+
+    def reference(example: Any, p: Any) -> Any:
+        items = [np.asarray(item) @ p["offered.weight"] for item in example[1]]
+        return attended(np.asarray(example[0]) @ p["asked.weight"], items, p, score)
+
+    check_layer(block, reference, examples(3, 0, 1, 5, 0))
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_over_a_tuple(score: str, count: int) -> None:
+    attention, asked = layers(score)
+    offered = fb.Vector(ITEM, "float64") >> fb.Linear(ITEM, bias=False, name="offered")
+    block = fb.Record((fb.Vector(QUERY, "float64") >> asked, fb.Record((offered,) * count))) >> attention
+
+    def reference(example: Any, p: Any) -> Any:
+        items = [np.asarray(item) @ p["offered.weight"] for item in example[1]]
+        return attended(np.asarray(example[0]) @ p["asked.weight"], items, p, score)
+
+    check_layer(block, reference, examples(count, count))
+
+
+def test_large_scores_do_not_overflow() -> None:
+    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.Attention(score="dot")
+    assert block.eval([[1e4, 0], [[1, 2], [3, 4], [2, 9]]]).tolist() == [3.0, 4.0]
+
+
+def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None:
+    given = fb.Record((fb.Vector(QUERY), fb.Map(fb.Vector(ITEM))))
+    params = fb.compile(given >> fb.Attention(SIZE)).params
+    assert {name: value.shape for name, value in params.items()} == {
+        "attention.query": (QUERY, SIZE),
+        "attention.items": (ITEM, SIZE),
+        "attention.score": (SIZE,),
+    }
+    given = fb.Record((fb.Vector(ITEM), fb.Map(fb.Vector(ITEM))))
+    assert not fb.compile(given >> fb.Attention(ITEM, "dot")).params
+
+
+V = fb.Vector(2)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: V >> fb.Attention(3), "a pair (query, items), found float32[2]"),
+        (lambda: fb.Record((V, V)) >> fb.Attention(3), "a sequence or tuple of vectors as items"),
+        (lambda: fb.Record((V, fb.Record(()))) >> fb.Attention(3), "a sequence or tuple of vectors as items"),
+        (lambda: fb.Record((V, fb.Map(fb.Scalar()))) >> fb.Attention(3), "a float vector as item"),
+        (lambda: fb.Record((fb.Tensor([2, 2]), fb.Map(V))) >> fb.Attention(3), "a float vector as query"),
+        (lambda: fb.Record((fb.Map(V), fb.Map(V))) >> fb.Attention(3), "one vector as query"),
+        (
+            lambda: fb.Record((V, fb.Map(fb.Vector(3)))) >> fb.Attention(score="dot"),
+            "query and items of extent 2, found 2 and 3",
+        ),
+        (lambda: fb.Record((V, fb.Map(V))) >> fb.Attention(3, "dot"), "of extent 3, found 2 and 2"),
+        (lambda: fb.Record((V, fb.Record((V, fb.Vector(3))))) >> fb.Attention(3), "stack"),
+    ],
+)
+def test_other_inputs_are_refused(make: Any, expected: str) -> None:
+    refused(make, expected, "Attention(")
+
+
+def test_settings_are_checked_at_once() -> None:
+    with pytest.raises(UnknownNameError, match="Attention score: expected one of additive, dot, found 'sum'"):
+        fb.Attention(3, score="sum")
+    with pytest.raises(BlockValueError, match="expected a size for the additive score, found None"):
+        fb.Attention()
+    with pytest.raises(BlockValueError, match="Attention: expected a positive int as size"):
+        fb.Attention(0, "dot")

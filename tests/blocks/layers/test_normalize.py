@@ -1,0 +1,68 @@
+"""LayerNorm is (x - mean) / sqrt(variance + epsilon), then weight and bias, over the last axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockValueError
+from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, refused, with_loss
+
+RNG = np.random.default_rng(0)
+
+
+def normalized(x: Any, p: Any, epsilon: float) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    return scaled * p["layer_norm.weight"] + p["layer_norm.bias"]
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.5])
+def test_layer_norm_is_its_equations_over_the_last_axis(shape: tuple[int, ...], epsilon: float) -> None:
+    before = fb.Linear(3, name="before", bias=False)  # its gradient has passed through the layer
+    examples = [RNG.normal(size=shape).tolist() for _ in range(4)]
+    block = fb.Tensor(shape, "float64") >> before >> fb.LayerNorm(epsilon)
+    check_layer(block, lambda x, p: normalized(np.asarray(x) @ p["before.weight"], p, epsilon), examples)
+
+
+def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -> None:
+    program = fb.compile(fb.Vector(3) >> fb.LayerNorm())
+    assert program.params["layer_norm.weight"].tolist() == [1, 1, 1]
+    assert program.params["layer_norm.bias"].tolist() == [0, 0, 0]
+    assert program.run([[7, 7, 7]])[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
+def test_training_a_layer_norm_is_torchs(optimizer: Any) -> None:
+    torch = pytest.importorskip("torch")
+    examples = RNG.normal(size=(5, 3)).tolist()
+
+    def loss(p: Any) -> Any:
+        x = torch.tensor(examples, dtype=torch.float64)
+        y = torch.nn.functional.layer_norm(x, (3,), p["layer_norm.weight"], p["layer_norm.bias"], 1e-5)
+        return (y + y * y).sum()
+
+    check_training(with_loss(fb.Vector(3, "float64") >> fb.LayerNorm()), loss, examples, optimizer)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "1", None, True])
+def test_epsilon_is_a_number_above_0(epsilon: Any) -> None:
+    with pytest.raises(BlockValueError, match="LayerNorm epsilon: expected a finite number above 0"):
+        fb.LayerNorm(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: fb.Scalar() >> fb.LayerNorm(), "a float vector as input, found float32"),
+        (lambda: fb.Vector(3, "int32") >> fb.LayerNorm(), "a float vector as input, found int32[3]"),
+        (lambda: fb.Record((fb.Vector(3), fb.Vector(3))) >> fb.LayerNorm(), "one tensor"),
+        (lambda: fb.Vector(0) >> fb.LayerNorm(), "at least one element"),
+    ],
+)
+def test_other_inputs_are_refused(make: Any, expected: str) -> None:
+    refused(make, expected, "LayerNorm()")

@@ -1,0 +1,263 @@
+"""The LSTM's and the GRU's step against their equations, along sequences, and against torch's cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.errors import BlockValueError
+from foldbatch.types import TensorType, as_type
+from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, refused, sigmoid, with_loss
+
+SIZE, WIDTH = 3, 4
+ZERO = np.zeros(SIZE)
+RNG = np.random.default_rng(0)
+SEQUENCES = [RNG.normal(size=(length, WIDTH)).tolist() for length in (3, 0, 5, 1, 3)]
+X = fb.Vector(WIDTH, "float64")
+
+
+def lstm(x: Any, state: Any, p: Any) -> Any:
+    """One step; x may be None."""
+    h, c = state
+    from_x = 0 if x is None else np.asarray(x) @ p["lstm.weight"]
+    u, i, o, f = np.split(from_x + h @ p["lstm.recurrent"] + p["lstm.bias"], 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(u)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def gru(x: Any, h: Any, p: Any, *, reset_after: bool) -> Any:
+    """One step; x may be None."""
+    w_n, w_r, w_z = np.split(p["gru.weight"], 3, axis=1) if x is not None else [np.zeros((WIDTH, SIZE))] * 3
+    u_n, u_r, u_z = np.split(p["gru.recurrent"], 3, axis=1)
+    b_n, b_r, b_z = np.split(p["gru.bias"], 3)
+    x = np.zeros(WIDTH) if x is None else np.asarray(x)
+    r = sigmoid(x @ w_r + h @ u_r + b_r)  # (5)
+    z = sigmoid(x @ w_z + h @ u_z + b_z)  # (6)
+    if reset_after:
+        n = np.tanh(x @ w_n + b_n + r * (h @ u_n + p["gru.recurrent_bias"]))
+    else:
+        n = np.tanh(x @ w_n + (r * h) @ u_n + b_n)  # (8)
+    return z * h + (1 - z) * n  # (7)
+
+
+def along(cell: fb.Block, start: Any) -> fb.Block:
+    """The state after all steps of a list, last item first, which a recursion reads from its end."""
+    state = as_type(
+        tuple([SIZE, "float64"] for _ in start) if isinstance(start, tuple) else [SIZE, "float64"]
+    )
+    rest = fb.ForwardDeclaration(output_type=state, name="rest")
+    begin = fb.AllOf(*map(fb.FromTensor, start)) if isinstance(start, tuple) else fb.FromTensor(start)
+    x = fb.InputTransform(lambda xs: xs[0]) >> X
+    before = fb.InputTransform(lambda xs: xs[1:]) >> rest()
+    rest.resolve_to(fb.OneOf(bool, {False: begin, True: fb.AllOf(x, before) >> cell >> fb.GetItem(1)}))
+    return rest()
+
+
+def walked(step: Any, start: Any) -> Any:
+    """The reference of `along`."""
+
+    def reference(xs: Any, p: Any) -> Any:
+        state = start
+        for x in reversed(xs):
+            state = step(x, state, p)
+        return state
+
+    return reference
+
+
+def test_an_lstm_is_its_equations_along_sequences() -> None:
+    check_layer(along(fb.LSTMCell(SIZE), (ZERO, ZERO)), walked(lstm, (ZERO, ZERO)), SEQUENCES)
+
+
+@pytest.mark.parametrize("reset_after", [True, False])
+def test_a_gru_is_its_equations_along_sequences(reset_after: bool) -> None:
+    cell = fb.GRUCell(SIZE, reset_after=reset_after)
+
+    def step(x: Any, h: Any, p: Any) -> Any:
+        return gru(x, h, p, reset_after=reset_after)
+
+    check_layer(along(cell, ZERO), walked(step, ZERO), SEQUENCES)
+
+
+def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
+    vector = fb.Vector(SIZE, "float64")
+    scaled = fb.Vector(SIZE, "float64") >> fb.Linear(SIZE, name="before", bias=False)
+    examples = [RNG.normal(size=(3, SIZE)).tolist() for _ in range(3)]
+    examples = [[x, [h, c]] for x, h, c in examples]
+
+    def reference(example: Any, p: Any) -> Any:
+        x, (h, c) = example
+        h, c = lstm(
+            np.asarray(x) @ p["before.weight"], (np.asarray(h) @ p["before.weight"], np.asarray(c)), p
+        )
+        return h, (h, c)
+
+    before = fb.Record((scaled, fb.Record((scaled, vector))))
+    check_layer(before >> fb.LSTMCell(SIZE), reference, examples)
+
+    def gru_reference(example: Any, p: Any) -> Any:
+        x, (h, _) = example
+        h = gru(np.asarray(x) @ p["before.weight"], np.asarray(h) @ p["before.weight"], p, reset_after=True)
+        return h, h
+
+    before = fb.Record((scaled, fb.GetItem(0) >> scaled))
+    check_layer(before >> fb.GRUCell(SIZE), gru_reference, examples)
+
+
+def test_a_step_may_have_no_x() -> None:
+    state = fb.Record((fb.Vector(SIZE, "float64"), fb.Vector(SIZE, "float64")))
+    examples = [RNG.normal(size=(2, SIZE)).tolist() for _ in range(2)]
+    block = fb.AllOf(fb.Void(), state) >> fb.LSTMCell(SIZE) >> fb.GetItem(1)
+    check_layer(block, lambda e, p: lstm(None, np.asarray(e), p), examples)
+    block = (
+        fb.AllOf(fb.Void(), fb.GetItem(0) >> fb.Vector(SIZE, "float64")) >> fb.GRUCell(SIZE) >> fb.GetItem(1)
+    )
+    check_layer(block, lambda e, p: gru(None, np.asarray(e[0]), p, reset_after=True), examples)
+
+
+def gates(torch: Any, weight: Any, order: str, theirs: str) -> Any:
+    """Return a weight with its gates, along the last axis, in torch's order, as torch wants it."""
+    parts = dict(zip(order, torch.chunk(weight, len(order), dim=-1), strict=True))
+    return torch.cat([parts[gate] for gate in theirs], dim=-1).T.contiguous()
+
+
+def total(states: Any) -> Any:
+    """The loss of `with_loss`."""
+    return sum((state + state * state).sum() for state in states)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
+def test_training_an_lstm_is_torchs(optimizer: Any) -> None:
+    torch = pytest.importorskip("torch")
+    cell = torch.nn.LSTMCell(WIDTH, SIZE, dtype=torch.float64)
+
+    def loss(p: Any) -> Any:
+        weights = {
+            "weight_ih": gates(torch, p["lstm.weight"], "uiof", "ifuo"),
+            "weight_hh": gates(torch, p["lstm.recurrent"], "uiof", "ifuo"),
+            "bias_ih": gates(torch, p["lstm.bias"][None], "uiof", "ifuo")[:, 0],
+            "bias_hh": torch.zeros(4 * SIZE, dtype=torch.float64),
+        }
+        found = 0
+        for xs in SEQUENCES:
+            state = (torch.zeros(SIZE, dtype=torch.float64),) * 2
+            for x in reversed(xs):
+                x = torch.tensor(x, dtype=torch.float64)
+                state = torch.func.functional_call(cell, weights, (x, state))
+            found = found + total(state)
+        return found
+
+    check_training(with_loss(along(fb.LSTMCell(SIZE), (ZERO, ZERO))), loss, SEQUENCES, optimizer)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
+def test_training_a_gru_that_resets_after_is_torchs(optimizer: Any) -> None:
+    torch = pytest.importorskip("torch")
+    cell = torch.nn.GRUCell(WIDTH, SIZE, dtype=torch.float64)
+
+    def loss(p: Any) -> Any:
+        none = torch.zeros(SIZE, dtype=torch.float64)
+        weights = {
+            "weight_ih": gates(torch, p["gru.weight"], "nrz", "rzn"),
+            "weight_hh": gates(torch, p["gru.recurrent"], "nrz", "rzn"),
+            "bias_ih": gates(torch, p["gru.bias"][None], "nrz", "rzn")[:, 0],
+            "bias_hh": torch.cat([none, none, p["gru.recurrent_bias"]]),
+        }
+        found = 0
+        for xs in SEQUENCES:
+            h = torch.zeros(SIZE, dtype=torch.float64)
+            for x in reversed(xs):
+                h = torch.func.functional_call(cell, weights, (torch.tensor(x, dtype=torch.float64), h))
+            found = found + total([h])
+        return found
+
+    check_training(with_loss(along(fb.GRUCell(SIZE), ZERO)), loss, SEQUENCES, optimizer)
+
+
+def test_in_a_recursion_the_product_with_x_runs_once_per_batch() -> None:
+    """The kernels of the steps multiply by the recurrent matrix alone."""
+    for cell, start, products in (
+        (fb.LSTMCell(SIZE), (ZERO, ZERO), 1),
+        (fb.GRUCell(SIZE), ZERO, 1),
+        (fb.GRUCell(SIZE, reset_after=False), ZERO, 2),
+    ):
+        text = fb.compile(along(cell, start)).kernels()
+        kernels = {part.split("(")[0]: part.split("\ndef ")[0] for part in text.split("def ")[1:]}
+        assert kernels["forward_step"].count("np.matmul") == products
+        assert kernels["infer_forward_step"].count("np.matmul") == products
+
+
+def test_parameters_have_the_names_shapes_and_starts_that_the_docstrings_give() -> None:
+    params = fb.compile(along(fb.LSTMCell(SIZE, forget_bias=2), (ZERO, ZERO))).params
+    assert {name: value.shape for name, value in params.items()} == {
+        "lstm.weight": (WIDTH, 4 * SIZE),
+        "lstm.recurrent": (SIZE, 4 * SIZE),
+        "lstm.bias": (4 * SIZE,),
+    }
+    assert params["lstm.bias"].tolist() == [0.0] * 9 + [2.0] * 3
+    shapes = {"gru.weight": (WIDTH, 3 * SIZE), "gru.recurrent": (SIZE, 3 * SIZE), "gru.bias": (3 * SIZE,)}
+    params = fb.compile(along(fb.GRUCell(SIZE, reset_after=False), ZERO)).params
+    assert {name: value.shape for name, value in params.items()} == shapes
+    params = fb.compile(along(fb.GRUCell(SIZE), ZERO)).params
+    shapes["gru.recurrent_bias"] = (SIZE,)
+    assert {name: value.shape for name, value in params.items()} == shapes
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"),
+    [
+        (TensorType((5,), "float64"), "float64"),
+        (TensorType((5,)), "float32"),
+        (as_type(("int32", [2, "float64"], 3)), "float64"),
+        (TensorType((), "int64"), "float32"),
+        (as_type(None), "float32"),
+    ],
+)
+def test_a_state_has_the_dtype_of_the_first_float_of_the_input(element: Any, dtype: str) -> None:
+    assert fb.GRUCell(2).state_type(element) == TensorType((2,), dtype)
+    assert fb.LSTMCell(2).state_type(element) == as_type(([2, dtype], [2, dtype]))
+
+
+V, PAIR = fb.Vector(2), fb.Record((fb.Vector(2), fb.Vector(2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: fb.Vector(3) >> fb.LSTMCell(2), "a pair (x, (h, c)), found float32[3]"),
+        (lambda: fb.Record((V, V)) >> fb.LSTMCell(2), "a state (h, c) of two vectors of 2, found float32[2]"),
+        (lambda: fb.Record((V, PAIR)) >> fb.LSTMCell(3), "a state (h, c) of two vectors of 3"),
+        (lambda: fb.Record((fb.Tensor([2, 2]), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
+        (lambda: fb.Record((fb.Vector(2, "int32"), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
+        (lambda: fb.Record((fb.Vector(2, "float64"), PAIR)) >> fb.LSTMCell(2), "float tensors of one dtype"),
+        (lambda: fb.Vector(3) >> fb.GRUCell(2), "a pair (x, h), found float32[3]"),
+        (lambda: fb.Record((V, PAIR)) >> fb.GRUCell(2), "a state of one vector of 2"),
+        (lambda: fb.Record((V, V)) >> fb.GRUCell(3), "a state of one vector of 3, found float32[2]"),
+        (lambda: fb.Record((fb.Scalar(), V)) >> fb.GRUCell(2), "a float vector as input x, found float32"),
+    ],
+)
+def test_other_inputs_are_refused(make: Any, expected: str) -> None:
+    refused(make, expected, "Cell(")
+
+
+@pytest.mark.parametrize("make", [fb.LSTMCell, fb.GRUCell])
+def test_sizes_must_be_positive(make: Any) -> None:
+    for size in (0, -1, 1.5, None):
+        with pytest.raises(BlockValueError, match=f"{make.__name__}: expected a positive int as size"):
+            make(size)
+
+
+@pytest.mark.parametrize("bias", [np.nan, np.inf, "1", None])
+def test_a_forget_bias_is_a_finite_number(bias: Any) -> None:
+    with pytest.raises(BlockValueError, match="LSTMCell forget_bias: expected a finite number"):
+        fb.LSTMCell(2, forget_bias=bias)
+
+
+def test_a_cell_can_be_called_on_tensors_inside_a_function() -> None:
+    cell = fb.GRUCell(2, init="zeros")
+    block = fb.Record((V, V)) >> fb.Function(lambda x, h: ops.sum(cell(x, h)[0]))
+    assert float(block.eval([[1, 2], [2, 4]])) == 3.0

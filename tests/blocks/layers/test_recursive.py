@@ -1,0 +1,183 @@
+"""The plain tree network, the tensor network and the tree GRU against their papers' equations.
+
+A tree here is ``(x or None, [children])``; a child may be None, which stands for a missing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockTypeError, BlockValueError
+from tests.blocks.layers.checks import check_layer, refused, sigmoid
+
+SIZE, WIDTH = 3, 4
+STATE = fb.types.as_type([SIZE, "float64"])
+ZERO = np.zeros(SIZE)
+X = fb.Vector(WIDTH, "float64")
+Parameters = dict[str, np.ndarray]
+
+
+def random_tree(rng: np.random.Generator, arity: int, *, missing: bool, every_x: bool, depth: int = 0) -> Any:
+    count = 0 if depth == 3 else int(rng.integers(0, arity + 1))
+    x = rng.normal(size=WIDTH).tolist() if every_x or count == 0 or rng.random() < 0.5 else None
+    options = {"missing": missing, "every_x": every_x, "depth": depth + 1}
+    children = [random_tree(rng, arity, **options) for _ in range(count)]
+    if missing and count > 1 and rng.random() < 0.4:
+        children[int(rng.integers(count))] = None
+    return x, children
+
+
+def in_places(cell: fb.Block, arity: int) -> fb.Block:
+    """A recursive block over trees whose children have places."""
+    tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
+    x = {True: X, False: fb.Void()}
+    child = {True: tree(), False: fb.Void()}
+    keys = [(has_x, *there) for has_x in x for n in range(arity + 1) for there in np.ndindex((2,) * n)]
+
+    def node(has_x: bool, *there: int) -> fb.Block:
+        return fb.Record((x[has_x], fb.Record(tuple(child[bool(is_)] for is_ in there)))) >> cell
+
+    cases = {key: node(*key) for key in keys if key[0] or any(key[1:])}
+    tree.resolve_to(fb.OneOf(lambda t: (t[0] is not None, *(int(c is not None) for c in t[1])), cases))
+    return tree()
+
+
+def network(node: Any, p: Parameters, arity: int, kind: str = "tree_rnn") -> np.ndarray:
+    """One node of a TreeRNN, or of an RNTN, after its children."""
+    x, children = node
+    states = [ZERO if child is None else network(child, p, arity, kind) for child in children]
+    z = np.concatenate(states + [ZERO] * (arity - len(states)))
+    total = z @ p[f"{kind}.recurrent"] + p[f"{kind}.bias"]
+    if x is not None:
+        total = total + np.asarray(x) @ p[f"{kind}.weight"]
+    if kind == "rntn":  # one bilinear form for each element: z' V[:, :, k] z
+        total = total + [z @ p["rntn.tensor"][:, :, k] @ z for k in range(SIZE)]
+    return np.tanh(total)
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+def test_a_tree_rnn_is_one_affine_map_of_x_and_its_children(arity: int) -> None:
+    rng = np.random.default_rng(arity)
+    trees = [random_tree(rng, arity, missing=True, every_x=False) for _ in range(12)]
+    check_layer(in_places(fb.TreeRNN(SIZE, arity), arity), lambda t, p: network(t, p, arity), trees)
+
+
+def test_a_tree_rnn_has_the_activation_it_is_given() -> None:
+    tree = ([1.0, -2.0, 0.5, 1.0], [])
+    cell = fb.TreeRNN(SIZE, activation="relu", init="orthogonal")
+    program = fb.compile(fb.Record((X, fb.Record(()))) >> cell)
+    expected = np.maximum(np.asarray(tree[0]) @ program.params["tree_rnn.weight"], 0)
+    np.testing.assert_allclose(program.run([tree])[0], expected, rtol=1e-12)
+
+
+def test_an_rntn_is_a_tree_rnn_with_a_bilinear_form_for_each_element() -> None:
+    rng = np.random.default_rng(5)
+    trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
+    check_layer(in_places(fb.RNTN(SIZE), 2), lambda t, p: network(t, p, 2, "rntn"), trees)
+
+
+def test_a_leaf_of_an_rntn_may_be_x_alone() -> None:
+    cell, x = fb.RNTN(SIZE), [1.0, 2.0, 3.0, 4.0]
+    alone = (X >> cell).eval(x)
+    np.testing.assert_array_equal(alone, (fb.Record((X, fb.Record(()))) >> cell).eval([x, []]))
+    assert alone.any()
+
+
+def gru(node: Any, p: Parameters) -> np.ndarray:
+    """One node of a TreeGRU, after its children."""
+    x, children = node
+    states = [gru(child, p) for child in children if child is not None]
+    total = sum(states, ZERO)
+    w_u, w_z, w_r = np.split(p["tree_gru.weight"], 3, axis=1)
+    b_u, b_z, b_r = np.split(p["tree_gru.bias"], 3)
+    u_u, u_z, u_r = np.split(p.get("tree_gru.recurrent", np.zeros((SIZE, 3 * SIZE))), 3, axis=1)
+    x = np.zeros(WIDTH) if x is None else np.asarray(x)
+    z = sigmoid(x @ w_z + total @ u_z + b_z)
+    r = [sigmoid(x @ w_r + h @ u_r + b_r) for h in states]
+    kept = sum((r_k * h for r_k, h in zip(r, states, strict=True)), ZERO)
+    candidate = np.tanh(x @ w_u + kept @ u_u + b_u)
+    return (1 - z) * total + z * candidate
+
+
+def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
+    rng = np.random.default_rng(7)
+    tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
+    x = fb.GetItem(0) >> X
+    tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.TreeGRU(SIZE))
+    trees = [random_tree(rng, 4, missing=False, every_x=True) for _ in range(8)]
+    check_layer(tree(), gru, trees)
+
+
+def test_a_tree_gru_takes_tuples_missing_children_and_nodes_without_x() -> None:
+    rng = np.random.default_rng(8)
+    trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
+    check_layer(in_places(fb.TreeGRU(SIZE), 2), gru, trees)
+
+
+def test_a_leaf_of_a_tree_gru_is_a_node_with_an_empty_sequence() -> None:
+    cell, x = fb.TreeGRU(SIZE), [1.0, 2.0, 3.0, 4.0]
+    empty = (fb.Record((X, fb.Map(fb.Vector(SIZE, "float64")))) >> cell).eval([x, []])
+    for leaf in (fb.Record(()), fb.Void()):
+        found = (fb.Record((X, leaf)) >> cell).eval([x, []])
+        np.testing.assert_allclose(found, empty, rtol=1e-12)
+    assert empty.any()
+
+
+@pytest.mark.parametrize(
+    ("cell", "count", "shapes"),
+    [
+        (fb.TreeRNN(SIZE, 3, name="c"), 3, {"recurrent": (9, 3), "weight": (4, 3), "bias": (3,)}),
+        (
+            fb.RNTN(SIZE, name="c"),
+            2,
+            {"tensor": (6, 6, 3), "recurrent": (6, 3), "weight": (4, 3), "bias": (3,)},
+        ),
+        (fb.TreeGRU(SIZE, name="c"), 2, {"recurrent": (3, 9), "weight": (4, 9), "bias": (9,)}),
+    ],
+)
+def test_parameters_have_the_names_and_shapes_that_the_docstrings_give(cell, count, shapes) -> None:
+    children = fb.Record(tuple(fb.Vector(SIZE, "float64") for _ in range(count)))
+    params = fb.compile(fb.Record((X, children)) >> cell).params
+    assert {name: value.shape for name, value in params.items()} == {f"c.{n}": s for n, s in shapes.items()}
+
+
+V = fb.Vector(2)
+
+
+def given(*children: fb.Block, x: fb.Block = V) -> fb.Block:
+    return fb.Record((x, fb.Record(children)))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "layer"),
+    [
+        (lambda: V >> fb.TreeRNN(2), "a pair (x, children), found float32[2]", "TreeRNN(2)"),
+        (lambda: fb.Record((V, V)) >> fb.TreeRNN(2), "a tuple of up to 2 states as children", "TreeRNN(2)"),
+        (lambda: given(V, V, V) >> fb.TreeRNN(2), "raise arity, or use TreeGRU", "TreeRNN(2)"),
+        (lambda: given(V, V, V) >> fb.RNTN(2), "binarise the tree, or use TreeGRU", "RNTN(2)"),
+        (lambda: given(V, V) >> fb.RNTN(3), "a state of one vector of 3, found float32[2]", "RNTN(3)"),
+        (lambda: given(x=fb.Void()) >> fb.TreeRNN(2), "an input x or children, found neither", "TreeRNN(2)"),
+        (lambda: given(fb.Void(), x=fb.Void()) >> fb.RNTN(2), "an input x or children", "RNTN(2)"),
+        (lambda: given(x=fb.Scalar()) >> fb.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
+        (lambda: given(V, x=fb.Tensor([2, 2])) >> fb.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
+        (lambda: given(x=fb.Void()) >> fb.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
+        (lambda: given(fb.Void(), x=fb.Void()) >> fb.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
+        (lambda: fb.Record((V, V)) >> fb.TreeGRU(2), "a sequence or tuple of vectors of 2", "TreeGRU(2)"),
+        (lambda: fb.Record((V, fb.Map(V))) >> fb.TreeGRU(3), "a state of one vector of 3", "TreeGRU(3)"),
+    ],
+)
+def test_other_inputs_are_refused(make: Callable[[], fb.Block], expected: str, layer: str) -> None:
+    refused(make, expected, layer)
+
+
+def test_settings_are_checked_at_once() -> None:
+    for make in (fb.TreeRNN, fb.RNTN, fb.TreeGRU, lambda size: fb.TreeRNN(2, size)):
+        with pytest.raises(BlockValueError, match="expected a positive int as size"):
+            make(0)
+    with pytest.raises(BlockTypeError, match="TreeRNN: expected an activation of relu"):
+        fb.TreeRNN(2, activation="gelu")

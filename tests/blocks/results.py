@@ -1,0 +1,50 @@
+"""What the test of every block asks: the same results for all examples at once and for each alone."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import foldbatch as fb
+
+BACKENDS = ("auto", "reference")
+
+
+def plain(value: Any) -> Any:
+    """A result with arrays as numbers, rounded, or lists of them; an endless repetition as a set of one."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(plain, value))
+    if isinstance(value, itertools.repeat):
+        return {plain(next(value))}
+    return np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value
+
+
+def yields(block: fb.Block, *cases: tuple[Any, Any]) -> None:
+    """Check pairs of example and result, on every backend: in one batch, in another order, one by one."""
+    examples, right = [example for example, _ in cases], [result for _, result in cases]
+    for backend in BACKENDS:
+        program = fb.compile(block, backend=backend, debug=True)
+        assert plain(list(program.run(examples))) == right
+        assert plain(list(program.run(examples[::-1] * 2))) == right[::-1] * 2
+        assert [plain(program.run([example])[0]) for example in examples] == right
+
+
+def slopes(block: fb.Block, examples: list[Any]) -> dict[str, Any]:
+    """The gradients of a block's losses by parameter, the same on every backend and for the sum of examples."""
+    found = []
+    for backend in BACKENDS:
+        program = fb.compile(block, backend=backend)
+        found.append(dense(program.value_and_grad(examples)[1]))
+        alone = [dense(program.value_and_grad([example])[1]) for example in examples]
+        found.append({name: sum(one[name] for one in alone) for name in found[0]})
+    for other in found[1:]:
+        for name, gradient in found[0].items():
+            np.testing.assert_allclose(gradient, other[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    return found[0]
+
+
+def dense(gradients: dict[str, Any]) -> dict[str, Any]:
+    """Gradients as arrays, those of embeddings too."""
+    return {n: g.dense() if isinstance(g, fb.SparseRows) else g for n, g in gradients.items()}

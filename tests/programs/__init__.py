@@ -1,0 +1,60 @@
+"""Random typed block programs with data to run them on, for the laws.
+
+Blocks are made from the outside in: to yield a type, read it directly, choose between ways of
+reading it, recurse, compute it from something else, or hang losses and metrics beside it. All
+floats are float64, all functions smooth and tame, so that programs can be compared to the last digits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.types import SequenceType, TensorType, TupleType, Type
+from tests.programs import beside, choices, leaves, sequences, tensors
+from tests.programs.maker import Maker, Way
+from tests.programs.recipes import SCALAR, BlockProgram, Given, Source, has_zero, is_of_floats
+from tests.strategies import Draw
+
+__all__ = ["BlockProgram", "programs"]
+
+
+def ways(maker: Maker, type_: Type, given: Given) -> list[Way]:
+    """Return the ways to make a type, the direct one first, the favoured ones several times."""
+    found: list[Way] = [leaves.directly, choices.recursive, choices.chosen, tensors.let, beside.beside]
+    found += [leaves.wrapped, beside.composed, beside.collecting, sequences.selected]
+    if any((d.type, d.given) == (type_, given) for d in maker.declared):
+        found += [choices.called] * 2
+    if any((t, g) == (type_, given) for t, g, _ in maker.made):
+        found.append(tensors.again)
+    if has_zero(type_):
+        found += [leaves.optionally, sequences.folded]
+    if is_of_floats(type_):
+        found += [tensors.derived, tensors.derived, sequences.summarised, sequences.summarised]
+        found += [choices.recursive, choices.mutual, sequences.run]
+        if isinstance(type_, TensorType):
+            found.append(sequences.extreme)
+    if isinstance(type_, SequenceType | TupleType):
+        found.append(tensors.part)
+    if isinstance(type_, SequenceType):
+        found += [sequences.run, sequences.zipped, sequences.neighbours, sequences.sliced]
+    return found
+
+
+@st.composite
+def programs(
+    draw: Draw, *, size: int = 24, depth: int = 6, examples: int = 4, dropout: bool = False
+) -> BlockProgram:
+    """Return a random program, mostly with a loss of all it yields, and random examples."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    maker = Maker(draw, size, ways, dropout)
+    type_ = maker.result()
+    recipe = maker.read(type_, depth)
+    if is_of_floats(type_) and maker.number(4) < 3:
+        recipe = recipe.then(
+            fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0)
+        )
+    rng = np.random.default_rng(seed)
+    count = draw(st.integers(1, examples))
+    return BlockProgram(recipe.block, [recipe.data(Source(rng), 3) for _ in range(count)], seed)

@@ -1,0 +1,119 @@
+"""Random functions of tensors, smooth and tame, so that programs can be compared to the last digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from foldbatch.errors import GraphError
+from foldbatch.params import Parameter
+from foldbatch.static import ops
+from foldbatch.static.graph import Node, lift
+from foldbatch.types import TensorType, TupleType, Type
+from tests.programs.recipes import FLOAT
+
+
+class Expression:
+    """A random function of tensors: steps chosen by numbers, the same at every call.
+
+    Its parameters are made at the first call and belong to it from then on.
+    """
+
+    def __init__(
+        self, steps: Sequence[Sequence[int]], picks: Sequence[int], out: Type, free: Sequence[Parameter]
+    ) -> None:
+        self.steps = steps
+        self.picks = picks
+        self.out = out
+        self.free = free
+        self.weights: dict[tuple[int, ...], Parameter] = {}
+        self.__name__ = f"expression to {out}"
+
+    def __call__(self, *xs: Any) -> Any:
+        nodes = [node for x in xs for node in _flat(x)]
+        if self.free or not nodes:
+            nodes += lift("expression", (*self.free, np.array([0.5, -0.25])))
+        for which, i, j in self.steps:
+            a, b = nodes[-1 - i % len(nodes)], nodes[-1 - j % len(nodes)]
+            try:
+                node = STEPS[which % len(STEPS)](a, b, self)
+            except GraphError:
+                continue
+            if prod(node.shape) <= 24:
+                nodes.append(node)
+        return self._result(self.out, nodes, iter(self.picks))
+
+    def _result(self, type_: Type, nodes: list[Node], picks: Iterator[int]) -> Any:
+        if isinstance(type_, TupleType):
+            return [self._result(item, nodes, picks) for item in type_.items]
+        assert isinstance(type_, TensorType)
+        node = nodes[-1 - next(picks) % len(nodes)]
+        node = ops.segment_sum(node) if node.axis.rank == 2 else node
+        if prod(node.shape) != prod(type_.shape):
+            node = ops.tanh(ops.reshape(node, -1) @ self.weight((prod(node.shape), prod(type_.shape))))
+        return ops.reshape(node, type_.shape)
+
+    def weight(self, shape: tuple[int, ...]) -> Parameter:
+        """Return the expression's parameter of a shape."""
+        if shape not in self.weights:
+            self.weights[shape] = parameter(shape)
+        return self.weights[shape]
+
+
+def parameter(shape: tuple[int, ...], *, trainable: bool = True) -> Parameter:
+    """Return a new parameter of moderate random values."""
+    return Parameter(
+        TensorType(shape, FLOAT), lambda rng, s: rng.normal(0.0, 0.6, s), "w", trainable=trainable
+    )
+
+
+STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
+    lambda a, b, e: a + b,
+    lambda a, b, e: ops.tanh(a) * b,
+    lambda a, b, e: ops.tanh(a @ e.weight((a.shape[-1] if a.shape else 0, 2))),
+    lambda a, b, e: ops.sigmoid(a - b),
+    lambda a, b, e: ops.concat([a, b]),
+    lambda a, b, e: ops.stack([a, b]),
+    lambda a, b, e: a[-1],
+    lambda a, b, e: a[:1],
+    lambda a, b, e: ops.sum(a),
+    lambda a, b, e: ops.segment_sum(a),
+    lambda a, b, e: ops.softmax(a),
+    lambda a, b, e: ops.exp(ops.tanh(a)) / (1 + ops.square(b)),
+    lambda a, b, e: 0.5 * a - 1,
+    lambda a, b, e: ops.reshape(a, -1),
+    lambda a, b, e: ops.logsumexp(a) + b,
+    lambda a, b, e: ops.transpose(a) @ b,
+    lambda a, b, e: a * np.array([1.5, -0.5]),
+    lambda a, b, e: ops.where(ops.less(a, b), a, ops.sigmoid(a)) - ops.where(ops.less(a, b), a, 0.0),
+    lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[0] * b,
+    lambda a, b, e: ops.segment_softmax(a) * b,
+    lambda a, b, e: ops.segment_mean(a),
+)
+
+
+def _flat(x: Any) -> Iterator[Node]:
+    if isinstance(x, tuple):
+        for item in x:
+            yield from _flat(item)
+    elif x is not None:
+        yield x
+
+
+class FromBool:
+    """The float tensor of a shape that a bool stands for."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.__name__ = f"to {FLOAT}{list(shape)}"
+
+    def __call__(self, x: Node) -> Node:
+        return ops.broadcast_to(ops.cast(x, FLOAT), self.shape)
+
+
+def apart(x: Node, at: Node) -> Node:
+    """Move a place a little by a value: what lies 1/2 apart stays so."""
+    return at + 0.1 * ops.tanh(x)

@@ -1,0 +1,101 @@
+"""Ops on whole sequences: derivatives on every sample, and what they make of ties, NaN and nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foldbatch.errors import GraphError
+from foldbatch.static.autodiff import vjp
+from foldbatch.static.evaluate import evaluate
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
+from foldbatch.static.ops import segments
+from foldbatch.types import TensorType
+from tests.static.derivatives import check_sample, name_of, samples_of
+from tests.static.run_kernel import Rows, run_graph
+
+ELEMENTS = ragged()
+NAMES = ["segment_max", "segment_is_max", "segment_softmax"]
+X = input_node(TensorType((2,), "float64"), ELEMENTS)
+
+
+def _run(y: Node, x: Node, sequences: list[Any]) -> list[Any]:
+    """Return what the kernel yields per call or element, which must be what the interpreter yields."""
+    lengths = np.array([len(s) for s in sequences])
+    values = np.concatenate([np.asarray(s, x.dtype).reshape(-1, *x.shape) for s in sequences])
+    (found,) = run_graph(Graph((x,), (y,)), Rows(len(sequences), (values,), {x.axis: lengths}))
+    each = [evaluate(Graph((x,), (y,)), [[np.asarray(v, x.dtype) for v in s]])[0] for s in sequences]
+    expected = each if y.axis is CALL else [v for sequence in each for v in sequence]
+    np.testing.assert_allclose(found, np.array(expected).reshape(found.shape), rtol=1e-14)
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("case", samples_of(segments), ids=name_of)
+def test_derivatives_agree_with_each_other_and_with_differences(case: tuple[Op, Sample]) -> None:
+    check_sample(*case)
+
+
+def test_the_maximum_is_of_each_component_and_zero_of_nothing() -> None:
+    sequences = [[[-1, 5], [-2, 7]], [], [[-3, -4]], []]
+    assert _run(apply("segment_max", X), X, sequences) == [[-1, 7], [0, 0], [-3, -4], [0, 0]]
+    assert _run(apply("segment_max", X), X, [[], []]) == [[0, 0], [0, 0]]
+
+
+def test_integers_stay_integers() -> None:
+    x = input_node(TensorType((), "int32"), ELEMENTS)
+    y = apply("segment_max", x)
+    assert y.type == x.type
+    assert _run(y, x, [[-7, -5], [], [2**31 - 1, -(2**31)]]) == [-5, 0, 2**31 - 1]
+
+
+def test_of_equal_elements_the_first_is_the_maximum_and_takes_the_gradient() -> None:
+    """As of ops.max: one subgradient, the same in every batch."""
+    sequences = [[[7, 1], [7, 2], [3, 2]], [], [[0, 0], [0, 0]], []]
+    first = [[1, 0], [0, 1], [0, 0], [1, 1], [0, 0]]
+    assert _run(apply("segment_is_max", X), X, sequences) == [[bool(v) for v in row] for row in first]
+    (g,) = vjp([apply("segment_max", X)], [constant(np.ones(2))], [X])
+    assert g is not None
+    assert _run(g, X, sequences) == first
+
+
+def test_a_nan_is_greatest() -> None:
+    """As to NumPy; the gradient shows it too."""
+    x = input_node(TensorType((), "float64"), ELEMENTS)
+    sequences = [[1.0, np.nan, 2.0, np.nan], [3.0, 2.0]]
+    found = _run(apply("segment_max", x), x, sequences)
+    assert np.isnan(found[0])
+    assert found[1] == 3
+    assert _run(apply("segment_is_max", x), x, sequences) == [False, True, False, False, True, False]
+
+
+def test_softmax_sums_to_one_over_each_sequence() -> None:
+    rng = np.random.default_rng(0)
+    sequences = [rng.normal(size=(n, 2)) for n in (3, 0, 1, 4, 0)]
+    found = np.array(_run(apply("segment_softmax", X), X, sequences))
+    for start, stop in ((0, 3), (3, 4), (4, 8)):
+        np.testing.assert_allclose(found[start:stop].sum(0), [1, 1], rtol=1e-14)
+    exp = np.exp(sequences[0])
+    np.testing.assert_allclose(found[:3], exp / exp.sum(0), rtol=1e-14)
+    assert found[3].tolist() == [1, 1]
+
+
+def test_softmax_of_large_numbers_does_not_overflow() -> None:
+    with np.errstate(over="raise", invalid="raise"):
+        found = _run(apply("segment_softmax", X), X, [[[1e4, -1e4], [1e4, 1e4]], [[-1e4, 0]]])
+    assert found == [[0.5, 0], [0.5, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("axis", [CALL, UNBATCHED])
+@pytest.mark.parametrize("name", NAMES)
+def test_only_elements_of_a_sequence_have_segments(name: str, axis: Axis) -> None:
+    with pytest.raises(GraphError, match=rf"{name}: expected a tensor of a sequence's elements.*use ops\."):
+        apply(name, input_node(TensorType((3,)), axis))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*((n, "bool") for n in NAMES), ("segment_softmax", "int32")])
+def test_a_dtype_that_is_not_ordered_or_not_divisible_is_refused(name: str, dtype: str) -> None:
+    with pytest.raises(GraphError, match=rf"{name}: expected .* found {dtype}\[3\]; cast"):
+        apply(name, input_node(TensorType((3,), dtype), ELEMENTS))

@@ -1,0 +1,27 @@
+"""The documentation's Python runs, page by page, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import foldbatch as fb
+from foldbatch import blocks
+
+PAGES = sorted(Path(__file__).resolve().parents[1].glob("docs/**/*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page):
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        exec(compile(code, str(page), "exec"), names)
+
+
+def test_the_page_of_blocks_names_every_block():
+    text = (PAGES[0].parent / "blocks.md").read_text(encoding="utf-8")
+    missing = [name for name in blocks.__all__ if name not in text and name not in ("Block", "Pipe")]
+    assert missing == []
+    assert all(hasattr(fb, name) for name in blocks.__all__)

@@ -1,0 +1,104 @@
+"""What static checkers say of models: kinds are checked across ``>>``, and nothing right is refused.
+
+Both checkers read one file; a line with ``# wrong`` must be complained about, no other line may be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODELS = """\
+import numpy as np
+
+import foldbatch as fb
+
+numbers = fb.Map(fb.Scalar())
+words = fb.Map(fb.InputTransform(str.lower))
+pair = fb.Record({"a": fb.Scalar(), "b": fb.Vector(3)})
+
+# tensors
+fb.Vector(3) >> fb.Linear(2) >> fb.Function(lambda x: x) >> fb.Loss()
+fb.Scalar("int32") >> fb.Embedding(3, 2) >> fb.Dropout(0.5) >> fb.LayerNorm()
+fb.Scalar() >> fb.Concat()  # wrong
+fb.Scalar() >> fb.InputTransform(len)  # wrong
+fb.Scalar() >> fb.Fold(fb.Function(max), fb.Zeros([]))  # wrong
+fb.Vector(3) >> fb.LSTMCell(2)  # wrong
+
+# tuples
+pair >> fb.Concat() >> fb.Linear(2)
+fb.AllOf(fb.Vector(2), fb.Record(())) >> fb.TreeLSTM(3) >> fb.GetItem(0) >> fb.Linear(2)
+pair >> fb.Linear(2)  # wrong
+pair >> fb.Scalar()  # wrong
+fb.AllOf(fb.Identity(), fb.Identity()) >> fb.InputTransform(max)
+
+# sequences
+numbers >> fb.Reduce(fb.Function(max)) >> fb.Loss()
+numbers >> fb.Sum() >> fb.Loss()
+numbers >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)
+numbers >> fb.Map(fb.Function(abs)) >> fb.NGrams(2) >> fb.Map(fb.Concat())
+numbers >> fb.Linear(2)  # wrong
+numbers >> fb.Concat()  # wrong
+numbers >> fb.Scalar()  # wrong
+fb.Scalar() >> fb.Broadcast() >> fb.Mean()  # wrong
+
+# objects
+words >> fb.InputTransform(len) >> fb.Scalar()
+fb.GetItem("x") >> fb.OneHot(3) >> fb.Linear(2)
+fb.InputTransform(len) >> fb.Linear(2)  # wrong
+fb.InputTransform(len) >> fb.Function(abs)  # wrong
+words >> fb.Reduce(fb.Function(max))  # wrong
+
+# nothing
+fb.Scalar() >> fb.Metric("m")
+fb.Scalar() >> fb.Metric("m") >> fb.Linear(2)  # wrong
+
+# what stands for a block, and what does not
+{"a": fb.Scalar()} >> fb.Concat()
+np.ones(3) >> fb.Linear(2)
+fb.Identity() >> (fb.Scalar(), fb.Scalar()) >> fb.Concat()
+fb.Scalar() >> 3  # wrong
+fb.Scalar() >> "a"  # wrong
+
+# annotations
+model: fb.Block = numbers >> fb.Max()
+
+
+def classify(inner: fb.Block[fb.types.ObjectType, fb.types.TensorType]) -> fb.Block:
+    return inner >> fb.Linear(5, "softmax")
+
+
+classify(fb.Vector(3) >> fb.Linear(2))
+classify(numbers)  # wrong
+"""
+WRONG = {number for number, line in enumerate(MODELS.splitlines(), 1) if line.endswith("# wrong")}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
+    return tmp_path
+
+
+def test_mypy_refuses_what_does_not_fit_and_nothing_else(models):
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".cache", "models.py"]
+    found = subprocess.run(command, cwd=models, capture_output=True, text=True, check=False).stdout
+    assert {int(n) for n in re.findall(r"^models\.py:(\d+): error", found, re.MULTILINE)} == WRONG, found
+
+
+def test_pyright_refuses_what_does_not_fit_and_nothing_else(models):
+    pytest.importorskip("basedpyright")
+    config = {"include": ["models.py"], "typeCheckingMode": "standard", "reportUnusedExpression": False}
+    (models / "pyrightconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    found = json.loads(
+        subprocess.run(command, cwd=models, capture_output=True, text=True, check=False).stdout
+    )
+    errors = [d for d in found["generalDiagnostics"] if d["severity"] == "error"]
+    assert {d["range"]["start"]["line"] + 1 for d in errors} == WRONG, errors
