@@ -162,18 +162,25 @@ def as_type(spec: object, where: str = "type") -> Type:
         case bool():
             pass
         case int():
-            return TensorType((spec,))
+            return _tensor((spec,), DEFAULT_DTYPE, where)
         case str():
-            return TensorType((), spec)
+            return _tensor((), spec, where)
         case tuple():
             return TupleType(tuple(as_type(item, where) for item in spec))
         case list():
             *shape, last = spec or [None]
             if isinstance(last, str):
-                return TensorType(tuple(shape), last)
-            return TensorType(tuple(spec))
+                return _tensor(tuple(shape), last, where)
+            return _tensor(tuple(spec), DEFAULT_DTYPE, where)
     expected = "a type, an int, a dtype name, a list (shape) or a tuple of these"
     raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
+
+
+def _tensor(shape: tuple[int, ...], dtype: str, where: str) -> TensorType:
+    try:
+        return TensorType(shape, dtype)
+    except BlockTypeError as error:
+        raise BlockTypeError(where, error.expected, error.found, error.fix) from None
 
 
 def terminals(type_: Type) -> Iterator[Type]:

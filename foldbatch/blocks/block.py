@@ -11,6 +11,7 @@ is known (see `inference`), so that ``a >> b`` complains at once where they do n
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
 from foldbatch.blocks.values import Value, type_of
-from foldbatch.blocks.writer import shown
+from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
 from foldbatch.params import Array, Parameter
 from foldbatch.types import Type, describe_value
@@ -69,7 +70,7 @@ class Block(Generic[In_contra, Out_co]):
         Raises:
             BlockTypeError: when the block is ill typed.
         """
-        result = infer(self, Builder.scratch(shown(self)))
+        result = infer(self, Builder.scratch(_Joint(None, self)))
         return None if result is None else type_of(result[0])
 
     @overload
@@ -119,7 +120,7 @@ class Block(Generic[In_contra, Out_co]):
         return depth
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.arguments()})"
+        return "..." if enough() else f"{type(self).__name__}({self.arguments()})"
 
 
 AnyBlock: TypeAlias = Block[Any, Any]
@@ -158,12 +159,10 @@ def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
     Raises:
         BlockTypeError: when the block is ill typed.
     """
-    type_ = block.input_type
-    if type_ is None:
-        return None
     try:
-        return (build(block, builder, specimen(builder, type_)),)
-    except UnknownTypeError:
+        type_ = block.input_type
+        return None if type_ is None else (build(block, builder, specimen(builder, type_)),)
+    except (UnknownTypeError, RecursionError):  # compiling tells what is wrong
         return None
 
 
@@ -173,7 +172,18 @@ def check(block: AnyBlock) -> None:
     Raises:
         BlockTypeError: when it is.
     """
-    infer(block, Builder.scratch(shown(block)))
+    infer(block, Builder.scratch(_Joint(None, block)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """How errors name a part of a pipe: with what stands before it."""
+
+    before: AnyBlock | None
+    part: AnyBlock
+
+    def __str__(self) -> str:
+        return shown(self.part) if self.before is None else f"{shown(self.before)} >> {shown(self.part)}"
 
 
 class Pipe(Block[Any, Any]):
@@ -202,14 +212,17 @@ class Pipe(Block[Any, Any]):
     def _check_joints(self, parts: list[AnyBlock]) -> None:
         builder = Builder.scratch("")
         known: tuple[Value] | None = None
-        before = ""
+        before: AnyBlock | None = None
         for part in parts:
-            builder.root = before + shown(part)
+            builder.root = _Joint(before, part)
             try:
                 known = (build(part, builder, known[0]),) if known else infer(part, builder)
             except UnknownTypeError:
                 known = None
-            before = f"{shown(part.blocks[-1] if isinstance(part, Pipe) and part.blocks else part)} >> "
+            before = part.blocks[-1] if isinstance(part, Pipe) and part.blocks else part
+        if known and parts[0].input_type is not None and pattern(known[0]) is not None:
+            start = pattern(specimen(builder, parts[0].input_type))
+            self.__dict__["_inferred"] = {start: known[0]}  # so a pipe that goes on need not begin again
 
     @property
     def input_type(self) -> Type | None:
@@ -217,6 +230,8 @@ class Pipe(Block[Any, Any]):
         return next((b.input_type for b in self.blocks if not b.passes_on), None)
 
     def __repr__(self) -> str:
+        if enough():
+            return "..."
         return " >> ".join(map(repr, self.blocks)) if self.blocks else "Pipe()"
 
 

@@ -53,9 +53,8 @@ class Builder(Writer):
     `inferring` says that only types are wanted.
     """
 
-    def __init__(self, root: str = "model", *, inferring: bool = False) -> None:
-        super().__init__(root)
-        self.inferring = inferring
+    def __init__(self, root: object = "model", *, inferring: bool = False) -> None:
+        super().__init__(root, inferring=inferring)
         self.functions: list[Function] = []
         self.drafts: list[Draft] = []
         self.metric_types: dict[str, TensorType] = {}
@@ -66,7 +65,7 @@ class Builder(Writer):
         self._noted: set[Node] = set()
 
     @classmethod
-    def scratch(cls, root: str) -> Builder:
+    def scratch(cls, root: object) -> Builder:
         """Return a builder to infer types with, ready to build; nothing comes of its lines."""
         builder = cls(root, inferring=True)
         builder._function = builder.declare(builder, "scratch", VOID, VOID)
@@ -185,7 +184,7 @@ class Builder(Writer):
         """
         region = self.region
         for node in nodes:
-            refuse_ragged(node, self.path)
+            refuse_ragged(node, self)
         nodes = [apply("batch", n, axis=CALL) if n.axis is UNBATCHED else n for n in nodes]
         new = [n for n in nodes if n not in region.values and not any(n in d.nodes for d in region.drafts)]
         losses = region.losses if sinks else []
@@ -212,6 +211,10 @@ class Builder(Writer):
         """Draft all that the region has left to compute, these values with it, in one cell."""
         wanted = [*values, *(value for _, value in self.region.collected)]
         self.materialise([x for value in wanted for x in leaves(value) if isinstance(x, Node)], sinks=True)
+        self.collect()
+
+    def collect(self) -> None:
+        """Put what the region has collected into its lists; due before other code collects more."""
         collected, self.region.collected = self.region.collected, []
         for target, value in collected:
             slots = self.flatten(value)
@@ -219,6 +222,13 @@ class Builder(Writer):
             self.line(f"{target.code}.append({codes if len(slots) == 1 else f'({codes})'})")
             for slot, wire in zip(slots, target.wires, strict=True):
                 feed(slot.wires, wire)
+
+    @contextmanager
+    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
+        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
+        self.collect()
+        with super().indented(header, subject, expected) as region:
+            yield region
 
     def _draft(
         self,
@@ -310,8 +320,9 @@ class Builder(Writer):
             self._function, self._regions, self._indent, self._path = saved
 
 
-def refuse_ragged(node: Node, where: str) -> None:
+def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
     """Refuse a tensor of a sequence's elements where one for each call is needed."""
     if node.axis.rank > 1:
+        where = builder.path if block is None else builder.where(block)
         found = f"a {node.type} for every element of a sequence"
         raise BlockTypeError(where, "one tensor", found, "sum over the elements with ops.segment_sum")

@@ -162,6 +162,9 @@ class Composition(Block[Any, Any]):
 
     def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
         """Use a block in this composition; returns its result."""
+        if block is self:
+            fix = "a recursion needs a ForwardDeclaration"
+            raise BlockValueError(self.name, "wires without a circle", "the composition in itself", fix)
         found = tuple(self._source(source) for source in sources)
         if selects:  # to select the same item twice is to read it twice
             for wire in self._wires:

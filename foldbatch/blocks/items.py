@@ -7,8 +7,9 @@ from typing import Any
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.lists import expect_list
+from foldbatch.blocks.tracer import BadDataError
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
-from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleIndexError, ExampleTypeError
 from foldbatch.static.graph import Node
 from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
 
@@ -38,12 +39,17 @@ class GetItem(Block[Any, Any]):
         return None if isinstance(self.key, int | slice) else OBJECT
 
     def build(self, builder: Builder, value: Value) -> Value:
+        return self.select(builder, value, builder.where(self))
+
+    def select(self, builder: Builder, value: Value, where: str) -> Value:
+        """Build the item; errors are blamed on `where`."""
         match value:
             case Object():
                 # an enum's repr is no expression, though it be a str or an int
                 key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
                 place = (*value.place, f"[{_literal(repr(self.key))}]")
-                return builder.assign(f"{value.code}[{key}]", place, value, f"an item {self.key!r}")
+                expected = f"an item {self.key!r}"
+                return builder.assign(f"{value.code}[{key}]", place, value, expected, where=where)
             case tuple():
                 return self._of_tuple(builder, value)
             case Sequence():
@@ -80,7 +86,8 @@ class GetItem(Block[Any, Any]):
             raise BlockTypeError(
                 builder.where(self), "an int or a slice as key of a sequence", repr(self.key), fix
             )
-        return builder.element(value, f"{value.code}[{self.key}]", f"an element {self.key}")
+        code, expected = f"{value.code}[{self.key}]", f"an element {self.key}"
+        return builder.element(value, code, expected, builder.where(self))
 
     def arguments(self) -> str:
         return repr(self.key)
@@ -111,7 +118,7 @@ class Slice(Block[ObjectType | TupleType | SequenceType, Any]):
         self.bounds = slice(start, stop, step)
 
     def build(self, builder: Builder, value: Value) -> Value:
-        return GetItem(self.bounds).build(builder, value)
+        return GetItem(self.bounds).select(builder, value, builder.where(self))
 
     def arguments(self) -> str:
         names = ("start", "stop", "step")
@@ -125,6 +132,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
     Raises:
         BlockTypeError: when the input is no pair, its first no finite sequence, or its second no object.
         ExampleIndexError: when tracing, where the sequence has no such element.
+        ExampleTypeError: when tracing, where the number is no int.
 
     >>> from foldbatch.blocks.leaves import Identity, Scalar
     >>> from foldbatch.blocks.records import Record
@@ -145,7 +153,19 @@ class Nth(Block[TupleType | ObjectType, Any]):
         if not isinstance(number, Object):
             raise BlockTypeError(where, "an object as number", str(type_of(number)), FIX)
         items = expect_list(self, builder, source)
-        expected = "the number of an element"
         if isinstance(items, Object):
+            expected = "the number of an element"
             return builder.assign(f"{items.code}[{number.code}]", items.place, number, expected)
-        return builder.element(items, f"{items.code}[{number.code}]", expected)
+        pick = builder.constant("pick", _pick)
+        return builder.element(items, f"{pick}({items.code}, {number.code})", where=where)
+
+
+def _pick(items: list[Any], number: Any) -> Any:
+    """Return an element of a sequence by a number that the example holds."""
+    if not hasattr(number, "__index__"):
+        fix = "count from 0, or back from -1"
+        raise BadDataError("an int as number of an element", describe_value(number), fix, ExampleTypeError)
+    if not -len(items) <= number < len(items):
+        expected, fix = f"the number of one of {len(items)} elements", "count from 0, or back from -1"
+        raise BadDataError(expected, describe_value(number), fix, ExampleIndexError)
+    return items[number]

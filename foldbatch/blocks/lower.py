@@ -18,7 +18,7 @@ from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
 from foldbatch.blocks.values import Slot, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.wires import Wire, components, connected
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.params import Parameter
 from foldbatch.scheduler.policies import Policy, longest_chains
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
@@ -80,7 +80,11 @@ def lower(block: AnyBlock, policy: Policy, backend: Backend) -> Lowered:
     builder = Builder()
     root = builder.declare(block, "root", OBJECT, VOID)
     with builder.define(root, "model") as argument:
-        result = build(block, builder, argument)
+        try:
+            result = build(block, builder, argument)
+        except RecursionError:
+            fix = "put parts into ForwardDeclarations; a block must not contain itself in any other way"
+            raise BlockValueError("model", "blocks that end", "too many inside each other", fix) from None
         type_ = type_of(result)
         root.results += [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
@@ -125,11 +129,19 @@ def lower(block: AnyBlock, policy: Policy, backend: Backend) -> Lowered:
 
 
 def depth(lowered: Lowered, trace: Trace) -> int:
-    """Return the longest chain of calls that compute something, in one example."""
-    weights = [_computes(cell.graph) for cell in lowered.cells]
-    return max(
-        longest_chains(lowered.signatures, trace.calls, trace.elements, trace.values, weights), default=0
-    )
+    """Return the longest chain of calls that compute something, in one example.
+
+    A call that computes only what a loss or a metric takes counts where a chain ends, and not on the
+    way of what it passes on.
+    """
+    cells = [cell.graph for cell in lowered.cells]
+    passing = [_computes(cell.outputs, cell) for cell in cells]
+    ending = [_computes(cell.results, cell) for cell in cells]
+    chains = longest_chains(lowered.signatures, trace.calls, trace.elements, trace.values, passing)
+    kinds = np.repeat(np.arange(len(cells)), list(map(len, trace.calls)))
+    bases = np.concatenate([np.zeros(0, np.int32), *(rows[:, 0] for rows in trace.calls)])
+    order = kinds[np.argsort(bases, kind="stable")].tolist()  # that of the chains
+    return max((n - passing[k] + ending[k] for n, k in zip(chains, order, strict=True)), default=0)
 
 
 def holds_objects(lowered: Lowered, trace: Trace) -> bool:
@@ -138,12 +150,12 @@ def holds_objects(lowered: Lowered, trace: Trace) -> bool:
     return has_objects(lowered.result) or not all(isinstance(label, ATOMS) for label in labels)
 
 
-def _computes(graph: CellGraph) -> bool:
-    """Whether outputs are more than data as it was read (categories as vectors too), constants and views."""
-    nodes = reachable(graph.outputs, graph.inputs)
+def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
+    """Whether results are more than data as it was read (categories as vectors too), constants and views."""
     given = set(graph.inputs)
     return any(
-        n.op not in SOURCES and n not in given and not is_view(n) and n.op.name != "one_hot" for n in nodes
+        n.op not in SOURCES and n not in given and not is_view(n) and n.op.name != "one_hot"
+        for n in reachable(results, graph.inputs)
     )
 
 

@@ -34,7 +34,7 @@ class Loss(Block[TensorType, VoidType]):
             if isinstance(value, Node) and not value.type.is_float:
                 fix = "make a float of it with ops.cast"
             raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
-        refuse_ragged(value, builder.where(self))
+        refuse_ragged(value, builder, self)
         builder.region.losses.append((self.name, ops.batched(value)))
 
     def arguments(self) -> str:
@@ -73,7 +73,7 @@ class Metric(Block[TensorType | TupleType, VoidType]):
                     "to label values, put the label second",
                 )
                 raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
-        refuse_ragged(tensor, builder.where(self))
+        refuse_ragged(tensor, builder, self)
         known = builder.metric_types.setdefault(self.name, tensor.type)
         if known != tensor.type:
             expected, fix = f"{known}, as elsewhere under this name", "use another name"

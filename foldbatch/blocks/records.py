@@ -57,7 +57,7 @@ class Record(Block[ObjectType | TupleType, TupleType]):
         results = []
         for key, block in self.blocks:
             with builder.at(f"[{key!r}]"):
-                results.append(build(block, builder, GetItem(key).build(builder, value)))
+                results.append(build(block, builder, GetItem(key).select(builder, value, builder.path)))
         return tuple(results)
 
     def arguments(self) -> str:

@@ -22,6 +22,8 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
             nodes = [item for item in value if isinstance(item, Node)]
             if len({node.type for node in nodes}) == 1 and all(node.axis.rank < 2 for node in nodes):
                 return self.of_tensors(nodes)
+        if isinstance(value, Node) and value.axis.rank > 1:
+            return self.of_elements(value)
         sequence: Sequence = expect_sequence(self, builder, value)
         elements = builder.elements(sequence)
         if not isinstance(elements, Node):

@@ -5,25 +5,31 @@ Every line remembers the block it is for and where in the data it looks, at no c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from foldbatch.blocks.drafts import Function, Line, Region
 from foldbatch.blocks.values import Object, Place
+from foldbatch.errors import BlockValueError
 
 LONGEST = 60  # characters of a block's repr in an error
+PRINTED = 12  # blocks that are printed at most to find out whether it is longer
+LOOPS = 20  # inside each other, as many as Python compiles
 
 
 class Writer:
     """Writes the function of the tracing program that is being built, region by region."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: object, *, inferring: bool) -> None:
+        self.inferring = inferring
         self.globals: dict[str, Any] = {}
-        self._path: list[str] = [root]
+        self._path: list[object] = [root]
         self._function: Function | None = None
         self._regions: list[Region] = []
         self._indent = 1
+        self._loops = 0
         self._names = 0
 
     @property
@@ -34,18 +40,18 @@ class Writer:
     # -- where we are
 
     @property
-    def root(self) -> str:
-        """How paths begin."""
+    def root(self) -> object:
+        """How paths begin, a string or what prints as one."""
         return self._path[0]
 
     @root.setter
-    def root(self, root: str) -> None:
+    def root(self, root: object) -> None:
         self._path[0] = root
 
     @property
     def path(self) -> str:
         """The path by which the root reaches the present block, as Python would index it."""
-        return "".join(self._path)
+        return "".join(map(str, self._path))
 
     @contextmanager
     def at(self, segment: str) -> Iterator[None]:
@@ -106,6 +112,11 @@ class Writer:
     @contextmanager
     def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
         """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
+        is_loop = header.startswith(("for", "while"))
+        self._loops += is_loop
+        if self._loops > LOOPS:
+            fix = "make what is inside a ForwardDeclaration of its own"
+            raise BlockValueError(self.path, f"up to {LOOPS} sequences inside each other", "more", fix)
         self.line(header, subject, expected)
         self._indent += 1
         self._regions.append(Region())
@@ -115,6 +126,14 @@ class Writer:
         finally:
             self._regions.pop()
             self._indent -= 1
+            self._loops -= is_loop
+
+
+class _Printing(threading.local):
+    left: int | None = None  # blocks that may still be printed; None: all of them
+
+
+_printing = _Printing()
 
 
 def shown(block: object) -> str:
@@ -123,5 +142,18 @@ def shown(block: object) -> str:
     >>> shown(1), shown("long" * 20)
     ('1', 'str(...)')
     """
-    text = repr(block)
-    return text if len(text) <= LONGEST else f"{type(block).__name__}(...)"
+    outer, _printing.left = _printing.left, PRINTED
+    try:
+        text = repr(block)
+        cut = _printing.left < 0
+    finally:
+        _printing.left = outer
+    return f"{type(block).__name__}(...)" if cut or len(text) > LONGEST else text
+
+
+def enough() -> bool:
+    """Whether so much of a block has been printed that it is long; every block asks first."""
+    if _printing.left is None:
+        return False
+    _printing.left -= 1
+    return _printing.left < 0

@@ -18,7 +18,9 @@ def plain(value: Any) -> Any:
         return type(value)(map(plain, value))
     if isinstance(value, itertools.repeat):
         return {plain(next(value))}
-    return np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        value = np.asarray(value.astype(float).round(4))
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def yields(block: fb.Block, *cases: tuple[Any, Any]) -> None:

@@ -10,8 +10,9 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.block import Pipe, as_block, keyed
-from foldbatch.blocks.builder import Builder, shown
+from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import FromTensor
+from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from tests.oracle import plain
 
@@ -78,21 +79,6 @@ def test_pipes_are_flat_and_empty_ones_pass_on():
     a, b, c = fb.Scalar(), fb.Identity(), fb.Identity()
     assert (a >> (b >> c)).blocks == ((a >> b) >> c).blocks == (a, b, c)
     assert Pipe().eval("whatever") == "whatever"
-
-
-def test_a_tensor_is_copied_when_it_becomes_a_block():
-    array = np.float32([1, 2])
-    block = FromTensor(array)
-    array[0] = 9
-    assert block.eval(None).tolist() == [1.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("tensor", "dtype"),
-    [(1, "int64"), (1.5, "float32"), (True, "bool"), (np.int32(1), "int32"), (np.zeros((2, 0)), "float64")],
-)
-def test_a_constant_keeps_its_dtype(tensor, dtype):
-    assert FromTensor(tensor).eval(None).dtype == dtype
 
 
 @pytest.mark.parametrize(

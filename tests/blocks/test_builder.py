@@ -92,19 +92,6 @@ def test_parameters_are_noted_in_the_order_in_which_blocks_read_them():
     assert list(builder.parameters) == [weights[2], weights[1], weights[3], weights[0]]
 
 
-def test_the_path_says_where_a_block_stands():
-    builder = Builder("root")
-    with builder.at("['a']"), builder.at("[0]"):
-        assert builder.path == "root['a'][0]"
-        assert builder.where(fb.Identity()) == "root['a'][0] Identity()"
-    assert builder.path == "root"
-
-
-def test_names_are_new_whatever_their_stem():
-    builder = Builder()
-    assert len({builder.fresh(stem) for stem in "aab" for _ in range(5)}) == 15
-
-
 def test_a_tensor_of_another_program_is_refused():
     stranger = input_node(TensorType((2,)))
     with pytest.raises(AssertionError, match="a tensor of another region is read"):

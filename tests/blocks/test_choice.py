@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleKeyError
 from foldbatch.types import TensorType
+from tests.blocks.results import slopes, yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
@@ -109,3 +111,50 @@ def test_a_constant_case_gets_a_row_for_every_example():
     weight = fb.Parameter(TensorType((2,)), [1.0, 2.0], "w")
     program = fb.compile(fb.OneOf(len, {1: fb.FromTensor(weight), 2: fb.Vector(2)}))
     assert [x.tolist() for x in program.run(["a", [3, 4], "b"])] == [[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]
+
+
+def test_optional_applies_a_block_to_what_is_there():
+    """And else gives zeros, or what another block yields."""
+    yields(fb.Optional(ONE >> TWICE), (3, 6.0), (None, 0.0), (0, 0.0))
+    yields(fb.Optional(ONE, np.float32(7)), (3, 3.0), (None, 7.0), (0, 0.0), (False, 0.0))
+    yields(fb.Optional({"a": fb.Vector(2), "b": fb.Map(ONE), "c": fb.Void()}), (None, ([0.0, 0.0], [], None)))
+    yields(fb.Map(fb.Optional(ONE)), ([1, None, 2], [1.0, 0.0, 2.0]), ([], []))
+
+
+def test_a_parameter_may_stand_for_what_is_missing():
+    weight = fb.Parameter(TensorType(()), 2.0, "w")
+    lossy = fb.Optional(ONE, weight >> TWICE) >> fb.Loss()
+    assert slopes(lossy, [None, 3, None]) == {"w": 4.0}
+
+
+def test_optional_of_a_loss_counts_what_is_there():
+    program = fb.compile(fb.Optional(ONE >> fb.Loss()))
+    assert program.run([1, None, 2]).loss == 3.0
+
+
+def test_optional_in_a_recursion_ends_it():
+    chain = fb.ForwardDeclaration(output_type="float32", name="chain")
+    chain.resolve_to({"x": ONE, "next": fb.Optional(chain())} >> fb.Function(lambda x, y: x + 2 * y))
+    yields(
+        chain(),
+        ({"x": 1, "next": None}, 1.0),
+        ({"x": 1, "next": {"x": 2, "next": {"x": 3, "next": None}}}, 17.0),
+    )
+
+
+def test_what_is_missing_must_be_of_the_type_of_what_is_there():
+    with pytest.raises(BlockTypeError) as caught:
+        fb.Optional(ONE, fb.Zeros("float64"))
+    assert (caught.value.expected, caught.value.found) == ("float32, as the other block yields", "float64")
+    with pytest.raises(
+        BlockTypeError, match=r"Optional\(Identity\(\)\).none: expected a type that has a zero"
+    ):
+        fb.Optional(fb.Identity())
+
+
+def test_a_choice_is_as_deep_as_the_case_taken():
+    deep = fb.Map(ONE) >> fb.Fold(fb.Function(lambda a, b: a + b), fb.Zeros([]))
+    block = fb.OneOf(len, {1: fb.GetItem(0) >> ONE, 2: fb.GetItem(0) >> ONE >> TWICE, 3: deep})
+    assert [block.max_depth([1] * n) for n in (1, 2, 3)] == [0, 1, 3]
+    assert [fb.Optional(deep).max_depth(x) for x in (None, [], [1, 2])] == [0, 0, 2]
+    assert fb.Map(block).max_depth([[1], [1, 1], [1, 1, 1]]) == 3

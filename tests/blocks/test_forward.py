@@ -10,6 +10,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockValueError
+from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -163,3 +164,56 @@ def test_a_declaration_and_its_uses_print_without_end():
     assert repr(loop.block) == (
         "OneOf(is_list, {False: Scalar('float32'), True: Record((loop(), loop())) >> Function(<lambda>)})"
     )
+
+
+def test_declarations_may_stand_inside_each_others_definitions():
+    """A list of trees, and trees whose leaves are lists: one recursion through both."""
+    trees = fb.ForwardDeclaration(output_type="float32", name="trees")
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    trees.resolve_to(fb.Map(tree()) >> fb.Sum())
+    inner = fb.ForwardDeclaration(output_type="float32", name="inner")
+    inner.resolve_to(fb.OneOf(is_list, {False: ONE, True: (inner(), trees()) >> ADD}))
+    tree.resolve_to(fb.OneOf(is_list, {False: ONE, True: fb.GetItem(slice(0, 2)) >> inner()}))
+
+    def of_trees(x: Any) -> float:
+        return sum(map(of_tree, x))
+
+    def of_tree(x: Any) -> float:
+        return of_inner(x[:2]) if is_list(x) else float(x)
+
+    def of_inner(x: Any) -> float:
+        return of_inner(x[0]) + of_trees(x[1]) if is_list(x) else float(x)
+
+    examples = [[], [1], [1, [2, [3, [4, [5]]]]], [[[6, []], [7, 8]], 9]]
+    yields(trees(), *((x, of_trees(x)) for x in examples))
+
+
+def test_three_declarations_may_refer_to_each_other_in_turn():
+    a, b, c = (fb.ForwardDeclaration(output_type="float32", name=name) for name in "abc")
+    factors = {a: 2.0, b: 3.0, c: 5.0}
+    for own, following in ((a, b), (b, c), (c, a)):
+        times = fb.Function(lambda x, rest, k=factors[own]: x + k * rest)
+        more = fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(slice(1, None)) >> following()) >> times
+        own.resolve_to(fb.OneOf(len, {0: fb.Zeros([])} | dict.fromkeys(range(1, 9), more)))
+    yields(a(), ([], 0.0), ([1], 1.0), ([1, 1], 3.0), ([1, 1, 1], 9.0), ([1, 1, 1, 1], 39.0))
+    yields(b(), ([1, 1, 1], 1 + 3 * (1 + 5 * 1.0)))
+    assert a().max_depth([1, 1, 1, 1]) == 4
+
+
+def test_an_optional_child_ends_a_recursion():
+    node = fb.ForwardDeclaration(output_type="float32", name="node")
+    children = {"l": fb.Optional(node()), "x": ONE, "r": fb.Optional(node())}
+    node.resolve_to(children >> fb.Function(lambda l, x, r: x + 2 * l + 3 * r))
+    leaf = {"l": None, "x": 1, "r": None}
+    yields(node(), (leaf, 1.0), ({"l": leaf, "x": 1, "r": {"l": None, "x": 2, "r": leaf}}, 18.0))
+    assert node().max_depth({"l": leaf, "x": 1, "r": None}) == 2
+
+
+def test_one_declaration_serves_several_programs():
+    total = fb.ForwardDeclaration(output_type="float32", name="total")
+    layer = fb.Parameter(fb.types.TensorType(()), 2.0, "w")
+    leaf = ONE >> fb.Function(lambda x: x * layer)
+    total.resolve_to(fb.OneOf(is_list, {False: leaf, True: (total(), total()) >> ADD}))
+    one, two = fb.compile(total()), fb.compile((total(), total()) >> ADD)
+    one.params["w"] = 3.0
+    assert [float(p.run([[1, [2, 3]]])[0]) for p in (one, two)] == [18.0, 18.0]

@@ -113,13 +113,21 @@ def test_nth_of_objects_and_of_tuples():
     yields(both, ({"pair": [3, 4], "at": 1}, 4.0), ({"pair": [3, 4], "at": -2}, 3.0))
 
 
-def test_a_number_without_an_element_names_the_example():
-    program = fb.compile(fb.Record((NUMBERS, fb.Identity())) >> fb.Nth())
-    for number in (2, -3):
-        with pytest.raises(ExampleIndexError, match="at example 1"):
-            program.run([([1, 2], 0), ([1, 2], number)])
-    with pytest.raises(ExampleTypeError, match="at example 0"):
-        program.run([([1, 2], "a")])
+def test_a_number_without_an_element_is_named_with_the_example():
+    for pairs in (fb.Record((NUMBERS, fb.Identity())), fb.Record((PAIRS, fb.Identity()))):
+        program = fb.compile(pairs >> fb.Nth())
+        for number in (2, -3):
+            with pytest.raises(
+                ExampleIndexError, match=f"at example 1.*one of 2 elements, found int {number};"
+            ):
+                program.run([([1, 2], 0), ([1, 2], number)])
+        for number in ("a", 1.0, None, slice(0, 1)):
+            with pytest.raises(
+                ExampleTypeError, match="at example 0: expected an int as number of an element"
+            ):
+                program.run([([1, 2], number)])
+    with pytest.raises(ExampleIndexError, match="at example 0"):
+        fb.Nth().eval(("abc", 3))
 
 
 def test_selecting_is_wiring_and_costs_no_level():

@@ -1,6 +1,8 @@
-"""Map, over everything that is a sequence, in sequences of sequences and of tuples."""
+"""Map, Zip, NGrams and Length, over everything that is a sequence, in sequences of sequences and of tuples."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Broadcast, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, TensorType
+from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
 TOTAL = fb.Function(ops.segment_sum)
+NUMBERS = fb.Map(ONE)
 
 
 def numbers(value):
@@ -125,3 +129,101 @@ def test_a_broadcast_is_mapped_once():
 
 def test_map_prints_as_it_is_written():
     assert repr(fb.Map((ONE, ONE))) == "Map(Record((Scalar('float32'), Scalar('float32'))))"
+
+
+# -- sequences of sequences
+
+
+def test_zip_is_as_long_as_the_shortest():
+    three = fb.Record((NUMBERS, fb.Map(fb.Scalar("int32")), fb.Identity())) >> fb.Zip()
+    yields(
+        three,
+        (([1, 2], [3], "abc"), [(1.0, 3, "a")]),
+        (([1, 2], [3, 4, 5], "ab"), [(1.0, 3, "a"), (2.0, 4, "b")]),
+        (([], [3], "a"), []),
+        (([1], [3], ""), []),
+    )
+    yields(fb.Zip(), ((["ab", "cd", "ef"]), [("a", "c", "e"), ("b", "d", "f")]), (([[1], []]), []))
+    yields(fb.AllOf(NUMBERS) >> fb.Zip(), ([1, 2], [(1.0,), (2.0,)]))
+
+
+def test_zip_keeps_the_structure_of_elements():
+    pairs = fb.Map((ONE, fb.Void(), fb.AllOf(fb.Map(ONE))))
+    block = fb.Record((pairs, fb.Map(fb.Void()), NUMBERS)) >> fb.Zip()
+    first = [(1, 0, [2, 3]), (4, 0, [])]
+    yields(
+        block,
+        ((first, "ab", [5, 6]), [((1.0, None, ([2.0, 3.0],)), None, 5.0), ((4.0, None, ([],)), None, 6.0)]),
+    )
+
+
+def test_a_broadcast_is_zipped_with_as_many_as_there_are():
+    scaled = fb.Record((NUMBERS, ONE >> fb.Broadcast())) >> fb.ZipWith(fb.Function(lambda x, y: x * y))
+    yields(scaled, (([1, 2, 3], 2), [2.0, 4.0, 6.0]), (([], 2), []))
+    tagged = fb.Record((fb.Broadcast(), NUMBERS)) >> fb.Zip()
+    yields(tagged, (("x", [1, 2]), [("x", 1.0), ("x", 2.0)]))
+    both = fb.Record((ONE, ONE)) >> fb.Broadcast()
+    yields(fb.Record((both, NUMBERS)) >> fb.Zip(), (([1, 2], [3]), [((1.0, 2.0), 3.0)]))
+
+
+def test_broadcasts_alone_stay_a_broadcast():
+    assert isinstance(fb.Broadcast().eval("x"), itertools.repeat)
+    yields(ONE >> fb.Broadcast(), (1, {1.0}))
+    yields(ONE >> fb.Broadcast() >> fb.Map(TWICE), (1, {2.0}))
+    yields(fb.AllOf(fb.Broadcast(), ONE >> fb.Broadcast()) >> fb.Zip(), (1, {(1, 1.0)}))
+    yields(
+        fb.AllOf(ONE >> fb.Broadcast(), ONE >> fb.Broadcast()) >> fb.ZipWith(fb.Function(ops.add)), (1, {2.0})
+    )
+    results = fb.compile(ONE >> fb.Broadcast()).run([1, 2])
+    assert [float(next(iter(result))) for result in results] == [1.0, 2.0]
+
+
+def test_zip_with_is_zip_and_map():
+    less = fb.Function(lambda a, b: a - b)
+    lists = fb.Record((NUMBERS, NUMBERS))
+    for block in (lists >> fb.ZipWith(less), lists >> fb.Zip() >> fb.Map(less)):
+        yields(block, (([5, 6, 7], [1, 2]), [4.0, 4.0]), (([], [1]), []))
+    yields(fb.ZipWith(fb.InputTransform(sum)), ([[1, 2], [3, 4]], [4, 6]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_ngrams_are_all_neighbours_and_none_where_there_are_fewer(n):
+    def neighbours(xs):
+        return [tuple(xs[i : i + n]) for i in range(len(xs) - n + 1)]
+
+    lists = [list(map(float, range(length))) for length in range(6)]
+    yields(NUMBERS >> fb.NGrams(n), *((xs, neighbours(xs)) for xs in lists))
+    yields(fb.NGrams(n), *((xs, neighbours(xs)) for xs in ["", "a", "ab", "abcdef"]))
+    pairs = fb.Map((ONE, fb.Void(), fb.Identity())) >> fb.NGrams(n)
+    given = [(k, 0, str(k)) for k in range(4)]
+    yields(pairs, (given, neighbours([(float(k), None, text) for k, _, text in given])))
+    yields(fb.Record((ONE,) * 3) >> fb.NGrams(n), ([0, 1, 2], neighbours([0.0, 1.0, 2.0])))
+
+
+def test_ngrams_of_an_iterator_are_its_neighbours():
+    assert fb.NGrams(2).eval(iter("abc")) == [("a", "b"), ("b", "c")]
+
+
+def test_length_counts_what_python_counts():
+    both = fb.AllOf(fb.Length(), NUMBERS >> fb.Length("int32"))
+    yields(both, ([], (0.0, 0)), ([5], (1.0, 1)), ([5, 6, 7], (3.0, 3)))
+    yields(fb.Length("int64"), ({"a": 1, "b": 2}, 2), ("abc", 3))
+    yields(fb.Record((ONE, fb.Void())) >> fb.Length(), ([1, 2], 2.0))
+    yields(
+        fb.AllOf(fb.Map(fb.Void()) >> fb.Length(), fb.Map((ONE, ONE)) >> fb.Length()), ([(1, 2)], (1.0, 1.0))
+    )
+
+
+def test_sequences_are_wiring_and_cost_no_level_beyond_their_blocks():
+    apart = fb.AllOf(NUMBERS, NUMBERS) >> fb.Zip()
+    for block in (
+        NUMBERS,
+        apart,
+        NUMBERS >> fb.NGrams(2),
+        fb.Length(),
+        fb.AllOf(NUMBERS, np.float32(1) >> fb.Broadcast()) >> fb.Zip(),
+    ):
+        assert block.max_depth([1, 2, 3]) == 0
+    assert fb.Map(ONE >> TWICE).max_depth(range(9)) == 1
+    assert (NUMBERS >> fb.Map(TWICE) >> fb.Map(TWICE)).max_depth(range(9)) == 2
+    assert (apart >> fb.Map(fb.Function(ops.add))).max_depth(range(9)) == 1

@@ -66,7 +66,7 @@ def test_a_star_of_100_000_children_is_two_levels():
     assert (report.calls, report.steps) == (100_004, 3)  # leaves, the root, losses
     results = program.run(examples)
     assert np.isfinite(results[0][0]).all()
-    assert program.depth(examples[0]) == 2
+    assert program.depth(examples[0]) == 3
     _, gradients = program.value_and_grad(examples)
     assert all(np.isfinite(g).all() for g in gradients.values())
 

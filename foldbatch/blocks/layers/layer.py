@@ -24,6 +24,9 @@ ACTIVATIONS = {
 }
 
 
+SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
+
+
 class Layer(TensorBlock[In_contra, Out_co]):
     """A block of tensors with parameters, made when the first input shows their shapes.
 
@@ -60,7 +63,9 @@ class Layer(TensorBlock[In_contra, Out_co]):
 
     def arguments(self) -> str:
         parts = []
-        for name, given in inspect.signature(type(self)).parameters.items():
+        if type(self) not in SIGNATURES:
+            SIGNATURES[type(self)] = inspect.signature(type(self))
+        for name, given in SIGNATURES[type(self)].parameters.items():
             text = _shown(getattr(self, name, ...))
             if given.default is inspect.Parameter.empty and given.kind is not given.KEYWORD_ONLY:
                 parts.append(text)

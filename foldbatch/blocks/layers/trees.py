@@ -40,7 +40,9 @@ def leaf_input(layer: AnyLayer, x: Any) -> Node:
 
 
 def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> list[tuple[int, Any]]:
-    """Return the states of the children that are there, with their places; void is no child."""
+    """Return the states of the children that are there, with their places; void is none."""
+    if children is None:
+        return []
     if not isinstance(children, tuple) or len(children) > arity:
         expected = f"a tuple of up to {arity} states as children"
         raise GraphError(repr(layer), expected, describe(children), fix)

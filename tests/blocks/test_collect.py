@@ -1,0 +1,119 @@
+"""Collecting what all nodes of an example yield, wherever they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.errors import BlockTypeError
+from foldbatch.types import SequenceType, TensorType, TupleType
+from tests.blocks.results import slopes, yields
+
+ONE = fb.Scalar()
+TWICE = fb.Function(lambda x: 2 * x)
+ADD = fb.Function(lambda a, b: a + b)
+SEEN = fb.Collect()
+
+
+def is_list(x: Any) -> bool:
+    return isinstance(x, list)
+
+
+def a_tree(leaf: fb.Block, join: fb.Block, of: Any = "float32") -> fb.Block:
+    tree = fb.ForwardDeclaration(output_type=of, name="tree")
+    node = fb.OneOf(is_list, {False: leaf, True: fb.Map(tree()) >> fb.Reduce(join)})
+    tree.resolve_to(node >> SEEN)
+    return tree()
+
+
+def test_the_nodes_of_a_tree_come_children_first():
+    block = fb.Collected(a_tree(ONE, ADD))
+    yields(
+        block,
+        (3, (3.0, [3.0])),
+        ([1, 2], (3.0, [1.0, 2.0, 3.0])),
+        ([1, [2, 3], []], (6.0, [1.0, 2.0, 3.0, 5.0, 0.0, 6.0])),
+    )
+    assert block.max_depth([1, [2, 3]]) == 2
+
+
+def test_nothing_collected_is_an_empty_sequence():
+    yields(fb.Collected(fb.Map(ONE >> SEEN)), ([], ([], [])), ([1], ([1.0], [1.0])))
+    sometimes = fb.Collected(fb.OneOf(len, {1: fb.GetItem(0) >> ONE >> SEEN, 0: fb.Zeros([])}))
+    yields(sometimes, ([], (0.0, [])), ([3], (3.0, [3.0])))
+
+
+def test_collecting_passes_on_what_it_reads():
+    yields(fb.Collected(ONE >> SEEN >> TWICE >> SEEN), (3, (6.0, [3.0, 6.0])))
+    pair = fb.AllOf(ONE, ONE >> TWICE) >> SEEN
+    yields(fb.Collected(pair), (1, ((1.0, 2.0), [(1.0, 2.0)])))
+
+
+def test_collections_have_names():
+    block = fb.Collected(fb.Collected(ONE >> fb.Collect("a") >> TWICE >> fb.Collect("b"), "a"), "b")
+    yields(block, (1, ((2.0, [1.0]), [2.0])))
+
+
+def test_a_collection_inside_another_of_its_name_takes_its_own():
+    inner = fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Sum()
+    block = fb.Collected(fb.Map(inner >> SEEN))
+    yields(block, ([[1, 2], [], [3]], ([3.0, 0.0, 3.0], [3.0, 0.0, 3.0])))
+
+
+def test_what_comes_before_and_after_is_not_collected():
+    outside = fb.AllOf(ONE >> SEEN, fb.Collected(ONE >> TWICE >> SEEN), ONE >> SEEN)
+    yields(fb.Collected(outside), (1, ((1.0, (2.0, [2.0]), 1.0), [1.0, 1.0])))
+
+
+def test_examples_of_a_batch_do_not_mix():
+    program = fb.compile(fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Length())
+    assert [float(x) for x in program.run([[1] * n for n in (3, 0, 5)])] == [3.0, 0.0, 5.0]
+
+
+def test_a_model_may_attend_to_all_nodes_of_a_tree_and_learn():
+    """Gradients reach every node along both ways, through the recursion and through the collection."""
+    weight = fb.Parameter(TensorType(()), 2.0, "w")
+    leaf = ONE >> fb.Function(lambda x: x * weight)
+    both = fb.Collected(a_tree(leaf, ADD))
+    lossy = both >> fb.Function(lambda root, nodes: root * ops.segment_sum(nodes * nodes)) >> fb.Loss()
+    examples = [3, [1, 2], [1, [2, 3]]]
+
+    def nodes(x: Any) -> list[float]:
+        if not is_list(x):
+            return [float(x)]
+        parts = [nodes(child) for child in x]
+        return [n for part in parts for n in part] + [sum(part[-1] for part in parts)]
+
+    found = [nodes(x) for x in examples]
+    total = sum(each[-1] * sum(n * n for n in each) for each in found)  # of w**3
+    assert fb.compile(lossy).run(examples).loss == pytest.approx(8 * total)
+    np.testing.assert_allclose(slopes(lossy, examples)["w"], 12 * total, rtol=1e-5)
+
+
+def test_a_collection_in_a_loop_is_that_of_the_turn():
+    each = fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Max()
+    total = fb.Fold(fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> each) >> ADD, fb.Zeros([]))
+    yields(total, ([[1, 3], [2], []], 5.0), ([], 0.0))
+
+
+def test_types_are_known_once_compiled():
+    block = fb.Collected(fb.Map(ONE >> SEEN))
+    right = TupleType((SequenceType(TensorType(())), SequenceType(TensorType(()))))
+    assert fb.compile(block).lowered.result == right
+
+
+def test_what_does_not_fit_is_refused():
+    for block, match in [
+        (fb.Collected(ONE), "expected a Collect in the block, found none"),
+        (fb.Collected(ONE >> SEEN, "b"), r"put Collect\('b'\) behind"),
+        (fb.Collected(fb.AllOf(ONE >> SEEN, fb.Scalar("int32") >> SEEN)), "found int32; use another name"),
+        (fb.Collected(fb.Identity() >> SEEN), "expected tensors, found object"),
+    ]:
+        with pytest.raises(BlockTypeError, match=match):
+            fb.compile(block)
+    with pytest.raises(BlockTypeError, match="expected tensors, found void"):
+        fb.Void() >> SEEN

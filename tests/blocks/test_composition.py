@@ -1,0 +1,375 @@
+"""Compositions: blocks wired in any acyclic way, used like any other block."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
+from tests.blocks.results import dense, plain, slopes, yields
+
+ONE = fb.Scalar()
+V = fb.Vector(2)
+ADD = fb.Function(lambda a, b: a + b)
+LESS = fb.Function(lambda a, b: a - b)
+TWICE = fb.Function(lambda x: 2 * x)
+
+
+def wired(wire, name="c"):
+    """A composition that a function wires."""
+    c = fb.Composition(name)
+    with c.scope() as opened:
+        assert opened is c
+        wire(c)
+    return c
+
+
+def test_an_lstm_cell_written_as_a_composition_is_the_lstm_cell():
+    """With its parameters: the same outputs, states and gradients."""
+    cell = fb.LSTMCell(3, name="cell")
+    rows = fb.Map(fb.Vector(2, "float64"))
+    ours = rows >> fb.RNN(cell)
+    fb.compile(ours)
+    weight, recurrent, bias = (cell.parameters[name] for name in ("weight", "recurrent", "bias"))
+
+    def wire(c):
+        x, h, memory = c.input[0], c.input[1][0], c.input[1][1]
+        gates = fb.Function(lambda x, h: x @ weight + h @ recurrent + bias).reads(x, h)
+        u, i, o, f = (
+            fb.Function(lambda g, k=k, squash=squash: squash(g[3 * k : 3 * k + 3])).reads(gates)
+            for k, squash in enumerate((ops.tanh, ops.sigmoid, ops.sigmoid, ops.sigmoid))
+        )
+        new = fb.Function(lambda u, i, f, c: i * u + f * c).reads(u, i, f, memory)
+        output = fb.Function(lambda o, c: o * ops.tanh(c)).reads(o, new)
+        c.output.reads(output, (output, new))
+
+    theirs = rows >> fb.RNN(wired(wire, "lstm"), fb.Zeros(([3, "float64"], [3, "float64"])))
+    rng = np.random.default_rng(0)
+    examples = [rng.normal(size=(n, 2)).tolist() for n in (0, 1, 2, 5, 3)]
+    assert plain(list(fb.compile(theirs).run(examples))) == plain(list(fb.compile(ours).run(examples)))
+    loss = fb.Function(lambda h, c: ops.sum(h * h) + ops.sum(c)) >> fb.Loss()
+    lossy = [block >> fb.GetItem(1) >> loss for block in (ours, theirs)]
+    a, b = (dense(fb.compile(block).value_and_grad(examples)[1]) for block in lossy)
+    assert sorted(a) == sorted(b) == ["cell.bias", "cell.recurrent", "cell.weight"]
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-10, atol=1e-12)
+    assert theirs.max_depth(examples[3]) == 5
+
+
+def test_what_is_read_is_one_value_a_tuple_or_nothing():
+    keep = fb.Identity()
+    for wire, right in [
+        (lambda c, a, b: c.output.reads(a), 1.0),
+        (lambda c, a, b: c.output.reads(a, b), (1.0, 2.0)),
+        (lambda c, a, b: c.output.reads((a, b)), (1.0, 2.0)),
+        (lambda c, a, b: c.output.reads([a, b]), (1.0, 2.0)),
+        (lambda c, a, b: c.output.reads((a,)), (1.0,)),
+        (lambda c, a, b: c.output.reads(()), ()),
+        (lambda c, a, b: c.output.reads(a, (b, (a,))), (1.0, (2.0, (1.0,)))),
+        (lambda c, a, b: c.output.reads(keep.reads(a, b)), (1.0, 2.0)),
+        (lambda c, a, b: c.output.reads(keep.reads((a, b), a)), ((1.0, 2.0), 1.0)),
+        (lambda c, a, b: c.output.reads(LESS.reads(a, b)), -1.0),
+        (lambda c, a, b: c.output.reads(LESS.reads(keep.reads(b, a))), 1.0),
+        (lambda c, a, b: c.output.reads(fb.FromTensor(np.float32(3)).reads()), 3.0),
+        (lambda c, a, b: c.output.reads(fb.Void().reads(a, b)), None),
+    ]:
+        block = fb.Composition()
+        with block.scope():
+            a, b = ONE.reads(block.input["a"]), ONE.reads(block.input["b"])
+            fb.Void().reads(a, b)  # or what is not read would be refused
+            wire(block, a, b)
+        yields(block, ({"a": 1, "b": 2}, right))
+
+
+def test_an_output_of_nothing_is_void():
+    for wire in (lambda c: c.output.reads(), lambda c: [c.output.reads(), (ONE >> fb.Loss()).reads(c.input)]):
+        block = wired(wire)
+        assert block.eval(3) is None
+    assert fb.compile(block).run([3, 4]).loss == 7.0
+    assert wired(lambda c: c.output.reads()).output_type == fb.types.VOID
+
+
+def test_wires_select_items_and_slices_of_objects_tuples_and_sequences():
+    three = fb.Record((ONE, ONE, ONE))
+    numbers = fb.Map(ONE)
+    for wire, right in [
+        (lambda c: three.reads(c.input)[1], 2.0),
+        (lambda c: three.reads(c.input)[-1], 3.0),
+        (lambda c: three.reads(c.input)[1:], (2.0, 3.0)),
+        (lambda c: three.reads(c.input)[::-1][0], 3.0),
+        (lambda c: numbers.reads(c.input)[1], 2.0),
+        (lambda c: numbers.reads(c.input)[:2], [1.0, 2.0]),
+        (lambda c: ONE.reads(c.input[2]), 3.0),
+        (lambda c: c.input[1:], [2, 3]),
+        (lambda c: three.reads(c.input)[0] >> TWICE, 2.0),
+        (lambda c: c.input >> numbers >> fb.Sum(), 6.0),
+    ]:
+        yields(wired(lambda c: c.output.reads(wire(c))), ([1, 2, 3], right))
+
+
+def test_a_record_of_names_is_read_by_its_names():
+    record = fb.Record({"a": ONE, "b": V, 0: fb.Identity()})
+    example = {"a": 1, "b": [2, 3], 0: "x"}
+    for key, right in [
+        ("a", 1.0),
+        ("b", [2.0, 3.0]),
+        (0, "x"),
+        (1, [2.0, 3.0]),
+        (slice(1, None), ([2.0, 3.0], "x")),
+    ]:
+        block = wired(lambda c: c.output.reads(record.reads(c.input)[key]))
+        yields(block, (example, right))
+        yields(wired(lambda c: [record.reads(c.input), c.output.reads(record[key])]), (example, right))
+    with pytest.raises(BlockValueError, match="expected a name of 'a', 'b', 0, found 'c'"):
+        wired(lambda c: record.reads(c.input)["c"])
+
+
+def test_a_block_read_once_stands_for_its_result():
+    def wire(c):
+        ONE.reads(c.input)
+        TWICE.reads(ONE)
+        c.output.reads(ADD.reads(ONE, TWICE))
+
+    yields(wired(wire), (3, 9.0))
+
+
+def test_blocks_that_read_nothing_may_be_sources_unsaid():
+    weight = fb.Parameter(fb.types.TensorType(()), 5.0, "w")
+    constant = fb.FromTensor(np.float32(2))
+    for source in (constant, np.float32(2), fb.Pipe(constant, fb.Identity())):
+        yields(wired(lambda c: c.output.reads(ADD.reads(ONE.reads(c.input), source))), (3, 5.0))
+    yields(wired(lambda c: c.output.reads(weight, fb.Zeros(2))), (3, (5.0, [0.0, 0.0])))
+
+
+def test_a_block_may_be_read_twice_and_is_then_two():
+    def wire(c):
+        a, b = ONE.reads(c.input[0]), ONE.reads(c.input[1])
+        twice = TWICE.reads(TWICE.reads(a))
+        c.output.reads(ADD.reads(twice, b), ADD.reads(b, b))
+
+    yields(wired(wire), ([1, 2], (6.0, 4.0)))
+
+
+def test_a_layer_read_twice_shares_its_parameters():
+    layer = fb.Linear(1, init="ones", name="l")
+
+    def wire(c):
+        a, b = (V.reads(c.input[k]) for k in (0, 1))
+        c.output.reads(ADD.reads(layer.reads(a), layer.reads(b)))
+
+    block = wired(wire)
+    yields(block, ([[1, 2], [3, 4]], [10.0]))
+    program = fb.compile(block)
+    assert list(program.params) == ["l.weight", "l.bias"]
+    lossy = block >> fb.Function(ops.sum) >> fb.Loss()
+    assert slopes(lossy, [[[1, 2], [3, 4]]])["l.weight"].tolist() == [[4.0], [6.0]]
+
+
+def test_the_order_of_wiring_is_free():
+    """What comes first may be said last, where a block stands for what it will yield."""
+    summed, first = fb.Function(lambda a, b: a + b), fb.Scalar()
+
+    def wire(c):
+        summed.reads(first, TWICE)
+        c.output.reads(summed)
+        TWICE.reads(first)
+        first.reads(c.input)
+
+    yields(wired(wire), (3, 9.0))
+
+
+def test_connect_is_reads_with_the_source_first():
+    def wire(c):
+        a = c.connect(c.input["a"], ONE)
+        both = c.connect([a, fb.FromTensor(np.float32(1))], ADD)
+        c.connect((both, a), c.output)
+
+    yields(wired(wire), ({"a": 3}, (4.0, 3.0)))
+
+
+def test_scopes_nest_and_compositions_are_blocks():
+    outer, inner = fb.Composition("outer"), fb.Composition("inner")
+    with outer.scope():
+        a = ONE.reads(outer.input)
+        with inner.scope():
+            inner.output.reads(ADD.reads(inner.input[0], TWICE.reads(inner.input[1])))
+        outer.output.reads(inner.reads(a, inner.reads(a, a)))
+    yields(outer, (1, 7.0), (2, 14.0))
+    yields(fb.Map(outer) >> fb.Fold(inner, fb.Zeros([])), ([1, 2], 42.0))
+
+
+def test_a_scope_is_a_threads_own():
+    found = []
+
+    def other():
+        try:
+            ONE.reads(fb.Identity())
+        except BlockUseError as error:
+            found.append(error.found)
+
+    def wire(c):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        c.output.reads(c.input)
+
+    wired(wire)
+    assert found == ["none open"]
+
+
+def test_a_scope_that_fails_is_closed():
+    c = fb.Composition()
+    with pytest.raises(ZeroDivisionError), c.scope():
+        c.output.reads(1 / 0)
+    with pytest.raises(BlockUseError, match="none open"):
+        ONE.reads(c.input)
+
+
+def test_a_scope_may_be_opened_again_to_go_on():
+    c = fb.Composition()
+    with c.scope():
+        a = ONE.reads(c.input)
+    with c.scope():
+        c.output.reads(TWICE.reads(a))
+    yields(c, (2, 4.0))
+    with pytest.raises(BlockTypeError, match="expected every result to be read"), c.scope():
+        ONE.reads(c.input)
+
+
+def test_types_are_known_of_inputs_that_are_read_as_objects():
+    block = wired(lambda c: c.output.reads(TWICE.reads(ONE.reads(c.input)), c.input))
+    assert (str(block.input_type), str(block.output_type)) == ("object", "(float32, object)")
+    constant = wired(lambda c: c.output.reads(fb.Zeros(2)))
+    assert (str(constant.input_type), str(constant.output_type)) == ("void", "float32[2]")
+    yields(fb.Map(V) >> fb.Fold(fb.GetItem(0), constant), ([[1, 2]], [0.0, 0.0]))
+    either = wired(lambda c: c.output.reads(c.input[0]))
+    assert (either.input_type, either.output_type) == (None, None)
+    assert str((fb.Record((ONE, V)) >> either).output_type) == "float32"
+    with pytest.raises(BlockTypeError, match=r"^Scalar\('float32'\) >> Composition\('c'\)\.c GetItem\(0\): "):
+        ONE >> either
+
+
+def test_circles_are_refused_however_long():
+    for n in (1, 2, 5):
+        blocks = [fb.Identity() for _ in range(n)]
+
+        def wire(c, blocks=blocks):
+            for a, b in zip(blocks, blocks[1:] + blocks[:1], strict=True):
+                a.reads(b)
+            c.output.reads(blocks[0])
+
+        with pytest.raises(BlockValueError, match="expected wires without a circle"):
+            wired(wire)
+
+
+def test_a_circle_through_items_is_refused_too():
+    pair, swapped = fb.Identity(), fb.Identity()
+
+    def wire(c):
+        swapped.reads(pair)
+        pair.reads(swapped[0])
+        c.output.reads(pair)
+
+    with pytest.raises(BlockValueError, match="expected wires without a circle"):
+        wired(wire)
+
+
+def test_a_result_that_nobody_reads_is_refused_unless_it_is_nothing():
+    for forgotten in (lambda c: ONE.reads(c.input), lambda c: fb.Identity().reads(ONE.reads(c.input))):
+        with pytest.raises(BlockTypeError, match="expected every result to be read, found wire of"):
+            wired(lambda c: [forgotten(c), c.output.reads(c.input)])
+    yields(wired(lambda c: [c.input[7], c.output.reads(c.input)]), ("x", "x"))  # a mere item
+    quiet = wired(lambda c: [(ONE >> fb.Metric("m")).reads(c.input), c.output.reads(c.input)])
+    assert quiet.eval(3) == (3, {"m": [3.0]})
+
+
+def test_the_output_is_said_once_and_never_read():
+    with pytest.raises(BlockUseError, match="expected one call, found a second one"):
+        wired(lambda c: [c.output.reads(c.input), c.output.reads(c.input)])
+    for read in (lambda c: c.output[0], lambda c: fb.Identity().reads(c.output)):
+        with pytest.raises(BlockUseError, match="its own output"):
+            wired(lambda c: [c.output.reads(c.input), read(c)])
+    silent = wired(lambda c: ONE.reads(c.input))
+    with pytest.raises(
+        BlockTypeError, match="expected an output, found none; end its scope with c.output.reads"
+    ):
+        fb.compile(silent)
+
+
+def test_wires_of_another_composition_are_refused():
+    outer, inner = fb.Composition("outer"), fb.Composition("inner")
+    with outer.scope():
+        a = ONE.reads(outer.input)
+        with inner.scope():
+            for wire in (a, outer.input):
+                with pytest.raises(
+                    BlockUseError, match="inner: expected wires of this scope, found .* of another"
+                ):
+                    TWICE.reads(wire)
+                with pytest.raises(BlockUseError, match="inner: expected wires of this scope"):
+                    inner.output.reads(wire)
+            with pytest.raises(
+                BlockUseError, match="outer: expected wires of this scope, found inner.input of another"
+            ):
+                inner.connect(inner.input, outer.output)
+            with pytest.raises(BlockUseError, match="found outer.output of another"):
+                TWICE.reads(outer.output)
+
+
+def test_nothing_is_wired_outside_of_a_scope():
+    c = wired(lambda c: c.output.reads(c.input))
+    for use in (lambda: ONE.reads(c.input), lambda: ONE.reads(), lambda: ONE[0], lambda: c.input >> ONE):
+        with pytest.raises(
+            BlockUseError, match="expected to be inside a composition's scope, found none open"
+        ):
+            use()
+    with pytest.raises(BlockUseError, match="expected a block, found the input or a result"):
+        wired(lambda c: c.input.reads(c.input))
+
+
+def test_wires_and_blocks_cannot_be_iterated_over():
+    """Python would count their items for ever."""
+    for use in (lambda c: list(c.input), lambda c: list(ONE.reads(c.input))):
+        with pytest.raises(TypeError, match="not iterable"):
+            wired(use)
+    with pytest.raises(TypeError, match="not iterable"):
+        list(ONE)
+
+
+def test_what_is_wired_runs_as_one_cell():
+    def wire(c):
+        a = V.reads(c.input)
+        for _ in range(10):
+            a = TWICE.reads(a)
+        c.output.reads(ADD.reads(a, a))
+
+    assert len(fb.compile(wired(wire)).lowered.cells) == 1
+    assert wired(wire).max_depth([1, 2]) == 1
+
+
+def test_a_recursion_may_go_through_a_composition():
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+
+    def wire(c):
+        left, right = tree().reads(c.input[0]), tree().reads(c.input[1])
+        c.output.reads(LESS.reads(left, right))
+
+    node = wired(wire, "node")
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: ONE, True: node}))
+    yields(tree(), ([5, [3, 1]], 3.0), ([[5, 3], 1], 1.0), (7, 7.0))
+    assert tree().max_depth([[1, 2], [3, [4, 5]]]) == 3
+
+
+def test_the_path_of_an_error_names_the_composition():
+    def wire(c):
+        c.output.reads(
+            fb.Function(lambda a, b: a @ b).reads(V.reads(c.input[0]), fb.Vector(3).reads(c.input[1]))
+        )
+
+    with pytest.raises(BlockTypeError) as caught:
+        fb.compile(fb.Map(wired(wire, "product")))
+    assert caught.value.where == "model.map.product Function(<lambda>) in ops.matmul"

@@ -1,0 +1,91 @@
+"""Constants, parameters and zeros: the same whatever is read, for every example."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.blocks.constants import FromTensor, shorthand, zeros
+from foldbatch.errors import BlockTypeError
+from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, as_type
+from tests.blocks.results import slopes, yields
+
+FLOAT = TensorType(())
+
+
+def test_a_constant_is_the_same_for_every_example_and_input():
+    block = FromTensor(np.float32([1, 2]))
+    yields(block, ("whatever", [1.0, 2.0]), (None, [1.0, 2.0]))
+    for before in (fb.Scalar(), fb.Void(), fb.AllOf(fb.Identity()), fb.Broadcast()):
+        yields(before >> block, (1, [1.0, 2.0]))
+    yields(fb.Map(block), ("ab", [[1.0, 2.0]] * 2), ("", []))
+
+
+def test_a_tensor_is_copied_when_it_becomes_a_block():
+    array = np.float32([1, 2])
+    block = FromTensor(array)
+    array[0] = 9
+    assert block.eval(None).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dtype"),
+    [(1, "int64"), (1.5, "float32"), (True, "bool"), (np.int32(1), "int32"), (np.zeros((2, 0)), "float64")],
+)
+def test_a_constant_keeps_its_dtype(tensor, dtype):
+    assert FromTensor(tensor).eval(None).dtype == dtype
+
+
+def test_a_parameter_is_a_constant_that_learns():
+    weight = fb.Parameter(TensorType((2,)), [1.0, 2.0], "w")
+    block = weight >> fb.Function(lambda w: fb.ops.sum(w * w)) >> fb.Loss()
+    np.testing.assert_allclose(slopes(block, [None, None])["w"], [4.0, 8.0])
+    program = fb.compile(FromTensor(weight))
+    program.params["w"] = [3.0, 4.0]
+    assert program.run(["a"])[0].tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("type_", "right"),
+    [
+        ("float32", 0.0),
+        ([], 0.0),
+        (2, [0.0, 0.0]),
+        ([2, 1, "int64"], [[0], [0]]),
+        ("bool", False),
+        (None, None),
+        ((), ()),
+        ((1, ("int32", None)), ([0.0], (0, None))),
+        (SequenceType(FLOAT), []),
+        (TupleType((SequenceType(SequenceType(OBJECT)), VOID)), ([], None)),
+    ],
+)
+def test_every_type_but_objects_and_broadcasts_has_a_zero(type_, right):
+    yields(fb.Zeros(type_), ("whatever", right), (None, right))
+    assert fb.Zeros(type_).output_type == as_type(type_)
+    assert fb.Zeros(type_).max_depth("whatever") == 0
+
+
+@pytest.mark.parametrize("part", [OBJECT, BroadcastType(FLOAT)])
+def test_what_has_no_zero_is_refused_wherever_it_stands(part):
+    for type_ in (part, (2, part), (2, (part, None))):
+        with pytest.raises(BlockTypeError, match="Zeros: expected a type that has a zero"):
+            fb.Zeros(type_)
+    with pytest.raises(BlockTypeError, match=r"here: expected a type that has a zero, found \(object,\)"):
+        zeros(TupleType((OBJECT,)), "here")
+
+
+def test_zeros_have_the_dtype_asked_for():
+    for dtype in ("float64", "int32", "bool"):
+        assert fb.Zeros([2, dtype]).eval(None).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["float32", "int64", 2, [2, 3], [2, "int32"], None, (), (2,), (2, ("bool", None)), SequenceType(FLOAT)],
+)
+def test_a_short_hand_stands_for_its_type(spec):
+    type_ = as_type(spec)
+    names = {"SequenceType": SequenceType, "TensorType": TensorType}
+    assert as_type(eval(shorthand(type_), names)) == type_
