@@ -49,7 +49,7 @@ def test_it_trains_and_prints_both_baselines(
     losses = [epoch["loss"] for epoch in figures["epochs"]]
     assert losses[-1] < losses[0]
     printed = capsys.readouterr().out
-    assert "bag of node types 25.0%" in printed
+    assert "bag 25.0%" in printed
     assert "majority" in printed
 
 

@@ -1,0 +1,53 @@
+"""The calculator on a few hundred expressions."""
+
+import random
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+
+
+@pytest.fixture(scope="module")
+def calculator(load):
+    return load("trees/calculator")
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [(7, 7), (("+", 3, ("*", 2, 4)), 11), (("//", 7, 0), 0), (("//", ("-", 1, 2), 2), -1)],
+)
+def test_expressions_come_to_what_python_makes_of_them(calculator, expression, result):
+    assert calculator.result(expression) == result
+    assert calculator.SIGNS[calculator.sign(expression)] == ("zero", "positive", "negative")[np.sign(result)]
+
+
+def test_no_expression_stands_in_both_training_and_test(calculator):
+    found = calculator.data(500)
+    assert len({expression for expression, _ in found}) == 500
+    assert calculator.data(500) == found
+
+
+def test_it_learns_more_than_always_guessing_the_same(calculator):
+    found = calculator.data(2300)
+    training, test = found[:2000], found[2000:]
+    program = fb.compile(calculator.model(16))
+    calculator.train(program, training, epochs=4)
+    guessed = max(np.mean([wanted == sign for _, wanted in test]) for sign in range(3))
+    assert calculator.report(program, test) > guessed + 0.15
+
+
+def test_expressions_of_any_shape_run_together(calculator):
+    program = fb.compile(calculator.model(8), debug=True)
+    batch = [(calculator.random_expression(random.Random(seed), 5), 1) for seed in range(20)]
+    alone = [program.run([one])[0] for one in batch]
+    np.testing.assert_allclose(list(program.run(batch)), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_the_untrained_program_fails_and_prints_what_was_expected(calculator, capsys):
+    assert calculator.main(examples=300, epochs=0, size=4) == 1
+    printed = capsys.readouterr().out
+    assert "expected: at least 93%" in printed
+    assert "// at the root" in printed
+    assert "most frequent sign" in printed
+    assert "one by one" in printed

@@ -1,0 +1,80 @@
+"""Costs of a few hundred orders."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+
+BOOK = {"kind": "book", "thickness": 2, "copies": 3}
+LAMP = {"kind": "lamp", "weight": 1.5}
+RUG = {"kind": "rug", "metres": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def records(load):
+    return load("records/json_records")
+
+
+def order(**changes):
+    customer = {"address": {"country": "DE", "floor": None}, "ratings": []}
+    return {"customer": customer, "items": [], "tags": [], **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "euros"),
+    [
+        ({}, 0),
+        ({"items": [BOOK, LAMP]}, 3),
+        ({"items": [BOOK, LAMP, RUG]}, 5 + 4 * 2),
+        ({"tags": ["gift", "cold"]}, 6),
+        ({"items": [LAMP], "tags": ["gift"], "pickup": {"hour": 18}}, 2.5 / 2 + 3),
+        ({"customer": {"address": {"country": "IS", "floor": 5}, "ratings": [2, 4]}, "items": [LAMP]}, 6.8),
+    ],
+)
+def test_the_tariff(records, changes, euros):
+    assert records.cost(order(**changes)) == pytest.approx(euros)
+
+
+def test_orders_come_in_every_shape(records):
+    orders = [json.loads(text) for text, _ in records.data(200)]
+    assert {item["kind"] for each in orders for item in each["items"]} == set(records.KINDS)
+    assert {"pickup" in each for each in orders} == {True, False}
+    assert None in {each["customer"]["address"]["floor"] for each in orders}
+    assert records.data(3) == records.data(3)
+
+
+def test_orders_of_any_shape_run_together(records):
+    program = fb.compile(records.model(8), debug=True)
+    bare = (json.dumps(order()), 0.0)
+    batch = [bare, *records.data(20)]
+    alone = [program.run([one])[0] for one in batch]
+    np.testing.assert_allclose(list(program.run(batch)), alone, rtol=1e-4, atol=1e-4)
+
+
+def test_a_kind_that_is_unknown_is_named_with_its_place(records):
+    text = json.dumps(order(items=[LAMP, {"kind": "sofa"}]))
+    with pytest.raises(fb.errors.ExampleError, match=r"(?s)\['items'\]\[1\].*'book', 'lamp', 'rug'.*'sofa'"):
+        fb.compile(records.model(4)).run([(text, 0.0)])
+
+
+def test_it_learns_what_flat_rows_do_not_tell(records):
+    found = records.data(2200)
+    program = fb.compile(records.model(32))
+    records.train(program, found[:2000], epochs=4)
+    paid = [euros for _, euros in found[2000:]]
+    assert records.explained(list(program.run(found[2000:])), paid) > 0.85
+
+
+def test_a_flat_row_is_numbers_of_one_count(records):
+    rows = [records.flat_row(records.random_order(random.Random(seed))) for seed in range(20)]
+    assert np.array(rows).shape == (20, len(records.RATES) + len(records.TAGS) + 5)
+
+
+def test_the_untrained_program_fails_and_prints_what_was_expected(records, capsys):
+    assert records.main(count=100, epochs=0, size=4) == 1
+    printed = capsys.readouterr().out
+    assert "expected: at least 97%; flat rows:" in printed
+    assert "one by one" in printed
