@@ -2,7 +2,7 @@
 
 It shares with the package only the blocks' attributes, their static types and the interpreter of
 graphs; no builder's region, tracing program, cell, schedule or kernel takes part. Gradients come
-from it as finite differences.
+from it as finite differences. It knows inference only: dropout drops nothing.
 """
 
 from __future__ import annotations
@@ -10,37 +10,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks import (
-    Concat,
-    FromTensor,
-    GetItem,
-    Identity,
-    InputTransform,
-    Loss,
-    Map,
-    Metric,
-    OneOf,
-    Pipe,
-    Void,
-)
+import foldbatch as fb
 from foldbatch.blocks.block import Block, build
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.composition import Wire
 from foldbatch.blocks.forward import _Reference
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.blocks.leaves import Tensor
-from foldbatch.blocks.records import AllOf, Record
 from foldbatch.blocks.values import type_of
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift
 from foldbatch.static.op import Axis, ragged
-from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+
+OVER_ALL = {fb.Sum: np.add, fb.Mean: np.add, fb.Min: np.minimum, fb.Max: np.maximum}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +48,21 @@ class Listed:
     element: Type
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One value without end."""
+
+    value: Any
+
+
 @dataclass(slots=True)
 class Meaning:
-    """What an example makes of a block: the result, the summed losses, and the metrics by name."""
+    """What an example makes of a block: the result, the summed losses, metrics and collections by name."""
 
     result: Any = None
     loss: float = 0.0
     metrics: dict[str, list[tuple[Any, Any]]] = field(default_factory=lambda: defaultdict(list))
+    collected: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
 
 def meaning(block: Block, example: Any) -> Meaning:
@@ -88,87 +86,158 @@ def plain(value: Any) -> Any:
 
 def _apply(block: Block, value: Any, log: Meaning) -> Any:
     match block:
-        case Pipe():
+        case fb.Pipe():
             for part in block.blocks:
                 value = _apply(part, value, log)
             return value
         case _Reference():
-            assert block.declaration.block is not None
-            return _apply(block.declaration.block, value, log)
-        case Identity():
-            return value
-        case Void():
-            return None
-        case Tensor():
-            return np.asarray(value.value, block.type.dtype)
-        case InputTransform():
-            return Given(block.fn(value.value))
-        case FromTensor():
-            source = block.tensor
-            return np.array(source.value if isinstance(source, Parameter) else source.attrs["value"])
-        case GetItem():
-            return _item(value, block.key)
-        case Record():
+            declaration = block.declaration
+            assert declaration.block is not None
+            value = _object(value) if declaration.input_type == OBJECT else value
+            result = _apply(declaration.block, value, log)
+            return _object(result) if declaration.output_type == OBJECT else result
+        case fb.Composition():
+            return _composed(block, value, log)
+        case fb.Record():
             return tuple(_apply(part, _item(value, key), log) for key, part in block.blocks)
-        case AllOf():
-            return tuple(_apply(part, value, log) for part in block.blocks)
-        case OneOf():
+        case fb.AllOf():
+            return tuple(_apply(part, value, log) for part in block.blocks) or None
+        case fb.OneOf():
             return _chosen(block, value, log)
-        case Map():
+        case fb.Optional():
+            if _object(value).value is not None:
+                return _apply(block.some, value, log)
+            return _default(block.none, output_type(block.some, OBJECT), log)
+        case fb.Map():
             return _mapped(block.block, value, log)
-        case Loss():
+        case fb.ZipWith():
+            return _mapped(block.block, _zipped(value), log)
+        case fb.Zip():
+            return _zipped(value)
+        case fb.Broadcast():
+            return Repeated(value)
+        case fb.NGrams():
+            found, element = _list(value)
+            grams = [tuple(found[i : i + block.n]) for i in range(len(found) - block.n + 1)]
+            if element == OBJECT:
+                return Given([tuple(plain(item) for item in gram) for gram in grams])
+            return Listed(grams, TupleType((element,) * block.n))
+        case fb.Fold():
+            state = _apply(block.start, None, log)
+            for element in _list(value)[0]:
+                state = _apply(block.combine, (state, element), log)
+            return state
+        case fb.RNN():
+            return _run(block, value, log)
+        case fb.Reduce():
+            return _reduced(block, value, log)
+        case fb.Sum() | fb.Mean() | fb.Min() | fb.Max():
+            found, element = _list(value)
+            if not found:
+                return _zero(element)
+            total = reduce(OVER_ALL[type(block)], found)
+            return np.asarray(total / len(found) if isinstance(block, fb.Mean) else total)
+        case fb.Collect():
+            log.collected[block.name].append(value)
+            return value
+        case fb.Collected():
+            return _collected(block, value, log)
+        case fb.Loss():
             log.loss += float(value)
             return None
-        case Metric():
+        case fb.Metric():
             tensor, label = value if isinstance(value, tuple) else (value, Given(None))
             log.metrics[block.name].append((np.array(tensor), label.value))
             return None
+        case fb.Dropout():
+            return value
         case TensorBlock():
             return _computed(block, value)
+    return _read(block, value)
+
+
+def _read(block: Block, value: Any) -> Any:
+    """Apply a block that holds no other."""
+    match block:
+        case fb.Identity():
+            return value
+        case fb.Void():
+            return None
+        case fb.Tensor():
+            return np.asarray(_object(value).value, block.type.dtype)
+        case fb.InputTransform():
+            return Given(block.fn(_object(value).value))
+        case fb.FromTensor():
+            source = block.tensor
+            return np.array(source.value if isinstance(source, Parameter) else source.attrs["value"])
+        case fb.Zeros():
+            return _zero(block.type)
+        case fb.OneHot():
+            numbers = np.arange(block.start, block.stop)
+            return (numbers == _object(value).value).astype(block.type.dtype)
+        case fb.OneHotFromList():
+            here = [element == _object(value).value for element in block.elements]
+            return np.array(here, block.type.dtype)
+        case fb.Length():
+            whole = value.items if isinstance(value, Listed) else value
+            return np.array(len(whole if isinstance(whole, tuple | list) else whole.value), block.type.dtype)
+        case fb.GetItem():
+            return _item(value, block.key)
+        case fb.Slice():
+            return _item(value, block.bounds)
+        case fb.Nth():
+            value = _object(value)
+            source, number = (_item(value, 0), _item(value, 1))
+            items, _ = _list(source)
+            return items[_object(number).value]
     raise AssertionError(block)
+
+
+# -- values
+
+
+def _object(value: Any) -> Any:
+    """Return a tuple of objects as one object, anything else as it is."""
+    if isinstance(value, tuple) and value:
+        items = [_object(item) for item in value]
+        if all(isinstance(item, Given) for item in items):
+            return Given(tuple(item.value for item in items))
+    return value
 
 
 def _item(value: Any, key: Any) -> Any:
     match value:
         case Given():
             return Given(value.value[key])
+        case Listed() if isinstance(key, slice):
+            return Listed(value.items[key], value.element)
         case Listed():
             return value.items[key]
     return value[key]
 
 
-def _chosen(block: OneOf, value: Any, log: Meaning) -> Any:
-    key = (
-        _apply(block.key_fn, value, log).value
-        if isinstance(block.key_fn, Block)
-        else block.key_fn(value.value)
-    )
-    if block.pre_block is not None:
-        value = _apply(block.pre_block, value, log)
-    if block.listed:
-        return _apply(block.cases[key][1], value, log)
-    return _apply(next(case for name, case in block.cases if name == key), value, log)
-
-
-def _mapped(block: Block, value: Any, log: Meaning) -> Any:
+def _list(value: Any) -> tuple[list[Any], Type]:
+    """Return the elements of a sequence, and their type."""
     match value:
         case Given():
-            items, element = [Given(item) for item in value.value], OBJECT
+            return [Given(item) for item in value.value], OBJECT
         case Listed():
-            items, element = value.items, value.element
-        case _:
-            items, element = list(value), _type(value[0])
-    found = [_apply(block, item, log) for item in items]
-    type_ = output_type(block, element)
-    return Given([item.value for item in found]) if type_ == OBJECT else Listed(found, type_)
+            return value.items, value.element
+    return list(value), _type(_object(value[0]))
 
 
-@cache
-def output_type(block: Block, input_type: Type) -> Type:
-    """Return the type that a block yields."""
-    builder = Builder()
-    with builder.define(builder.declare(block, "probe", input_type, VOID), "probe") as argument:
-        return type_of(build(block, builder, argument))
+def _listed(found: list[Any], element: Type) -> Any:
+    """Return a sequence; of objects, an object."""
+    objects = [_object(item) for item in found]
+    if _only_objects(element):
+        return Given([item.value for item in objects])
+    return Listed(found, element)
+
+
+def _only_objects(type_: Type) -> bool:
+    if isinstance(type_, TupleType) and type_.items:
+        return all(map(_only_objects, type_.items))
+    return type_ == OBJECT
 
 
 def _type(value: Any) -> Type:
@@ -179,25 +248,147 @@ def _type(value: Any) -> Type:
             return OBJECT
         case Listed():
             return SequenceType(value.element)
+        case Repeated():
+            return BroadcastType(_type(value.value))
         case tuple():
             return TupleType(tuple(map(_type, value)))
     return TensorType(value.shape, value.dtype.name)
+
+
+@cache
+def output_type(block: Block, input_type: Type) -> Type:
+    """Return the type that a block yields."""
+    builder = Builder()
+    with builder.define(builder.declare(block, "probe", input_type, VOID), "probe") as argument:
+        return type_of(build(block, builder, argument))
+
+
+def _zero(type_: Type) -> Any:
+    match type_:
+        case TensorType():
+            return np.zeros(type_.shape, type_.dtype)
+        case TupleType():
+            return tuple(map(_zero, type_))
+        case SequenceType():
+            return Listed([], type_.element)
+    assert type_ == VOID, type_
+    return None
+
+
+def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
+    """Return what a block makes of nothing, by default zeros of a type."""
+    return _zero(type_) if block is None else _apply(block, None, log)
+
+
+# -- blocks of blocks
+
+
+def _chosen(block: fb.OneOf, value: Any, log: Meaning) -> Any:
+    if isinstance(block.key_fn, Block):
+        key = _object(_apply(block.key_fn, value, log)).value
+    else:
+        key = block.key_fn(_object(value).value)
+    if block.pre_block is not None:
+        value = _apply(block.pre_block, value, log)
+    if block.listed:
+        return _apply(block.cases[key][1], value, log)
+    return _apply(next(case for name, case in block.cases if name == key), value, log)
+
+
+def _composed(block: fb.Composition, value: Any, log: Meaning) -> Any:
+    """Evaluate wires in the order in which they were made, sources first."""
+    wires = block._wires
+    results: dict[Wire, Any] = {block.input: value}
+
+    def result(source: Any) -> Any:
+        if isinstance(source, tuple):
+            return tuple(map(result, source))
+        if isinstance(source, Block):  # it stands for its only use; one that reads nothing needs none
+            uses = [wire for wire in wires if wire.block is source]
+            return result(uses[0]) if uses else _apply(source, None, log)
+        if source not in results:
+            read = [result(s) for s in source.sources]
+            whole = read[0] if len(read) == 1 else tuple(read) or None
+            results[source] = whole if source.block is None else _apply(source.block, whole, log)
+        return results[source]
+
+    for wire in wires:
+        if not wire.selects:
+            result(wire)
+    return result(block.output.wire)
+
+
+def _mapped(block: Block, value: Any, log: Meaning) -> Any:
+    if isinstance(value, Repeated):
+        return Repeated(_apply(block, value.value, log))
+    items, element = _list(value)
+    return _listed([_apply(block, item, log) for item in items], output_type(block, element))
+
+
+def _zipped(value: Any) -> Any:
+    value = _object(value)
+    if isinstance(value, Given):
+        return Given(list(zip(*value.value)))  # noqa: B905 - the shortest ends
+    if all(isinstance(member, Repeated) for member in value):
+        return Repeated(tuple(member.value for member in value))
+    members = [(repeat(m.value), _type(m.value)) if isinstance(m, Repeated) else _list(m) for m in value]
+    return Listed(list(zip(*(m for m, _ in members))), TupleType(tuple(t for _, t in members)))  # noqa: B905
+
+
+def _run(block: fb.RNN, value: Any, log: Meaning) -> Any:
+    if block.from_input:
+        value, state = value
+        items, element = _list(value)
+    else:
+        items, element = _list(value)
+        known = block.initial_state is None and hasattr(block.cell, "state_type")
+        if known:
+            type_ = block.cell.state_type(element)
+        elif block.initial_state is None:
+            type_ = block.cell.output_type.items[1]
+        else:
+            type_ = VOID
+        state = _default(block.initial_state, type_, log)
+    out = output_type(block.cell, TupleType((element, _type(state)))).items[0]
+    outputs = []
+    for item in items:
+        output, state = _apply(block.cell, (item, state), log)
+        outputs.append(output)
+    return _listed(outputs, out), state
+
+
+def _reduced(block: fb.Reduce, value: Any, log: Meaning) -> Any:
+    level, element = _list(value)
+    while len(level) > 1:
+        pairs = [tuple(level[i : i + 2]) for i in range(0, len(level), 2)]
+        level = [_apply(block.combine, pair, log) if len(pair) == 2 else pair[0] for pair in pairs]
+    return level[0] if level else _default(block.default, element, log)
+
+
+def _collected(block: fb.Collected, value: Any, log: Meaning) -> Any:
+    found = log.collected[block.name]
+    before = len(found)
+    result = _apply(block.block, value, log)
+    mine = found[before:]
+    del found[before:]
+    return result, Listed(mine, output_type(block, _type(value)).items[1].element)
+
+
+# -- functions of tensors
 
 
 def _computed(block: TensorBlock, value: Any) -> Any:
     """Apply a function of tensors to arrays, through a graph of its own."""
     inputs: dict[Node, Any] = {}
     argument = _symbols(value, inputs)
-    if isinstance(block, Concat):
-        result = ops.concat(
-            [ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)], block.axis
-        )
+    if isinstance(block, fb.Concat):
+        parts = [ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)]
+        result = ops.concat(parts, block.axis)
     else:
         result = block.apply(*argument) if isinstance(argument, tuple) else block.apply(argument)
     nodes = list(_nodes(result))
-    arrays = iter(
-        [np.asarray(x) for x in evaluate(Graph(tuple(inputs), tuple(nodes)), list(inputs.values()))]
-    )
+    found = evaluate(Graph(tuple(inputs), tuple(nodes)), list(inputs.values()))
+    arrays = iter([np.asarray(x) for x in found])
 
     def rebuilt(part: Any) -> Any:
         return tuple(map(rebuilt, part)) if isinstance(part, tuple | list) else next(arrays)

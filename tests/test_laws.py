@@ -60,9 +60,11 @@ def assert_same(found: Any, right: Any) -> None:
         assert found is right or found == right
 
 
-def gradients_of(program: Program, examples: Sequence[Any]) -> tuple[float, dict[str, Any]]:
+def gradients_of(
+    program: Program, examples: Sequence[Any], step: int | None = None
+) -> tuple[float, dict[str, Any]]:
     """Return the loss and the gradients as arrays."""
-    loss, gradients = program.value_and_grad(examples)
+    loss, gradients = program.value_and_grad(examples, step=step)
     return loss, {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
 
 
@@ -143,7 +145,7 @@ def test_batched_is_one_by_one_is_the_oracle(program):
 
 
 @some
-@given(programs(size=40, depth=6))
+@given(programs(size=40))
 def test_gradients_are_finite_differences(program):
     assert_differentiated(program)
 
@@ -170,6 +172,23 @@ def test_the_order_and_number_of_examples_change_nothing(program):
     assert_same(np.array(loss), np.array(float(sum(facts[i][1][0] for i in order))))
     for name, gradient in gradients.items():
         assert_same(gradient, np.asarray(sum(facts[i][1][1][name] for i in order)))
+
+
+@settings(some, max_examples=80)
+@given(programs(dropout=True))
+def test_dropout_depends_on_the_step_and_the_call_alone(program):
+    meanings = [meaning(program.block, example) for example in program.examples]
+    first: dict[int, Any] = {}
+    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+        for engine in engines(program.block):
+            assert_meant(engine, program.examples, meanings)  # inference drops nothing
+            for step in (3, 7, 3):
+                loss, gradients = gradients_of(engine, program.examples, step)
+                right = first.setdefault(step, (np.array(loss), gradients))
+                assert_same(np.array(loss), right[0])
+                assert gradients.keys() == right[1].keys()
+                for name in gradients:
+                    assert_same(gradients[name], right[1][name])
 
 
 @settings(some, max_examples=20)
@@ -210,6 +229,18 @@ def _constant_logits() -> fb.Block:
     return fb.Scalar("int32") >> fb.Function(lambda y: ops.cross_entropy(logits, y)) >> fb.Loss()
 
 
+def _collected_around_a_loop() -> fb.Block:
+    seen = fb.Scalar("float64") >> fb.Collect()
+    return fb.Collected(fb.Record((seen, fb.Map(seen), seen))) >> fb.GetItem(1)
+
+
+def _collected_around_a_call() -> fb.Block:
+    seen = fb.Scalar("float64") >> fb.Collect()
+    declared = fb.ForwardDeclaration(output_type="float64")
+    declared.resolve_to(seen)
+    return fb.Collected(fb.Record((seen, declared(), seen))) >> fb.GetItem(1)
+
+
 @pytest.mark.parametrize(
     ("block", "examples"),
     [
@@ -223,6 +254,8 @@ def _constant_logits() -> fb.Block:
         pytest.param(
             _constant_logits, [0, 2, 2], id="a cross-entropy of logits that are the same for all examples"
         ),
+        pytest.param(_collected_around_a_loop, [(1, [2, 3], 4)], id="what is collected before a loop"),
+        pytest.param(_collected_around_a_call, [(1, 2, 3)], id="what is collected before a call"),
     ],
 )
 def test_what_once_failed_is_lawful(block, examples):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import foldbatch as fb
-from foldbatch.blocks.block import Block
 from foldbatch.static import ops
-from foldbatch.types import SequenceType, TensorType, TupleType, Type
+from foldbatch.types import SequenceType, TupleType, Type
 from tests.programs.maker import Maker
 from tests.programs.recipes import (
     ID,
@@ -18,7 +17,6 @@ from tests.programs.recipes import (
     TRIPLE,
     Given,
     Recipe,
-    Source,
     a_number,
     each_of,
     is_of_floats,
@@ -59,15 +57,18 @@ def collecting(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     if inside == kind and maker.number(2):
         main = main.then(fb.Collect(name))
     else:
-        main = maker.both([main, maker.read(kind, depth, given).then(fb.Collect(name))], given)
-        main = main.then(fb.GetItem(0))
+        parts = [maker.read(kind, depth, given).then(fb.Collect(name)), main]
+        at = maker.number(2)
+        main = maker.both(parts if at else parts[::-1], given).then(fb.GetItem(at))
     maker.collected.pop()
     all_of_them = Recipe(fb.Collected(main.block, name), main.data)
     if listed:
         return all_of_them.then(fb.GetItem(1))
     if not is_of_floats(type_):  # nobody needs them, or they are counted
         count = fb.GetItem(1) >> fb.Length("float64") >> maker.sink(SCALAR)
-        return maker.both([maker.read(type_, depth, given), all_of_them.then(count)], given).then(fb.GetItem(0))
+        return maker.both([maker.read(type_, depth, given), all_of_them.then(count)], given).then(
+            fb.GetItem(0)
+        )
     if maker.number(2):
         return all_of_them.then(fb.GetItem(1), summary(maker, kind, type_))
     return all_of_them.then(maker.function(TupleType((inside, SequenceType(kind))), type_))

@@ -9,8 +9,8 @@ from foldbatch.blocks.block import Block
 from foldbatch.types import OBJECT, VOID, SequenceType, TupleType, Type
 from tests.programs.maker import Maker
 from tests.programs.recipes import (
-    STATE,
     PAIR,
+    STATE,
     TENSORS,
     Declared,
     Given,
@@ -48,9 +48,7 @@ def chosen(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     return Recipe(block, data)
 
 
-def _declare(
-    maker: Maker, type_: Type, given: Given
-) -> tuple[fb.ForwardDeclaration, Declared, list[Recipe]]:
+def _declare(maker: Maker, type_: Type, given: Given) -> tuple[fb.ForwardDeclaration, Declared, list[Recipe]]:
     """Return a new declaration, how to call it, and the list for what ends it and what goes on."""
     inputs = TupleType((OBJECT, *given)) if given else OBJECT
     declaration = fb.ForwardDeclaration(inputs, type_, maker.one_of(["tree", "a b", "2"]))
@@ -141,6 +139,8 @@ def _of_parts(maker: Maker, me: Declared, depth: int) -> Recipe:
             sides.append(other.call)
         else:  # another recursion in this one, which may come back to it
             deeper = depth > 0 and maker.left > 0 and maker.number(2)
-            sides.append((recursive(maker, kind, depth, me.given)) if deeper else maker.read(kind, depth, me.given))
+            sides.append(
+                (recursive(maker, kind, depth, me.given)) if deeper else maker.read(kind, depth, me.given)
+            )
         types.append(kind)
     return maker.both(sides, me.given).then(maker.function(TupleType(tuple(types)), me.type))

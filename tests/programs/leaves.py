@@ -109,9 +109,7 @@ def _id(maker: Maker, depth: int, given: Given) -> Recipe:
             long = Recipe(whole(given) >> fb.Scalar("int64"), a_number(3))
             return long.then(fb.Function(lambda i: ops.cast(i, "int32")))
         case 4:
-            return Recipe(
-                whole(given) >> fb.Length("int32"), lambda source, depth: "abc"[: source.number(3)]
-            )
+            return Recipe(whole(given) >> fb.Length("int32"), lambda source, depth: "abc"[: source.number(3)])
     return Recipe(whole(given) >> fb.Scalar("int32"), a_number(3))
 
 

@@ -1,18 +1,17 @@
-"""Maker: draws all choices of a program, and holds what its parts share."""
+"""Maker: makes all choices of a program, and holds what its parts share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.blocks.block import Block
 from foldbatch.params import Parameter
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type
-from tests.programs.expressions import Expression, parameter
+from tests.programs.expressions import STEPS, Expression, parameter
 from tests.programs.recipes import (
     FLAG,
     FLOAT,
@@ -26,24 +25,25 @@ from tests.programs.recipes import (
     Recipe,
     each_of,
     is_of_floats,
+    items,
     many_of,
     narrow,
     tensors_in,
-    items,
 )
-from tests.strategies import Draw
 
 Way = Callable[["Maker", Type, int, Given], Recipe]  # of making a recipe for a type, with what is given
 
 
 @dataclass(slots=True)
 class Maker:
-    """Makes recipes; holds what they may share, and how many more blocks it may make.
+    """Makes recipes; holds what they may share.
 
-    `ways` says how a type can be made; the first way is for when nothing more may be made.
+    It makes so many choices at random, the simplest from then on, and so many blocks, then only such
+    as read directly. `ways` says how a type can be made; the first way is for when nothing more may be made.
     """
 
-    draw: Draw
+    rng: Random
+    choices: int
     left: int
     ways: Callable[[Maker, Type, Given], Sequence[Way]]
     dropout: bool = False
@@ -55,7 +55,8 @@ class Maker:
 
     def number(self, below: int) -> int:
         """Return a number from 0 to `below`, excluded; the simplest choice is 0."""
-        return int(self.draw(st.integers(0, below - 1)))
+        self.choices -= 1
+        return self.rng.randrange(below) if self.choices >= 0 else 0
 
     def one_of(self, choices: Sequence[Any]) -> Any:
         """Return one of several; the simplest stands first."""
@@ -126,7 +127,7 @@ class Maker:
 
     def listed(self, element: Recipe, given: Given = (), least: int = 0) -> Recipe:
         """Return a recipe of a sequence, whose elements are given the same."""
-        data = many_of(element, least)
+        data = many_of(element, least, self.one_of([4, 4, 6]))
         match self.number(6):
             case 4:  # of neighbours, one each
                 n = 1 + self.number(3)
@@ -134,7 +135,9 @@ class Maker:
                 return Recipe(block, many_of(element, least + n - 1, 3 + n))
             case 5 if not least:  # of some
                 bounds = slice(self.number(3), None, self.one_of([1, 2, -1]))
-                part = fb.GetItem(bounds) if self.number(2) else fb.Slice(start=bounds.start, step=bounds.step)
+                part = (
+                    fb.GetItem(bounds) if self.number(2) else fb.Slice(start=bounds.start, step=bounds.step)
+                )
                 return Recipe(items(given, part) >> fb.Map(element.block), data)
             case 3 if not given:  # two lists side by side
                 both = self.both([element, element], ()).then(fb.GetItem(self.number(2)))
@@ -168,7 +171,7 @@ class Maker:
 
     def function(self, source: Type, target: Type) -> Block:
         """Return a random function of tensors, perhaps behind a declaration of its own."""
-        steps = self.draw(st.lists(st.tuples(*[st.integers(0, 40)] * 3), max_size=6))
+        steps = [(self.number(len(STEPS)), self.number(8), self.number(8)) for _ in range(self.number(7))]
         picks = [self.number(4) for _ in tensors_in(target)]
         free = [self.free((2,))] if self.number(4) == 3 else []
         block: Block = fb.Function(Expression(steps, picks, target, free))
@@ -219,4 +222,3 @@ class Maker:
                 return fb.RNTN(2)
         assert kind == "tree gru", kind
         return fb.TreeGRU(2)
-

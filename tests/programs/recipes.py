@@ -13,7 +13,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.blocks.block import Block
-from foldbatch.types import ObjectType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import ObjectType, TensorType, TupleType, Type
 
 FLOAT = "float64"
 SCALAR, PAIR, TRIPLE, SQUARE = (TensorType(shape, FLOAT) for shape in ((), (2,), (3,), (2, 2)))

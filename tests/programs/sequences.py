@@ -23,6 +23,7 @@ from tests.programs.recipes import (
     has_zero,
     is_of_floats,
     items,
+    many_of,
     spread,
     whole,
 )
@@ -32,9 +33,9 @@ def summary(maker: Maker, source: Type, target: Type) -> Block:
     """Return a block from a sequence of one type of floats to another."""
     ways = [_function_of_all, _fold, _last_state]
     if source == target:
-        ways += [_reduce, _reduce]
+        ways += [_reduce] * 3
         if isinstance(target, TensorType):
-            ways += [_sum, _sum]
+            ways += [_sum] * 3
     block: Block = maker.one_of(ways)(maker, source, target)
     return block
 
@@ -83,14 +84,14 @@ def _rnn(maker: Maker, x: Type, out: Type, state: Type, *, given: bool = False) 
 
 def summarised(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     """Compute floats of a sequence."""
-    source = type_ if maker.number(2) else maker.floats()
+    source = maker.floats() if maker.number(3) == 0 else type_
     if maker.number(4) == 3:  # a tuple is a sequence, too
-        whole = TupleType((source,) * (1 + maker.number(3)))
+        tuple_ = TupleType((source,) * (1 + maker.number(3)))
         ways = [_fold, _last_state] + ([_reduce] if source == type_ else [])
         if source == type_ and isinstance(type_, TensorType):
             ways += [_sum]
         block = maker.one_of(ways)(maker, source, type_)
-        return maker.read(whole, depth, given).then(block)
+        return maker.read(tuple_, depth, given).then(block)
     return maker.read(SequenceType(source), depth, given).then(summary(maker, source, type_))
 
 
@@ -100,10 +101,10 @@ def folded(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
         return directly(maker, type_, depth, given)
     body = maker.read(type_, depth, (*given, type_))
     combine = fb.AllOf(*spread(1, given), fb.GetItem(0)) >> body.block
-    list_ = maker.listed(Recipe(fb.Identity(), body.data))
+    fold = fb.Fold(combine, maker.constant(type_))
     if given:
-        return Recipe(items(given) >> fb.Fold(combine, maker.constant(type_)), list_.data)
-    return list_.then(fb.Fold(combine, maker.constant(type_)))
+        return Recipe(items(given) >> fold, many_of(body))
+    return maker.listed(Recipe(fb.Identity(), body.data)).then(fold)
 
 
 def run(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
@@ -126,10 +127,7 @@ def run(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
             else:
                 cell = maker.read(pair, depth, (*given, state))
                 block = fb.AllOf(*spread(0, given), fb.GetItem(1)) >> cell.block
-                found = Recipe(
-                    items(given) >> fb.RNN(block, maker.constant(state)),
-                    lambda source, depth: [cell.data(source, depth) for _ in range(source.number(4))],
-                )
+                found = Recipe(items(given) >> fb.RNN(block, maker.constant(state)), many_of(cell))
         case 1:
             x = maker.one_of([TRIPLE, *TENSORS])
             parts = [maker.read(SequenceType(x), depth, given), maker.read(state, depth, given)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import foldbatch as fb
 from foldbatch.types import VOID, SequenceType, TensorType, TupleType, Type
 from tests.programs.leaves import directly
@@ -23,6 +25,8 @@ from tests.programs.recipes import (
     nothing,
     whole,
 )
+
+Child = Callable[[], Recipe]
 
 
 def again(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
@@ -50,11 +54,7 @@ def let(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
 
 
 def derived(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
-    """Compute the type with a function or a layer."""
-    if type_ == STATE and maker.number(3):
-        return cell(maker, type_, depth, given)
-    if isinstance(type_, TensorType) and type_.shape and maker.number(2):
-        return _layered(maker, type_, depth, given)
+    """Compute the type with a function."""
     operands = maker.operands(depth)
     recipe = maker.read(operands, depth, given)
     if isinstance(type_, TupleType) and maker.number(2):  # one value, several readers
@@ -62,30 +62,43 @@ def derived(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     return recipe.then(maker.function(operands, type_))
 
 
-def _layered(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
-    way = maker.number(6 if type_ == TRIPLE else 5)
-    if way == 1 and is_vector(type_):
-        return _attended(maker, type_, depth, given)
-    if way == 2 and type_ == PAIR:
-        return cell(maker, type_, depth, given)
-    if way == 3:
-        return maker.read(type_, depth, given).then(maker.layer("layer norm", *type_.shape))
-    if way == 4 and maker.dropout:
-        return maker.read(type_, depth, given).then(fb.Dropout(0.5))
-    if way == 5:
-        flatten = maker.number(2) == 1
-        parts = TupleType((SCALAR, TupleType((PAIR,)) if flatten else PAIR))
-        return maker.read(parts, depth, given).then(fb.Concat(flatten=flatten))
+def layered(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
+    """Compute a tensor of one axis or more with a layer."""
+    assert isinstance(type_, TensorType)
+    ways = [_linear, _normal, _dropped] if maker.dropout else [_linear, _normal]
+    if is_vector(type_):
+        ways += [_attended, _attended]
+    if type_ == TRIPLE:
+        ways.append(_joined)
+    recipe: Recipe = maker.one_of(ways)(maker, type_, depth, given)
+    return recipe
+
+
+def _linear(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
     source = maker.one_of([TensorType((*type_.shape[:-1], n), type_.dtype) for n in (2, 3)])
-    kind = maker.layer("linear", source.shape[-1], type_.shape[-1])
-    return maker.read(source, depth, given).then(kind)
+    layer = maker.layer("linear", source.shape[-1], type_.shape[-1])
+    return maker.read(source, depth, given).then(layer)
+
+
+def _normal(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
+    return maker.read(type_, depth, given).then(maker.layer("layer norm", type_.shape[-1]))
+
+
+def _dropped(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
+    return maker.read(type_, depth, given).then(fb.Dropout(0.5))
+
+
+def _joined(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
+    flatten = maker.number(2) == 1
+    parts = TupleType((SCALAR, TupleType((PAIR,)) if flatten else PAIR))
+    return maker.read(parts, depth, given).then(fb.Concat(flatten=flatten))
 
 
 def _attended(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
     """Attend to a sequence or to a tuple."""
     dot = maker.number(2) == 1
     query = type_ if dot else maker.one_of([PAIR, TRIPLE])
-    items: Type = SequenceType(type_) if maker.number(3) else TupleType((type_,) * (1 + maker.number(3)))
+    items = SequenceType(type_) if maker.number(3) else TupleType((type_,) * (1 + maker.number(3)))
     if dot:
         layer = fb.Attention(maker.one_of([None, type_.shape[0]]), "dot")
     else:
@@ -96,28 +109,45 @@ def _attended(maker: Maker, type_: TensorType, depth: int, given: Given) -> Reci
 def cell(maker: Maker, type_: Type, depth: int, given: Given, me: Declared | None = None) -> Recipe:
     """A tree cell, whose children are `me` in a recursion; or a recurrent one."""
 
-    def child() -> Recipe:
-        return me.call if me and maker.number(4) else maker.read(type_, depth, given)
+    made: list[Recipe] = []
 
-    if maker.number(5) == 4:
-        x = maker.read(maker.one_of([TRIPLE, VOID]), depth, given)
-        kind = "lstm" if type_ == STATE else "gru"
-        step = maker.both([x, me.call if me else child()], given).then(maker.layer(kind))
-        return step.then(fb.GetItem(1))
-    if maker.number(2):
-        x = maker.read(TRIPLE, depth, given)  # without x, a cell needs children
-        many = maker.listed(child(), given) if me else maker.read(SequenceType(type_), depth, given)
-        return maker.both([x, many], given).then(maker.layer("child sum" if type_ == STATE else "tree gru"))
-    x = maker.read(maker.one_of([TRIPLE, VOID]), depth, given)
-    kids = [me.call if me else child(), *(child() for _ in range(maker.number(3)))]
+    def child() -> Recipe:  # the first is `me`, that the recursion be one
+        made.append(me.call if me and (not made or maker.number(4)) else maker.read(type_, depth, given))
+        return made[-1]
+
+    ways = [_with_places, _child_sum, _step] + ([_tensor_network] if type_ == PAIR else [])
+    recipe: Recipe = maker.one_of(ways)(maker, type_, depth, given, child)
+    return recipe
+
+
+def _input(maker: Maker, depth: int, given: Given) -> Recipe:
+    """Read what a node holds, if it holds anything."""
+    return maker.read(maker.one_of([TRIPLE, VOID]), depth, given)
+
+
+def _with_places(maker: Maker, type_: Type, depth: int, given: Given, child: Child) -> Recipe:
+    kids = [child() for _ in range(1 + maker.number(4))]
     if maker.number(3) == 2:
         kids.insert(0, Recipe(fb.Void(), nothing))
-    states = maker.both(kids, given)
-    if type_ == PAIR and len(kids) == 2 and maker.number(2):
-        return maker.both([x, states], given).then(maker.layer("rntn"))
-    arity = max(2, len(kids)) + maker.number(2)
-    kind = "tree lstm" if type_ == STATE else "tree rnn"
-    return maker.both([x, states], given).then(maker.layer(kind, 3, arity))
+    layer = maker.layer("tree lstm" if type_ == STATE else "tree rnn", 3, max(2, len(kids)) + maker.number(2))
+    return maker.both([_input(maker, depth, given), maker.both(kids, given)], given).then(layer)
+
+
+def _child_sum(maker: Maker, type_: Type, depth: int, given: Given, child: Child) -> Recipe:
+    x = maker.read(TRIPLE, depth, given)  # without x, a cell needs children
+    layer = maker.layer("child sum" if type_ == STATE else "tree gru")
+    return maker.both([x, maker.listed(child(), given)], given).then(layer)
+
+
+def _step(maker: Maker, type_: Type, depth: int, given: Given, child: Child) -> Recipe:
+    step = maker.both([_input(maker, depth, given), child()], given)
+    return step.then(maker.layer("lstm" if type_ == STATE else "gru"), fb.GetItem(1))
+
+
+def _tensor_network(maker: Maker, type_: Type, depth: int, given: Given, child: Child) -> Recipe:
+    kids = [child(), child() if maker.number(3) else Recipe(fb.Void(), nothing)]
+    both = maker.both(kids[:: maker.one_of([1, -1])], given)
+    return maker.both([_input(maker, depth, given), both], given).then(maker.layer("rntn"))
 
 
 def part(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
