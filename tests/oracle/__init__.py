@@ -28,31 +28,23 @@ from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift
 from foldbatch.static.op import Axis, ragged
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, TensorType, TupleType, Type
+from tests.oracle.values import (
+    Given,
+    Listed,
+    Repeated,
+    as_object,
+    elements,
+    item_of,
+    listed,
+    plain,
+    type_of_value,
+    zero,
+)
+
+__all__ = ["Meaning", "meaning", "plain"]
 
 OVER_ALL = {fb.Sum: np.add, fb.Mean: np.add, fb.Min: np.minimum, fb.Max: np.maximum}
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A Python object of the example."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A sequence with the type of its elements, which an empty one could not tell."""
-
-    items: list[Any]
-    element: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """One value without end."""
-
-    value: Any
 
 
 @dataclass(slots=True)
@@ -72,18 +64,6 @@ def meaning(block: Block, example: Any) -> Meaning:
     return found
 
 
-def plain(value: Any) -> Any:
-    """Return a value as `Program.run` gives it: arrays, lists, tuples, objects."""
-    match value:
-        case Given():
-            return value.value
-        case Listed():
-            return [plain(item) for item in value.items]
-        case tuple():
-            return tuple(map(plain, value))
-    return value
-
-
 def _apply(block: Block, value: Any, log: Meaning) -> Any:
     match block:
         case fb.Pipe():
@@ -93,19 +73,19 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case _Reference():
             declaration = block.declaration
             assert declaration.block is not None
-            value = _object(value) if declaration.input_type == OBJECT else value
+            value = as_object(value) if declaration.input_type == OBJECT else value
             result = _apply(declaration.block, value, log)
-            return _object(result) if declaration.output_type == OBJECT else result
+            return as_object(result) if declaration.output_type == OBJECT else result
         case fb.Composition():
             return _composed(block, value, log)
         case fb.Record():
-            return tuple(_apply(part, _item(value, key), log) for key, part in block.blocks)
+            return tuple(_apply(part, item_of(value, key), log) for key, part in block.blocks)
         case fb.AllOf():
             return tuple(_apply(part, value, log) for part in block.blocks) or None
         case fb.OneOf():
             return _chosen(block, value, log)
         case fb.Optional():
-            if _object(value).value is not None:
+            if as_object(value).value is not None:
                 return _apply(block.some, value, log)
             return _default(block.none, output_type(block.some, OBJECT), log)
         case fb.Map():
@@ -117,14 +97,14 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case fb.Broadcast():
             return Repeated(value)
         case fb.NGrams():
-            found, element = _list(value)
+            found, element = elements(value)
             grams = [tuple(found[i : i + block.n]) for i in range(len(found) - block.n + 1)]
             if element == OBJECT:
                 return Given([tuple(plain(item) for item in gram) for gram in grams])
             return Listed(grams, TupleType((element,) * block.n))
         case fb.Fold():
             state = _apply(block.start, None, log)
-            for element in _list(value)[0]:
+            for element in elements(value)[0]:
                 state = _apply(block.combine, (state, element), log)
             return state
         case fb.RNN():
@@ -132,9 +112,9 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case fb.Reduce():
             return _reduced(block, value, log)
         case fb.Sum() | fb.Mean() | fb.Min() | fb.Max():
-            found, element = _list(value)
+            found, element = elements(value)
             if not found:
-                return _zero(element)
+                return zero(element)
             total = reduce(OVER_ALL[type(block)], found)
             return np.asarray(total / len(found) if isinstance(block, fb.Mean) else total)
         case fb.Collect():
@@ -152,7 +132,7 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case fb.Dropout():
             return value
         case TensorBlock():
-            return _computed(block, value)
+            return computed(block, value)
     return _read(block, value)
 
 
@@ -164,95 +144,33 @@ def _read(block: Block, value: Any) -> Any:
         case fb.Void():
             return None
         case fb.Tensor():
-            return np.asarray(_object(value).value, block.type.dtype)
+            return np.asarray(as_object(value).value, block.type.dtype)
         case fb.InputTransform():
-            return Given(block.fn(_object(value).value))
+            return Given(block.fn(as_object(value).value))
         case fb.FromTensor():
             source = block.tensor
             return np.array(source.value if isinstance(source, Parameter) else source.attrs["value"])
         case fb.Zeros():
-            return _zero(block.type)
+            return zero(block.type)
         case fb.OneHot():
             numbers = np.arange(block.start, block.stop)
-            return (numbers == _object(value).value).astype(block.type.dtype)
+            return (numbers == as_object(value).value).astype(block.type.dtype)
         case fb.OneHotFromList():
-            here = [element == _object(value).value for element in block.elements]
+            here = [element == as_object(value).value for element in block.elements]
             return np.array(here, block.type.dtype)
         case fb.Length():
             whole = value.items if isinstance(value, Listed) else value
             return np.array(len(whole if isinstance(whole, tuple | list) else whole.value), block.type.dtype)
         case fb.GetItem():
-            return _item(value, block.key)
+            return item_of(value, block.key)
         case fb.Slice():
-            return _item(value, block.bounds)
+            return item_of(value, block.bounds)
         case fb.Nth():
-            value = _object(value)
-            source, number = (_item(value, 0), _item(value, 1))
-            items, _ = _list(source)
-            return items[_object(number).value]
+            value = as_object(value)
+            source, number = (item_of(value, 0), item_of(value, 1))
+            items, _ = elements(source)
+            return items[as_object(number).value]
     raise AssertionError(block)
-
-
-# -- values
-
-
-def _object(value: Any) -> Any:
-    """Return a tuple of objects as one object, anything else as it is."""
-    if isinstance(value, tuple) and value:
-        items = [_object(item) for item in value]
-        if all(isinstance(item, Given) for item in items):
-            return Given(tuple(item.value for item in items))
-    return value
-
-
-def _item(value: Any, key: Any) -> Any:
-    match value:
-        case Given():
-            return Given(value.value[key])
-        case Listed() if isinstance(key, slice):
-            return Listed(value.items[key], value.element)
-        case Listed():
-            return value.items[key]
-    return value[key]
-
-
-def _list(value: Any) -> tuple[list[Any], Type]:
-    """Return the elements of a sequence, and their type."""
-    match value:
-        case Given():
-            return [Given(item) for item in value.value], OBJECT
-        case Listed():
-            return value.items, value.element
-    return list(value), _type(_object(value[0]))
-
-
-def _listed(found: list[Any], element: Type) -> Any:
-    """Return a sequence; of objects, an object."""
-    objects = [_object(item) for item in found]
-    if _only_objects(element):
-        return Given([item.value for item in objects])
-    return Listed(found, element)
-
-
-def _only_objects(type_: Type) -> bool:
-    if isinstance(type_, TupleType) and type_.items:
-        return all(map(_only_objects, type_.items))
-    return type_ == OBJECT
-
-
-def _type(value: Any) -> Type:
-    match value:
-        case None:
-            return VOID
-        case Given():
-            return OBJECT
-        case Listed():
-            return SequenceType(value.element)
-        case Repeated():
-            return BroadcastType(_type(value.value))
-        case tuple():
-            return TupleType(tuple(map(_type, value)))
-    return TensorType(value.shape, value.dtype.name)
 
 
 @cache
@@ -263,21 +181,9 @@ def output_type(block: Block, input_type: Type) -> Type:
         return type_of(build(block, builder, argument))
 
 
-def _zero(type_: Type) -> Any:
-    match type_:
-        case TensorType():
-            return np.zeros(type_.shape, type_.dtype)
-        case TupleType():
-            return tuple(map(_zero, type_))
-        case SequenceType():
-            return Listed([], type_.element)
-    assert type_ == VOID, type_
-    return None
-
-
 def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
     """Return what a block makes of nothing, by default zeros of a type."""
-    return _zero(type_) if block is None else _apply(block, None, log)
+    return zero(type_) if block is None else _apply(block, None, log)
 
 
 # -- blocks of blocks
@@ -285,9 +191,9 @@ def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
 
 def _chosen(block: fb.OneOf, value: Any, log: Meaning) -> Any:
     if isinstance(block.key_fn, Block):
-        key = _object(_apply(block.key_fn, value, log)).value
+        key = as_object(_apply(block.key_fn, value, log)).value
     else:
-        key = block.key_fn(_object(value).value)
+        key = block.key_fn(as_object(value).value)
     if block.pre_block is not None:
         value = _apply(block.pre_block, value, log)
     if block.listed:
@@ -321,26 +227,28 @@ def _composed(block: fb.Composition, value: Any, log: Meaning) -> Any:
 def _mapped(block: Block, value: Any, log: Meaning) -> Any:
     if isinstance(value, Repeated):
         return Repeated(_apply(block, value.value, log))
-    items, element = _list(value)
-    return _listed([_apply(block, item, log) for item in items], output_type(block, element))
+    items, element = elements(value)
+    return listed([_apply(block, item, log) for item in items], output_type(block, element))
 
 
 def _zipped(value: Any) -> Any:
-    value = _object(value)
+    value = as_object(value)
     if isinstance(value, Given):
         return Given(list(zip(*value.value)))  # noqa: B905 - the shortest ends
     if all(isinstance(member, Repeated) for member in value):
         return Repeated(tuple(member.value for member in value))
-    members = [(repeat(m.value), _type(m.value)) if isinstance(m, Repeated) else _list(m) for m in value]
+    members = [
+        (repeat(m.value), type_of_value(m.value)) if isinstance(m, Repeated) else elements(m) for m in value
+    ]
     return Listed(list(zip(*(m for m, _ in members))), TupleType(tuple(t for _, t in members)))  # noqa: B905
 
 
 def _run(block: fb.RNN, value: Any, log: Meaning) -> Any:
     if block.from_input:
         value, state = value
-        items, element = _list(value)
+        items, element = elements(value)
     else:
-        items, element = _list(value)
+        items, element = elements(value)
         known = block.initial_state is None and hasattr(block.cell, "state_type")
         if known:
             type_ = block.cell.state_type(element)
@@ -349,16 +257,16 @@ def _run(block: fb.RNN, value: Any, log: Meaning) -> Any:
         else:
             type_ = VOID
         state = _default(block.initial_state, type_, log)
-    out = output_type(block.cell, TupleType((element, _type(state)))).items[0]
+    out = output_type(block.cell, TupleType((element, type_of_value(state)))).items[0]
     outputs = []
     for item in items:
         output, state = _apply(block.cell, (item, state), log)
         outputs.append(output)
-    return _listed(outputs, out), state
+    return listed(outputs, out), state
 
 
 def _reduced(block: fb.Reduce, value: Any, log: Meaning) -> Any:
-    level, element = _list(value)
+    level, element = elements(value)
     while len(level) > 1:
         pairs = [tuple(level[i : i + 2]) for i in range(0, len(level), 2)]
         level = [_apply(block.combine, pair, log) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -371,13 +279,13 @@ def _collected(block: fb.Collected, value: Any, log: Meaning) -> Any:
     result = _apply(block.block, value, log)
     mine = found[before:]
     del found[before:]
-    return result, Listed(mine, output_type(block, _type(value)).items[1].element)
+    return result, Listed(mine, output_type(block, type_of_value(value)).items[1].element)
 
 
 # -- functions of tensors
 
 
-def _computed(block: TensorBlock, value: Any) -> Any:
+def computed(block: TensorBlock, value: Any) -> Any:
     """Apply a function of tensors to arrays, through a graph of its own."""
     inputs: dict[Node, Any] = {}
     argument = _symbols(value, inputs)
