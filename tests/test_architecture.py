@@ -18,7 +18,15 @@ TESTS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*
 WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what other modules hold
 
 # Tests of the whole rather than of one module.
-OF_THE_WHOLE = {"test_architecture", "test_docs", "test_examples", "test_laws", "test_readme", "test_typing"}
+OF_THE_WHOLE = {
+    "test_architecture",
+    "test_docs",
+    "test_examples",
+    "test_laws",
+    "test_programs",
+    "test_readme",
+    "test_typing",
+}
 
 
 def mirror_of(module: Path) -> Path:

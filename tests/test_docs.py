@@ -16,7 +16,9 @@ PAGES = sorted(Path(__file__).resolve().parents[1].glob("docs/**/*.md"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page):
     names: dict[str, object] = {}
-    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+    for code in re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
         exec(compile(code, str(page), "exec"), names)
 
 
