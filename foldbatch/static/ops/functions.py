@@ -253,6 +253,11 @@ def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
     return _keep(result, node, (at,)) if keepdims else result
 
 
+def min(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
+    """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
+    return 0 - max(negative(x), axis, keepdims=keepdims)
+
+
 def argmax(x: Operand, axis: int | None = None) -> Node:
     """Return the index (int64) of the first maximum along an axis, or among all elements in order."""
     node = _as_node(x, "argmax")
@@ -292,7 +297,7 @@ def reshape(x: Operand, shape: int | Sequence[int]) -> Node:
     """Return the elements in another shape; one extent may be -1."""
     node = _as_node(x, "reshape")
     sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
-    if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
+    if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
         fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
     if -1 in sizes:
         known = 1
@@ -331,6 +336,12 @@ def broadcast_to(x: Operand, shape: Sequence[int]) -> Node:
     node = _as_node(x, "broadcast_to")
     sizes = tuple(int(size) for size in shape)
     return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
+
+
+def pad(x: Operand, before: int, after: int, axis: int = 0) -> Node:
+    """Return `x` with zeros before and after it along an instance axis."""
+    node = _as_node(x, "pad")
+    return apply("pad", node, axis=_axis(node, axis, "pad"), before=int(before), after=int(after))
 
 
 def concat(xs: Sequence[Operand], axis: int = 0) -> Node:
