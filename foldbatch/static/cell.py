@@ -8,63 +8,30 @@ here knows of examples or schedules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from foldbatch.params import Parameter
-from foldbatch.static import passes
-from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.backends import Backend
+from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, index_source
 from foldbatch.static.codegen import Argument, emit
-from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable
+from foldbatch.static.graph import SOURCES, Graph, Node, reachable
 from foldbatch.static.kernel import Kernel, load
+from foldbatch.static.memory import Plan
 from foldbatch.static.op import Axis
-from foldbatch.static.passes.phase import in_phase
-from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, postpone, split
+from foldbatch.static.residuals import choose
+from foldbatch.static.sides import (
+    Side,
+    backward_side,
+    forward_side,
+    kept_between,
+    optimized,
+    outside,
+    owners,
+    results_of,
+)
+from foldbatch.static.stages import STAGES
 from foldbatch.types import TensorType
-
-
-@dataclass(frozen=True, slots=True)
-class CellGraph:
-    """What one place of a program computes per call.
-
-    `operands` are inputs that are results of other calls (CALL or ragged axis), `feeds` inputs
-    read from the example, `outputs` the results others read; `losses` are scalars to be summed
-    over the batch, `metrics` are collected.
-    """
-
-    name: str
-    operands: tuple[Node, ...]
-    feeds: tuple[Node, ...]
-    outputs: tuple[Node, ...]
-    losses: tuple[Node, ...] = ()
-    metrics: tuple[Node, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """All inputs, operands first."""
-        return self.operands + self.feeds
-
-    @property
-    def results(self) -> tuple[Node, ...]:
-        """All that is computed."""
-        return self.outputs + self.losses + self.metrics
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """The ragged axes of its inputs, in order."""
-        return tuple(dict.fromkeys(x.axis for x in self.inputs if x.axis.rank == 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Which operands and outputs (by number) are recursive, and which carry gradients."""
-
-    recursive_operands: frozenset[int] = frozenset()
-    recursive_outputs: frozenset[int] = frozenset()
-    active_operands: frozenset[int] = frozenset()
-    active_outputs: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +43,22 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one kernel was made from: its graph, the plan, the nodes in buffers of other owners."""
+
+    graph: Graph
+    plan: Plan
+    buffers: Mapping[Node, Argument]
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A compiled cell: by stage, kernels to train (forward, backward) and to infer.
 
     `graph` is what is trained, `inference_graph` what inference computes from the same inputs; they
     are one object where nothing differs. `sparse` are the parameters whose gradients here are sums
-    of rows: tables that are looked up.
+    of rows: tables that are looked up. `built` is the graph before all passes, `parts` what each
+    kernel was made from, by the name of its function.
     """
 
     graph: CellGraph
@@ -95,6 +72,8 @@ class Cell:
     kept_inference: tuple[Kept, ...]
     parameters: tuple[Parameter, ...]
     sparse: frozenset[Parameter]
+    built: CellGraph
+    parts: Mapping[str, Part]
 
     @property
     def name(self) -> str:
@@ -113,78 +92,23 @@ class Cell:
         return (*self.forward.values(), *self.backward.values(), *self.inference.values())
 
 
-def feed_bounds(graph: CellGraph) -> dict[Node, int]:
-    """Return, for the feeds used as indices, the number their values must stay below."""
-    feeds = set(graph.feeds)
-    bounds: dict[Node, int] = {}
-    for node in reachable(graph.results, graph.inputs):
-        if node.op.bound:
-            at, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
-            source = _index_source(node.inputs[at])
-            if source in feeds:
-                bounds[source] = min(size, bounds.get(source, size))
-    return bounds
+def compile_cell(graph: CellGraph, ends: Ends, backend: Backend, kept_bytes: int | None = None) -> Cell:
+    """Compile a cell for a backend: forward and backward, staged.
 
-
-def _index_source(node: Node) -> Node:
-    while node.op.name in ("cast", "reshape") and node.inputs[0].dtype.startswith("int"):
-        node = node.inputs[0]
-    return node
-
-
-def simplified(graph: CellGraph) -> CellGraph:
-    """Return the cell's graph after the passes."""
-    return _transformed(graph, passes.run)
-
-
-def _transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGraph:
-    """Return the cell's graph with what `transform` makes of it; itself where that is nothing."""
-    whole = Graph(graph.inputs, graph.results)
-    results = iter(transform(whole).outputs)
-    parts = [tuple(next(results) for _ in part) for part in (graph.outputs, graph.losses, graph.metrics)]
-    new = CellGraph(graph.name, graph.operands, graph.feeds, *parts)
-    return graph if new.results == whole.outputs else new
-
-
-@dataclass(slots=True)
-class _Side:
-    """One direction: its results with what they are, and the stage of each node it computes."""
-
-    given: tuple[Node, ...]
-    results: list[tuple[tuple[str, object], Node]]
-    recursive_inputs: set[Node]
-    recursive_outputs: set[Node]
-    stage: dict[Node, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        outputs = [node for _, node in self.results]
-        self.stage = split(outputs, self.recursive_inputs, self.recursive_outputs, self.given)
-
-    def stage_of(self, node: Node) -> str:
-        """Return when a result is ready; one that is merely passed on, when it may be."""
-        if node in self.stage:
-            return self.stage[node]
-        if node in self.recursive_inputs:
-            return STEP if node in self.recursive_outputs else AFTER
-        return BEFORE
-
-    @property
-    def owned(self) -> set[Node]:
-        return {node for node in self.stage if not is_view(node)}
-
-
-def compile_cell(graph: CellGraph, ends: Ends, backend: Backend) -> Cell:
-    """Compile a cell for a backend: forward and backward, staged."""
-    trained, inferred = (_transformed(graph, partial(in_phase, training=phase)) for phase in (True, False))
-    graph = simplified(trained)
-    inference = graph if trained.results == inferred.results else simplified(inferred)
-    forward = _forward_side(graph, ends)
-    backward = _backward_side(graph, ends, forward)
+    `kept_bytes` bounds what a call keeps for other kernels, as far as computing again can.
+    """
+    built, parts = graph, dict[str, Part]()
+    graph, inference = (optimized(built, ends, training=phase) for phase in (True, False))
+    if graph.results == inference.results:
+        inference = graph
+    forward = forward_side(graph, ends)
+    recomputed = choose(graph, ends, kept_bytes)
+    backward = backward_side(graph, ends, forward, recomputed)
     bounds = feed_bounds(graph)
-    train, kept = _compile_sides(graph, [forward, backward], _checked(graph, bounds), backend, "")
-    forward = _forward_side(inference, ends)
+    train, kept = _compile_sides(graph, [forward, backward], _checked(graph, bounds), backend, "", parts)
+    forward = forward_side(inference, ends)
     checked = _checked(inference, bounds)
-    infer, kept_inference = _compile_sides(inference, [forward], checked, backend, "infer_")
+    infer, kept_inference = _compile_sides(inference, [forward], checked, backend, "infer_", parts)
     given = tuple(dict.fromkeys(backward.given))
     return Cell(
         graph,
@@ -198,67 +122,9 @@ def compile_cell(graph: CellGraph, ends: Ends, backend: Backend) -> Cell:
         kept_inference,
         Graph(graph.inputs, (*graph.results, *inference.results)).parameters,
         _sparse(backward.results),
+        built,
+        parts,
     )
-
-
-def _forward_side(graph: CellGraph, ends: Ends) -> _Side:
-    results: list[tuple[tuple[str, object], Node]] = []
-    for kind, nodes in (("value", graph.outputs), ("loss", graph.losses), ("metric", graph.metrics)):
-        results += [((kind, i), node) for i, node in enumerate(nodes)]
-    return _Side(
-        graph.inputs,
-        results,
-        {graph.operands[i] for i in ends.recursive_operands},
-        {graph.outputs[i] for i in ends.recursive_outputs},
-    )
-
-
-def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tuple[tuple[str, object], Node]]]:
-    """Return the cotangent inputs by output number, and what the backward graph computes."""
-    seeds = {i: input_node(graph.outputs[i].type, name=f"g{i}") for i in sorted(ends.active_outputs)}
-    outputs = [graph.outputs[i] for i in seeds] + list(graph.losses)
-    gs = [*seeds.values(), *(constant(1, loss.dtype) for loss in graph.losses)]
-    weights = trainable(outputs)
-    operands = [graph.operands[i] for i in sorted(ends.active_operands)]
-    found = iter(vjp(outputs, gs, operands + weights))
-    results: list[tuple[tuple[str, object], Node]] = []
-    for i in sorted(ends.active_operands):
-        g = next(found)
-        if g is not None:
-            axis = graph.operands[i].axis
-            results.append((("cotangent", i), g if g.axis is axis else apply("batch", g, axis=axis)))
-    for weight in weights:
-        g = next(found)
-        if g is not None:
-            results.append((("gradient", weight.attrs["parameter"]), g))
-    return seeds, results
-
-
-def _backward_side(graph: CellGraph, ends: Ends, forward: _Side) -> _Side:
-    seeds, results = cotangents(graph, ends)
-    given = (*graph.inputs, *sorted(forward.owned, key=lambda node: node.number), *seeds.values())
-    nodes = passes.run(Graph(tuple(dict.fromkeys(given)), tuple(node for _, node in results))).outputs
-    results = [(what, node) for (what, _), node in zip(results, nodes, strict=True)]
-    recursive = {node for (kind, i), node in results if kind == "cotangent" and i in ends.recursive_operands}
-    side = _Side(
-        given,
-        list(_sparse_apart(results)),
-        {seeds[i] for i in ends.recursive_outputs if i in seeds},
-        recursive,
-    )
-    side.stage = postpone(side.stage, {node for _, node in side.results}, set(given))
-    return side
-
-
-def _sparse_apart(
-    results: Iterable[tuple[tuple[str, object], Node]],
-) -> Iterable[tuple[tuple[str, object], Node]]:
-    """Split a table's gradient that is a sum, so that each look-up's rows stay sparse."""
-    for what, node in results:
-        if node.op.name == "add" and any(x.op.name == "sum_rows" for x in node.inputs):
-            yield from ((what, x) for x in node.inputs)
-        else:
-            yield what, node
 
 
 def _sparse(results: Iterable[tuple[tuple[str, object], Node]]) -> frozenset[Parameter]:
@@ -277,11 +143,16 @@ def _checked(graph: CellGraph, bounds: Mapping[Node, int]) -> set[Node]:
     """
     feeds = {feed for feed, size in feed_bounds(graph).items() if bounds.get(feed, size + 1) <= size}
     nodes = reachable(graph.results, graph.inputs)
-    return {x for node in nodes for x in (node, *node.inputs) if _index_source(x) in feeds}
+    return {x for node in nodes for x in (node, *node.inputs) if index_source(x) in feeds}
 
 
 def _compile_sides(
-    graph: CellGraph, sides: Sequence[_Side], checked: set[Node], backend: Backend, prefix: str
+    graph: CellGraph,
+    sides: Sequence[Side],
+    checked: set[Node],
+    backend: Backend,
+    prefix: str,
+    parts: dict[str, Part],
 ) -> tuple[list[dict[str, Kernel]], tuple[Kept, ...]]:
     """Compile the stages of both directions, or of one, with the buffers between them."""
     given = {node: Argument("operand", i) for i, node in enumerate(graph.operands)}
@@ -289,30 +160,21 @@ def _compile_sides(
     if len(sides) == 2:
         seeds = [node for node in sides[1].given if node not in given and node.op in SOURCES]
         given |= {node: Argument("cotangent", int(node.attrs["name"][1:])) for node in seeds}
-    owner = {node: (i, side.stage[node]) for i, side in enumerate(sides) for node in side.owned}
-    boundary: dict[tuple[int, str], tuple[list[Node], list[Node]]] = {}
-    for i, side in enumerate(sides):
-        for stage in STAGES:
-            results = [node for _, node in side.results if side.stage_of(node) == stage]
-            boundary[i, stage] = (results, [])
-    # what a stage reads and another one computes is kept; looking for it may uncover more
+    owner = owners(sides)
     kept: dict[Node, Argument] = {}
     buffers: list[Kept] = []
-    for key in reversed(list(boundary)):
-        results, _ = boundary[key]
-        mine = [node for node in kept if owner[node] == key]
-        for node in _outside([*results, *mine], key, owner, given):
-            if node not in kept:
-                kept[node] = Argument("kept", len(buffers))
-                buffers.append(Kept(node.type, node.axis))
+    for node in kept_between(sides):
+        kept[node] = Argument("kept", len(buffers))
+        buffers.append(Kept(node.type, node.axis))
     compiled: list[dict[str, Kernel]] = [{} for _ in sides]
-    for (i, stage), (results, _) in boundary.items():
+    for i, stage in ((i, stage) for i in range(len(sides)) for stage in STAGES):
+        results = results_of(sides, (i, stage))
         mine = [node for node in kept if owner[node] == (i, stage)]
         if not results and not mine:
             continue
-        outside = _outside([*results, *mine], (i, stage), owner, given)
-        arguments = {**given, **{node: kept[node] for node in outside if node in kept}}
-        inputs = [node for node in (*given, *outside) if node not in mine]
+        others = outside([*results, *mine], (i, stage), owner, given)
+        arguments = {**given, **{node: kept[node] for node in others if node in kept}}
+        inputs = [node for node in (*given, *others) if node not in mine]
         name = f"{prefix}{'forward' if i == 0 else 'backward'}_{stage}"
         part = Graph(tuple(dict.fromkeys(_read(inputs, [*results, *mine]))), (*results, *mine))
         known = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}
@@ -320,6 +182,7 @@ def _compile_sides(
         stores = _stores(mine_of, {node for node in owner if owner[node] == (i, stage) and node not in kept})
         text = emit(name, part, results, arguments, {n: kept[n] for n in mine} | stores, known, backend)
         whats = tuple(("stored", what[1]) if node in stores else what for what, node in mine_of)
+        parts[name] = Part(part, text.plan, {n: kept[n] for n in mine} | stores)
         compiled[i][stage] = load(f"{graph.name} {name}", text, whats, backend)
     return compiled, tuple(buffers)
 
@@ -340,14 +203,3 @@ def _read(inputs: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     """Return those inputs that the outputs really depend on."""
     needed = set(reachable(outputs, inputs))
     return [node for node in inputs if node in needed]
-
-
-def _outside(
-    outputs: Sequence[Node],
-    key: tuple[int, str],
-    owner: Mapping[Node, tuple[int, str]],
-    given: Collection[Node],
-) -> list[Node]:
-    """Return the nodes that a stage reads but another one computes."""
-    stop = [node for node in owner if owner[node] != key]
-    return [node for node in reachable(outputs, [*stop, *given]) if node in owner and owner[node] != key]

@@ -8,7 +8,7 @@ one input with a leading axis over them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from foldbatch.static.graph import Node, apply, index, input_node, reachable, substitute
 from foldbatch.static.op import CALL
@@ -17,17 +17,21 @@ from foldbatch.types import TensorType
 Held = tuple[Node, tuple[int, ...]]
 
 
-def pack(operands: Sequence[Node], results: Sequence[Node]) -> tuple[list[Held], list[Node]]:
+def pack(
+    operands: Sequence[Node], results: Sequence[Node], recursive: Collection[int] | None = None
+) -> tuple[list[Held], list[Node]]:
     """Return new operands, each with the numbers of the old ones it holds, and the results of these.
 
-    Only operands with a row per call are packed, each into the first group that wants it.
+    Only operands with a row per call are packed, each into the first group that wants it. Those whose
+    numbers are in `recursive` are not packed with others: what those compute with need not wait.
     """
+    late = {operands[i] for i in recursive or ()}
     numbers = {node: i for i, node in enumerate(operands) if node.axis is CALL}
     replaced: dict[Node, Node] = {}
     packed: dict[int, Held] = {}
     for node in reachable(results, operands):
         members = node.inputs
-        alike = len({(x.type, x.axis) for x in members}) == 1
+        alike = len({(x.type, x.axis, x in late) for x in members}) == 1
         free = all(x in numbers and x not in replaced for x in members)
         if not _joins(node) or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
             continue

@@ -58,9 +58,18 @@ def rebuilt(node: Node, operands: Sequence[Node]) -> Node:
 
 
 def _walk(graph: Graph, rule: Rule) -> Graph:
+    return rewrite_knowing(graph, lambda node, operands: rule(rebuilt(node, operands)))
+
+
+def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> Graph:
+    """Return the graph with every node replaced by what `rule` makes of it, who is told what it was.
+
+    `rule` gets the node as it stands in the graph, so that it can look it up, and its operands, already
+    rewritten. It may look behind inputs: use it where all of them are inputs throughout, or in `sealed`.
+    """
     new: dict[Node, Node] = {x: x for x in graph.inputs}
     for node in graph.nodes:
-        replacement = rule(rebuilt(node, [new[x] for x in node.inputs]))
+        replacement = rule(node, [new[x] for x in node.inputs])
         kept = replacement.type == node.type and replacement.axis is node.axis
         assert kept, f"rewriting {node} gave {replacement}"
         new[node] = replacement
