@@ -5,21 +5,26 @@ of one group (or the elements of their sequences), every statement writes to a b
 by `memory`, and the results are returned for the runtime to put where they belong. Names say
 what a value is: ``x`` an operand, ``f`` data of the example, ``g`` a cotangent, ``d`` the buffer
 for an operand's cotangent, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch,
-``n`` the number of rows.
+``n`` the number of rows. Where the backend has loops, a group of elementwise ops is one call of a
+loop, which is given whole buffers and finds views in them itself.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
-from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
-from foldbatch.static.memory import Plan, Section, plan
+from foldbatch.static.fusion import Group, Unit, groups
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
+from foldbatch.static.loops import Buffer, Loop, Place, Step, Sweep
+from foldbatch.static.memory import Plan, Section, plan, sections_of
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.stages import is_view
+from foldbatch.static.strided import access, broadcast
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A kernel's source with the arguments it takes, in order, and the constants it reads."""
+    """A kernel's source with the arguments it takes, in order, the constants it reads, the loops it calls."""
 
     source: str
     arguments: tuple[Argument, ...]
     constants: Mapping[str, Array]
     calls: int
     plan: Plan
+    loops: Mapping[str, str] = field(default_factory=dict)
 
 
 _PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d"}
@@ -108,7 +114,16 @@ class _Emitter:
             n for n in results if n.op.name == "sum_rows" and n not in kept and not self._is_read(n)
         }
         # a sparse result needs no buffer, but what it reads must last until then
-        self.plan = plan(computed, {*kept, *self.sparse}, graph.outputs, backend.overwrites)
+        fixed = {*kept, *self.sparse}
+        sections = sections_of(computed, {*fixed, *graph.outputs})
+        self.units: Sequence[Unit] = graph.nodes
+        if backend.loops is not None:
+            whole_of = {part: section.whole for part, section in sections.items()}
+            results_ = {*fixed, *graph.outputs}
+            self.units = groups(computed, results_, whole_of, backend.loops.takes, backend.loops.alone)
+        planned = [unit for unit in self.units if isinstance(unit, Group) or unit.op not in SOURCES]
+        self.plan = plan(planned, fixed, graph.outputs, backend.overwrites, sections)
+        self.loops: dict[str, str] = {}
         self.lines: list[str] = []
         self.calls = 0
 
@@ -119,14 +134,18 @@ class _Emitter:
         for node in self.graph.inputs:
             argument = self.given[node]
             self.names[node] = self._argument(f"{_PREFIX[argument.kind]}{argument.key}", argument)
-        for node in self.graph.nodes:
-            self._node(node)
-        results = [self.names[node] for node in self.results]
+        for unit in self.units:
+            if isinstance(unit, Group):
+                self._group(unit)
+            else:
+                self._node(unit)
+        results = [self._name(node) for node in self.results]
         self.lines.append(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         signature = ", ".join(self.arguments)
         body = "\n".join(f"    {line}" for line in self.lines)
         source = f"def {self.name}({signature}):\n{body}\n"
-        return Text(source, tuple(self.arguments.values()), self.constants, self.calls, self.plan)
+        arguments = tuple(self.arguments.values())
+        return Text(source, arguments, self.constants, self.calls, self.plan, self.loops)
 
     def _argument(self, name: str, argument: Argument) -> str:
         self.arguments.setdefault(name, argument)
@@ -157,14 +176,38 @@ class _Emitter:
         self.constants[name] = value
         return name
 
+    def _name(self, node: Node) -> str:
+        """Return a value's name: a source gets it now, and a part computed in its place may have none."""
+        if node not in self.names and node.op in SOURCES:
+            self._node(node)
+        return self.names.get(node, "")
+
+    def _group(self, group: Group) -> None:
+        """Call a loop; values that others read have names afterwards."""
+        assert self.backend.loops is not None
+        writer = _LoopWriter(self, group)
+        axis = group.nodes[0].axis
+        text = self.backend.loops.spell(Loop(tuple(writer.buffers.values()), writer.sweeps, axis.rank > 0))
+        name = f"loop_{zlib.crc32(text.encode()):08x}"
+        self.loops[name] = text
+        rows = [self._rows(axis)] if axis.rank else []
+        self.lines.append(f"{name}({', '.join([*rows, *writer.buffers])})")
+        self.calls += 1
+        for node in group.nodes:
+            if node in group.written:
+                self.names[node] = self._buffer(node)
+
     def _compute(self, node: Node) -> None:
-        operands = [self.names.get(x, "") for x in node.inputs]
+        operands = [self._name(x) for x in node.inputs]
         self._check(node)
         spell = self.backend.spellings[node.op.name]
         rows = self._rows(node.axis) if node.axis.rank else ""
         if is_view(node):
             name = f"v{sum(n.startswith('v') for n in self.names.values())}"
-            self.lines.append(f"{name} = {spell(node, operands, '', rows)[0]}")
+            expression = spell(node, operands, "", rows)[0]
+            if self.backend.loops is not None and access(node).root is node:  # NumPy copies, in any order
+                expression = f"np.ascontiguousarray({expression})"
+            self.lines.append(f"{name} = {expression}")
             self.names[node] = name
             return
         self.calls += 1
@@ -226,8 +269,76 @@ class _Emitter:
                 part += f".reshape(({', '.join(extents)}{',' if len(extents) == 1 else ''}))"
             self.lines.append(f"{name} = {part}")
             return name
+        return self._home(node)
+
+    def _home(self, node: Node) -> str:
+        """Return the buffer that holds nothing but the node."""
         if node in self.kept:
             argument = self.kept[node]
             return self._argument(f"{_PREFIX[argument.kind]}{argument.key}", argument)
         slot = self.plan.scratch[node]
         return self._argument(f"s{self.plan.slots.index(slot)}", Argument("scratch", slot))
+
+
+class _LoopWriter:
+    """Describes a group as a loop: `buffers` by the names of what is passed, and `sweeps`."""
+
+    def __init__(self, emitter: _Emitter, group: Group) -> None:
+        self.emitter = emitter
+        self.group = group
+        self.buffers: dict[str, Buffer] = {}
+        self.sweeps = tuple(self._sweep(sweep) for sweep in group.sweeps)
+
+    def _sweep(self, nodes: Sequence[Node]) -> Sweep:
+        loads: dict[Place, int] = {}
+        read = [
+            (x, self._place(x, node.shape, written=False))
+            for i, node in enumerate(nodes)
+            for x in node.inputs
+            if not self._is_at_hand(x, node, nodes[:i]) and not _is_number(x)
+        ]
+        for _, place in read:
+            loads.setdefault(place, len(loads))
+        places = iter(read)
+        number = {node: len(loads) + i for i, node in enumerate(nodes)}
+        steps = []
+        for i, node in enumerate(nodes):
+            operands: list[int | Node] = []
+            for x in node.inputs:
+                if _is_number(x):
+                    operands.append(x)
+                elif self._is_at_hand(x, node, nodes[:i]):
+                    operands.append(number[x])
+                else:
+                    operands.append(loads[next(places)[1]])
+            steps.append(Step(node, tuple(operands)))
+        stores = [
+            (number[node], self._place(node, node.shape, written=True))
+            for node in nodes
+            if node in self.group.written or node in self.group.passing
+        ]
+        return Sweep(nodes[0].shape, tuple(loads), tuple(steps), tuple(stores))
+
+    def _is_at_hand(self, x: Node, node: Node, before: Sequence[Node]) -> bool:
+        """Whether an operand is the element that the same sweep has just computed."""
+        return x in before and x.shape == node.shape
+
+    def _place(self, x: Node, shape: Sequence[int], *, written: bool) -> Place:
+        emitter = self.emitter
+        found = broadcast(access(x), x.shape, shape)
+        root = found.root
+        if root in emitter.plan.sections:
+            section = emitter.plan.sections[root]
+            root = section.whole
+            found = found.at(root, root.type.size, section.start)
+        if root in self.group.passing or root.axis.rank == 0:  # one row, the same for all
+            found = found.at(root, 0, 0)
+        mine = root in self.group.nodes or any(s.whole is root for s in emitter.plan.sections.values())
+        name = emitter._home(root) if mine else emitter._name(root)
+        buffer = self.buffers.get(name, Buffer(root.dtype, root.ndim + (found.row > 0), written=False))
+        self.buffers[name] = Buffer(buffer.dtype, buffer.ndim, written=buffer.written or written)
+        return Place(list(self.buffers).index(name), found.row, found.offset, found.strides)
+
+
+def _is_number(x: Node) -> bool:
+    return x.op is CONSTANT and x.ndim == 0

@@ -23,7 +23,8 @@ class Kernel:
     SparseRows) per entry of `results`; each says what the value is: ``("value", i)`` output i,
     ``("loss", i)``, ``("metric", i)``, ``("cotangent", i)`` of operand i (``("stored", i)`` where it
     is in the buffer passed for it), ``("gradient",
-    Parameter)``. `calls` counts the ops, each one pass over the rows.
+    Parameter)``. `calls` counts the ops, each one pass over the rows; a loop is one. `source` ends
+    with the loops that the kernel calls.
     """
 
     name: str
@@ -39,7 +40,10 @@ def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: B
     # two programs may have cells of one name, so the text itself tells the registered texts apart
     filename = f"<foldbatch {backend.name} kernel {name} {zlib.crc32(text.source.encode()):08x}>"
     scope: dict[str, Any] = {**backend.globals, **text.constants}
+    if backend.loops is not None:
+        scope |= {loop: backend.loops.compile(source) for loop, source in text.loops.items()}
     exec(compile(text.source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
     function = scope[text.source.split("(", 1)[0].removeprefix("def ")]
-    return Kernel(name, text.source, function, text.arguments, results, text.calls)
+    loops = [source.replace("def loop(", f"def {loop}(") for loop, source in text.loops.items()]
+    return Kernel(name, "\n".join([text.source, *loops]), function, text.arguments, results, text.calls)

@@ -4,17 +4,20 @@ A value is one of: *given* (an argument), *kept* (read by another kernel, so it 
 its own for the whole batch), a *view* of another, a *section* of the concatenation that will
 read it (so concatenating copies nothing), or *scratch*. A scratch buffer is reused as soon as
 its value is dead, by the very op that reads it last where that op can work in place.
+Of a group of ops that runs in one loop, only what others read needs a buffer, and what one sweep
+passes to a later one needs one row.
 
 Source: the order (lifetimes, in place, free list) follows NNVM's plan_memory pass (2016).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from foldbatch.static.fusion import Group, Unit
 from foldbatch.static.graph import Node
-from foldbatch.static.op import Axis
+from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
 
@@ -52,64 +55,128 @@ class Plan:
 
 
 def plan(
-    nodes: Sequence[Node],
+    units: Sequence[Unit],
     kept: Collection[Node],
     results: Collection[Node],
     overwrites: Mapping[str, Collection[int]],
+    sections: Mapping[Node, Section] | None = None,
 ) -> Plan:
     """Return where each node of a kernel lives.
 
     Args:
-        nodes: what the kernel computes, operands first.
+        units: what the kernel computes, operands first: nodes, and groups that run in one loop.
         kept: nodes with buffers of their own.
         results: nodes read after the kernel ends.
         overwrites: by op name, the operands whose buffer the op may write its result to.
+        sections: what `sections_of` says of the nodes, if that is known already.
     """
-    made = Plan(sections=_sections(nodes, set(kept) | set(results)))
-    root = _roots(nodes, made.sections)
-    last_read = _last_reads(nodes, results, root)
-    free: dict[tuple[TensorType, Axis], list[Slot]] = {}
-    count: dict[TensorType, int] = {}
-    owner: dict[Slot, Node] = {}
+    nodes = [node for unit in units for node in (_with_views(unit) if isinstance(unit, Group) else (unit,))]
+    if sections is None:
+        sections = sections_of(nodes, {*kept, *results})
+    return _Planner(units, nodes, kept, results, overwrites, sections).plan()
 
-    def take(node: Node) -> None:
-        key = (node.type, node.axis)
-        if free.get(key):
-            slot = free[key].pop()
-        else:
-            slot = Slot(*key, count.get(node.type, 0))
-            count[node.type] = slot.number + 1
-        made.scratch[node] = slot
-        owner[slot] = node
 
-    for i, node in enumerate(nodes):
-        if node in made.sections:
-            whole = made.sections[node].whole
-            if whole not in kept and whole not in made.scratch:
-                take(whole)
-        elif not is_view(node) and node not in kept and node not in made.scratch:
-            for at in overwrites.get(node.op.name, ()):
-                x = node.inputs[at] if at < len(node.inputs) else None
-                slot = made.scratch.get(x) if x is not None else None
-                if (
-                    slot is not None
-                    and x is not None
-                    and owner[slot] is x
-                    and last_read[x] == i
-                    and (x.type, x.axis) == (node.type, node.axis)
-                    and not _is_read_again(node, at, root)
-                ):
-                    made.scratch[node] = slot
-                    owner[slot] = node
-                    made.in_place += 1
-                    break
+def _with_views(group: Group) -> Iterator[Node]:
+    """Yield a group's nodes, each after the views that it reads, which may be no units."""
+    for node in group.nodes:
+        for x in node.inputs:
+            views = [x]
+            while is_view(views[-1]):
+                views.append(views[-1].inputs[0])
+            yield from reversed(views[:-1])
+        yield node
+
+
+class _Planner:
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        nodes: Sequence[Node],
+        kept: Collection[Node],
+        results: Collection[Node],
+        overwrites: Mapping[str, Collection[int]],
+        sections: Mapping[Node, Section],
+    ) -> None:
+        self.units = units
+        self.kept = kept
+        self.overwrites = overwrites
+        self.made = Plan(sections=dict(sections))
+        self.root = _roots(nodes, sections)
+        self.last_read = _last_reads(units, results, self.root)
+        self.free: dict[tuple[TensorType, Axis], list[Slot]] = {}
+        self.count: dict[TensorType, int] = {}
+        self.owner: dict[Slot, Node] = {}
+
+    def plan(self) -> Plan:
+        for i, unit in enumerate(self.units):
+            if isinstance(unit, Group):
+                self._place_group(unit, i)
             else:
-                take(node)
-        for slot, holder in list(owner.items()):
-            if last_read[holder] <= i:
-                del owner[slot]
-                free.setdefault((slot.type, slot.axis), []).append(slot)
-    return made
+                self._place(unit, i)
+            for slot, holder in list(self.owner.items()):
+                if self.last_read[holder] <= i:
+                    del self.owner[slot]
+                    self.free.setdefault((slot.type, slot.axis), []).append(slot)
+        return self.made
+
+    def _take(self, node: Node, axis: Axis) -> None:
+        key = (node.type, axis)
+        if self.free.get(key):
+            slot = self.free[key].pop()
+        else:
+            slot = Slot(*key, self.count.get(node.type, 0))
+            self.count[node.type] = slot.number + 1
+        self._give(node, slot)
+
+    def _give(self, node: Node, slot: Slot) -> None:
+        self.made.scratch[node] = slot
+        self.owner[slot] = node
+
+    def _place(self, node: Node, i: int) -> None:
+        if node in self.made.sections:
+            node = self.made.sections[node].whole
+        if is_view(node) or node in self.kept or node in self.made.scratch:
+            return
+        for at in self.overwrites.get(node.op.name, ()):
+            x = node.inputs[at] if at < len(node.inputs) else None
+            if x is not None and self._dies(x, node, i) and not _is_read_again(node, at, self.root):
+                self._give(node, self.made.scratch[x])
+                self.made.in_place += 1
+                return
+        self._take(node, node.axis)
+
+    def _dies(self, x: Node, node: Node, i: int) -> bool:
+        """Whether `x` has a scratch buffer fit for `node` that unit number `i` is the last to read."""
+        slot = self.made.scratch.get(x)
+        return (
+            slot is not None
+            and self.owner.get(slot) is x
+            and self.last_read[x] == i
+            and slot == Slot(node.type, node.axis, slot.number)
+        )
+
+    def _place_group(self, group: Group, i: int) -> None:
+        """Place what a loop writes: where operands were that nobody needs any more, else apart."""
+        number = {node: at for at, sweep in enumerate(group.sweeps) for node in sweep}
+        last: dict[Node, int] = {}  # after which sweep an operand may be overwritten, element by element
+        for at, node, x in group.reads:
+            if x in self.root and self.root[x] not in number:
+                direct = self.root[x] is x and x.shape == node.shape
+                last[self.root[x]] = max(last.get(self.root[x], 0), at if direct else len(group.sweeps))
+        for node in group.nodes:
+            home = self.made.sections[node].whole if node in self.made.sections else node
+            if home in self.kept or home in self.made.scratch:
+                continue
+            if home in group.passing:
+                self._take(home, UNBATCHED)
+            elif home in group.written or home is not node:
+                dead = (x for x, at in last.items() if at <= number.get(home, -1) and self._dies(x, home, i))
+                place = next(dead, None)
+                if place is None:
+                    self._take(home, home.axis)
+                else:
+                    self._give(home, self.made.scratch[place])
+                    self.made.in_place += 1
 
 
 def _is_read_again(node: Node, at: int, root: Mapping[Node, Node]) -> bool:
@@ -123,7 +190,7 @@ def _is_read_again(node: Node, at: int, root: Mapping[Node, Node]) -> bool:
     return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != at)
 
 
-def _sections(nodes: Sequence[Node], fixed: set[Node]) -> dict[Node, Section]:
+def sections_of(nodes: Sequence[Node], fixed: Collection[Node]) -> dict[Node, Section]:
     """Find values that can be computed straight into the concatenation that reads them."""
     computed = set(nodes)
     sections: dict[Node, Section] = {}
@@ -159,12 +226,13 @@ def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node
 
 
 def _last_reads(
-    nodes: Sequence[Node], results: Collection[Node], root: Mapping[Node, Node]
+    units: Sequence[Unit], results: Collection[Node], root: Mapping[Node, Node]
 ) -> dict[Node, int]:
-    """Return, for each node that has a buffer, the position after which nothing in it is read any more."""
+    """Return, for each node that has a buffer, the unit after which nothing in it is read any more."""
     last: dict[Node, int] = {}
-    for i, node in enumerate(nodes):
-        for x in (node, *node.inputs):
-            if x in root:
-                last[root[x]] = i
-    return last | {root[node]: len(nodes) for node in results if node in root}
+    for i, unit in enumerate(units):
+        for node in unit.nodes if isinstance(unit, Group) else (unit,):
+            for x in (node, *node.inputs):
+                if x in root:
+                    last[root[x]] = i
+    return last | {root[node]: len(units) for node in results if node in root}

@@ -2,24 +2,59 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
-from foldbatch.errors import UnknownNameError
+from foldbatch.errors import BackendError, UnknownNameError
+from foldbatch.static.backends import numba as _numba
 from foldbatch.static.backends import numpy as _numpy
+from foldbatch.static.backends.loop_compiler import numba as _import_numba
+from foldbatch.static.graph import Node
+from foldbatch.static.loops import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """How a backend fuses.
+
+    Attributes:
+        takes: whether a loop can compute a node.
+        alone: whether it is worth a loop of its own.
+        spell: the text of a loop, a function called ``loop``.
+        compile: that function.
+    """
+
+    takes: Callable[[Node], bool]
+    alone: Callable[[Node], bool]
+    spell: Callable[[Loop], str]
+    compile: Callable[[str], Callable[..., None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A spelling of the ops; `overwrites` says which operand buffers a result may reuse."""
+    """A spelling of the ops; `overwrites` says which operand buffers a result may reuse.
+
+    One that has `loops` computes groups of elementwise ops in them instead.
+    """
 
     name: str
     spellings: Mapping[str, Callable[..., list[str]]]
     overwrites: Mapping[str, Sequence[int]]
     globals: Mapping[str, Any]
+    loops: Loops | None = None
 
 
+NUMBA = "numba"
 BACKENDS = {"numpy": Backend("numpy", _numpy.SPELLINGS, _numpy.OVERWRITES, _numpy.GLOBALS)}
-AUTO = ("numpy",)  # the fastest first
+if find_spec(NUMBA) is not None:  # only looked for: importing it takes a second
+    BACKENDS[NUMBA] = Backend(
+        NUMBA,
+        _numpy.SPELLINGS,
+        _numpy.OVERWRITES,
+        _numpy.GLOBALS,
+        Loops(_numba.takes, _numba.alone, _numba.spell, _numba.COMPILE),
+    )
+AUTO = (NUMBA, "numpy")  # the fastest first
 
 
 def find_backend(name: str) -> Backend:
@@ -27,9 +62,22 @@ def find_backend(name: str) -> Backend:
 
     Raises:
         UnknownNameError: when there is none of that name.
+        BackendError: when what it needs is not installed, or cannot be imported.
+
+    >>> find_backend("numpy").name
+    'numpy'
     """
     if name == "auto":
-        name = AUTO[0]
+        name = next(choice for choice in AUTO if choice in BACKENDS and _works(choice))
+    if name == NUMBA:
+        _import_numba()
     if name not in BACKENDS:
-        raise UnknownNameError("backend", f"one of auto, {', '.join(BACKENDS)}", repr(name))
+        raise UnknownNameError("backend", f"one of auto, {', '.join(AUTO)}, reference", repr(name))
     return BACKENDS[name]
+
+
+def _works(name: str) -> bool:
+    try:
+        return name != NUMBA or bool(_import_numba())
+    except BackendError:
+        return False

@@ -1,0 +1,139 @@
+"""How Numba computes: as NumPy does, but for elementwise ops, whose groups become compiled loops.
+
+A loop's text is plain Python over raw memory, typed so that LLVM vectorises it: numbers of elements
+are unsigned (signed ones could count from the end), constants have the dtype of their op. tanh,
+sigmoid and exp are `vector_functions`; what they lack (log, sin, power, ...) stays with NumPy, whose
+own loops are as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from foldbatch.static.backends.loop_compiler import compile_loop
+from foldbatch.static.graph import Node
+from foldbatch.static.loops import Loop, Place, Sweep, nest
+
+TYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}
+
+# What an op makes of one element of each operand; `t` is the type of its result.
+EXPRESSIONS: dict[str, str] = {
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "abs": "abs({0})",
+    "sign": "{t}(1) if {0} > {t}(0) else {t}(-1) if {0} < {t}(0) else {0}",
+    "sqrt": "sqrt({0})",
+    "exp": "exp_{t}({0})",
+    "tanh": "tanh_{t}({0})",
+    "sigmoid": "sigmoid_{t}({0})",
+    # the comparisons that decide are false for NaN, which must come out as it went in
+    "relu": "{t}(0) if {0} < {t}(0) else {0}",
+    "maximum": "{0} if ({0} >= {1}) | ({0} != {0}) else {1}",
+    "minimum": "{0} if ({0} <= {1}) | ({0} != {0}) else {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "equal": "{0} == {1}",
+    "where": "{1} if {0} else {2}",
+}
+ALONE = frozenset({"sigmoid", "where"})  # of several passes in NumPy, so one loop of their own is better
+
+
+def takes(node: Node) -> bool:
+    """Return whether a loop can compute a node.
+
+    >>> from foldbatch.static import ops
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((3,)))
+    >>> takes(ops.tanh(x)), takes(ops.log(x)), takes(ops.softmax(x))
+    (True, False, False)
+    """
+    known = node.op.name in EXPRESSIONS or node.op.name in ("add", "cast")
+    return known and node.type.size > 0 and all(x.dtype in TYPES for x in (node, *node.inputs))
+
+
+def alone(node: Node) -> bool:
+    """Return whether a single node is worth a loop: NumPy would take several passes for it."""
+    return node.op.name in ALONE or (node.op.name == "add" and len(node.inputs) > 2)
+
+
+def spell(loop: Loop) -> str:
+    """Return the text of a loop as a function ``loop(n, *buffers)``; without `n` if it has no rows.
+
+    The first line tells the types of the arguments, which the compiler reads.
+    """
+    arguments = ["n"] * loop.batched + [f"x{i}" for i in range(len(loop.buffers))]
+    types = ["i8"] * loop.batched + [_array(b.dtype, b.ndim, written=b.written) for b in loop.buffers]
+    lines = [f"a{i} = flat(x{i})" for i in range(len(loop.buffers))]
+    if len(loop.sweeps) == 1:
+        lines += _sweep(loop, loop.sweeps[0], by_rows=loop.batched)
+    else:
+        inner = [line for sweep in loop.sweeps for line in _sweep(loop, sweep, by_rows=False)]
+        lines += ["for r in range(u8(n)):", *_indented(inner)] if loop.batched else inner
+    body = "\n".join(_indented(lines))
+    return f"# {', '.join(types)}\ndef loop({', '.join(arguments)}):\n{body}\n"
+
+
+def _array(dtype: str, ndim: int, *, written: bool) -> str:
+    return f"{TYPES[dtype]}[{ndim}]{'w' if written else ''}"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
+    """Return a sweep over one row; over all rows if it is the only one."""
+    places = sweep.places
+    loops = nest(sweep.shape, places, by_rows=by_rows)
+    row = loop.batched and not by_rows
+    elements = [
+        f"a{place.buffer}[{_number(place, strides, row=row)}]"
+        for place, strides in zip(places, loops.strides, strict=True)
+    ]
+    is_bool = [loop.buffers[place.buffer].dtype == "bool" for place in places]  # bytes, in memory
+    lines = [f"t{i} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
+    for i, step in enumerate(sweep.steps, len(sweep.loads)):
+        operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in step.operands]
+        lines.append(f"t{i} = {_expression(step.node, operands)}")
+    for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
+        lines.append(f"{elements[i]} = {f'u1(t{value})' if is_bool[i] else f't{value}'}")
+    for i, turns in reversed(list(enumerate(loops.turns))):
+        times = f"u8({turns})" if not by_rows or i else "u8(n)" if turns == 1 else f"u8(n) * u8({turns})"
+        lines = [f"for j{i} in range({times}):", *_indented(lines)]
+    return lines
+
+
+def _number(place: Place, strides: Sequence[int], *, row: bool) -> str:
+    """Return the expression of the number of an element in its buffer."""
+    steps = [("r", place.row)] * row + [(f"j{i}", stride) for i, stride in enumerate(strides)]
+    terms = [name if stride == 1 else f"{name} * u8({stride})" for name, stride in steps if stride]
+    if place.offset or not terms:
+        terms.append(f"u8({place.offset})")
+    return " + ".join(terms)
+
+
+def _literal(constant: Node) -> str:
+    value = constant.attrs["value"].item()
+    return repr(value) if constant.dtype == "bool" else f"{TYPES[constant.dtype]}({value!r})"
+
+
+def _expression(node: Node, operands: Sequence[str]) -> str:
+    kind = TYPES[node.dtype]
+    match node.op.name:
+        case "add":
+            text = " + ".join(operands)
+        case "cast":
+            return f"{operands[0]} != 0" if kind == "b1" else f"{kind}({operands[0]})"
+        case name:
+            text = EXPRESSIONS[name].format(*operands, t=kind)
+    # Numba widens integers; NumPy lets them wrap around
+    return f"{kind}({text})" if np.issubdtype(node.dtype, np.integer) else text
+
+
+COMPILE: Callable[[str], Callable[..., None]] = compile_loop

@@ -1,0 +1,233 @@
+"""Fusion: which elementwise ops run in one loop over the rows.
+
+A *group* is a connected set of elementwise ops along one batch axis that no other op needs halfway.
+A loop over its rows computes it in *sweeps*, each over the elements of one shape: what one sweep
+alone reads never leaves the registers, what a later sweep reads (a slice of all gates, say) lasts
+for one row, and only what others read is written for every row. Views cost nothing inside a group,
+nor do concatenations all of whose parts are computed in it.
+
+This is a decision about graphs; how a loop is written is the backend's business.
+
+Source: the cut into loops follows loop fusion of array languages (Warren 1984; Kennedy and McKinley
+1993): ops may share a loop unless that would close a circle of loops that wait for each other.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from foldbatch.static.graph import Node
+from foldbatch.static.stages import is_view
+from foldbatch.static.strided import access
+
+LIMIT = 100  # ops in one loop: compilers of loops take more than linear time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Ops that run in one loop.
+
+    Attributes:
+        nodes: all of them, operands first.
+        sweeps: those that compute, by sweep; all of a sweep have one shape.
+        written: those that others read.
+        passing: those that a later sweep reads, and nobody else: of each, one row suffices.
+    """
+
+    nodes: tuple[Node, ...]
+    sweeps: tuple[tuple[Node, ...], ...]
+    written: frozenset[Node]
+    passing: frozenset[Node]
+
+    @property
+    def reads(self) -> Iterator[tuple[int, Node, Node]]:
+        """What is read from memory: the number of the sweep, the reader and its operand."""
+        number = {node: i for i, sweep in enumerate(self.sweeps) for node in sweep}
+        for node, i in number.items():
+            for x in node.inputs:
+                if not _is_direct(node, x) or number.get(x) != i:
+                    yield i, node, x
+
+
+Unit = Node | Group
+
+
+def groups(
+    nodes: Sequence[Node],
+    results: Collection[Node],
+    whole_of: Mapping[Node, Node],
+    takes: Callable[[Node], bool],
+    alone: Callable[[Node], bool],
+) -> list[Unit]:
+    """Return what a kernel computes as units in an order in which they can run.
+
+    Views that are read inside of groups only are left out.
+
+    Args:
+        nodes: what the kernel computes, operands first.
+        results: those read after the kernel ends, or by other kernels.
+        whole_of: those computed as part of a concatenation, which it is.
+        takes: whether a loop may compute a node.
+        alone: whether it is worth a loop of its own.
+    """
+    found = _Grouping(nodes, whole_of, takes)
+    found.grow()
+    members = {g: part for g, part in found.members.items() if len(part) > 1 or alone(part[0])}
+    group_of = {node: g for g, part in members.items() for node in part}
+    read = _read_outside(nodes, results, whole_of, group_of)
+    made = {g: _group(part, read, whole_of) for g, part in members.items()}
+    return _ordered([n for n in nodes if not is_view(n) or n in read], made, group_of)
+
+
+class _Grouping:
+    """Groups while they grow, one node after the other."""
+
+    def __init__(
+        self, nodes: Sequence[Node], whole_of: Mapping[Node, Node], takes: Callable[[Node], bool]
+    ) -> None:
+        self.nodes = nodes
+        self.takes = takes
+        self.whole_of = whole_of
+        self.group_of: dict[Node, int] = {}
+        self.members: dict[int, list[Node]] = {}
+
+    def grow(self) -> None:
+        """Put every node that may be into the groups of its operands, as far as no circle arises."""
+        for i, node in enumerate(self.nodes):
+            roots = dict.fromkeys(_roots(node))
+            before = {self.group_of[x]: x.axis for x in roots if x in self.group_of}
+            near = [g for g, axis in before.items() if axis is node.axis]
+            if self._is_joined(node):
+                if near and self._fit(node, near):
+                    self._join(i, node, near)
+            elif not is_view(node) and self.takes(node):
+                chosen: list[int] = []
+                for g in near:
+                    if self._fit(node, [*chosen, g]):
+                        chosen.append(g)
+                self._join(i, node, chosen)
+
+    def _is_joined(self, node: Node) -> bool:
+        """Whether a node is a concatenation whose parts all are computed in it, by groups."""
+        if node.op.name != "concat":
+            return False
+        parts = _roots(node)
+        return len(set(parts)) == len(parts) and all(
+            self.whole_of.get(x) is node and x in self.group_of for x in parts
+        )
+
+    def _join(self, number: int, node: Node, near: Sequence[int]) -> None:
+        together = [x for g in near for x in self.members.pop(g)]
+        self.members[number] = [*sorted(together, key=lambda x: x.number), node]
+        self.group_of.update(dict.fromkeys(self.members[number], number))
+
+    def _fit(self, node: Node, near: Sequence[int]) -> bool:
+        """Whether node and groups can be one: nothing they read depends on any of them."""
+        inside = {node, *(x for g in near for x in self.members[g])}
+        if len(inside) > LIMIT:
+            return False
+        seen: set[Node] = set()
+        stack = [x for member in inside for x in _roots(member) if x not in inside]
+        while stack:
+            x = stack.pop()
+            if x in inside:
+                return False
+            if x not in seen:
+                together = self.members[self.group_of[x]] if x in self.group_of else [x]
+                seen.update(together)
+                for y in together:
+                    stack += _roots(y) if y in self.group_of else y.inputs
+        return True
+
+
+def _roots(node: Node) -> list[Node]:
+    return [access(x).root if is_view(x) else x for x in node.inputs]
+
+
+def _is_direct(node: Node, x: Node) -> bool:
+    """Whether an op reads just those elements of its operand that it writes itself."""
+    return not is_view(x) and x.shape == node.shape
+
+
+def _read_outside(
+    nodes: Iterable[Node],
+    results: Iterable[Node],
+    whole_of: Mapping[Node, Node],
+    group_of: Mapping[Node, int],
+) -> set[Node]:
+    """Return what is read by others than the group that computes it, and the views needed for that."""
+    read: set[Node] = set()
+    stack = list(results)
+    for node in nodes:
+        if node in group_of:
+            roots = _roots(node) if node.op.name != "concat" else []
+            stack += [x for x in roots if group_of.get(x) != group_of[node]]
+        elif not is_view(node):
+            stack += node.inputs
+    while stack:
+        node = stack.pop()
+        if node not in read:
+            read.add(node)
+            if is_view(node):
+                stack += node.inputs
+            elif node in whole_of and whole_of[node] in group_of:
+                stack.append(whole_of[node])  # a part can only last if the whole does
+    return read
+
+
+def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node, Node]) -> Group:
+    """Arrange a group in sweeps: an op comes after those whose elements it reads in another order."""
+    inside = set(nodes)
+    sweeps: list[list[Node]] = []
+    ready: dict[Node, int] = {}
+    passing = {x for x in nodes if whole_of.get(x) in inside or x.op.name == "concat"}
+    for node in nodes:
+        if node.op.name == "concat":
+            ready[node] = max(ready[x] for x in _roots(node))
+            continue
+        first = 0
+        for x, root in zip(node.inputs, _roots(node), strict=True):
+            if root in inside:
+                same = _is_direct(node, x) and root.op.name != "concat"
+                first = max(first, ready[root] + (not same))
+        at = next((i for i in range(first, len(sweeps)) if sweeps[i][0].shape == node.shape), len(sweeps))
+        if at == len(sweeps):
+            sweeps.append([])
+        sweeps[at].append(node)
+        ready[node] = at
+    for node in nodes:
+        if node.op.name != "concat":
+            for x, root in zip(node.inputs, _roots(node), strict=True):
+                if root in inside and (not _is_direct(node, x) or ready[root] != ready[node]):
+                    passing.add(root)
+    written = frozenset(x for x in nodes if x in read)
+    return Group(tuple(nodes), tuple(map(tuple, sweeps)), written, frozenset(passing) - written)
+
+
+def _ordered(nodes: Sequence[Node], made: Mapping[int, Group], group_of: Mapping[Node, int]) -> list[Unit]:
+    """Return the units, each after those that it reads, else where its last node stood."""
+    place = {node: i for i, node in enumerate(nodes)}
+    unit_of = {node: made[group_of[node]] if node in group_of else node for node in nodes}
+    last = {unit: place[node] for node, unit in unit_of.items()}
+    readers: dict[Unit, list[Unit]] = {unit: [] for unit in last}
+    waits = dict.fromkeys(last, 0)
+    for unit in last:
+        parts = unit.nodes if isinstance(unit, Group) else [unit]
+        reads = [x for node in parts for x in (_roots(node) if isinstance(unit, Group) else node.inputs)]
+        for x in {unit_of[x] for x in reads if x in unit_of} - {unit}:
+            readers[x].append(unit)
+            waits[unit] += 1
+    queue = [(last[unit], unit) for unit, count in waits.items() if not count]
+    heapq.heapify(queue)
+    order: list[Unit] = []
+    while queue:
+        _, unit = heapq.heappop(queue)
+        order.append(unit)
+        for reader in readers[unit]:
+            waits[reader] -= 1
+            if not waits[reader]:
+                heapq.heappush(queue, (last[reader], reader))
+    assert len(order) == len(last), "groups wait for each other"
+    return order

@@ -1,0 +1,98 @@
+"""A loop over rows as plain data: what a backend is asked to write in its own language.
+
+A loop visits its rows in order; in each row its sweeps run one after the other, each over the
+elements of its shape. A sweep loads elements, computes, and stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foldbatch.static.graph import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An array that a loop is given, without gaps; two of them never overlap where one is written."""
+
+    dtype: str
+    ndim: int
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a sweep finds an element: in buffer number `buffer`, as `strided.Access` says."""
+
+    buffer: int
+    row: int
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op on elements; an operand is the number of a value of this sweep, or a constant's node."""
+
+    node: Node
+    operands: tuple[int | Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A pass over the elements of one shape. Loaded values are numbered first, then those of the steps."""
+
+    shape: tuple[int, ...]
+    loads: tuple[Place, ...]
+    steps: tuple[Step, ...]
+    stores: tuple[tuple[int, Place], ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All places it loads from and stores to."""
+        return (*self.loads, *(place for _, place in self.stores))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop: `batched` says whether it has rows at all, or runs once for the whole batch."""
+
+    buffers: tuple[Buffer, ...]
+    sweeps: tuple[Sweep, ...]
+    batched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops inside each other: how many turns each takes, and each place's strides along them.
+
+    Where `by_rows`, the first takes so many turns for every row.
+    """
+
+    turns: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    by_rows: bool
+
+
+def nest(shape: Sequence[int], places: Sequence[Place], *, by_rows: bool) -> Nest:
+    """Return the fewest loops that visit all elements of a shape, in every row if `by_rows`.
+
+    Two axes are one where all places lie along both without gaps, and so are the rows and the first.
+
+    >>> nest((2, 3), [Place(0, 6, 0, (3, 1)), Place(1, 6, 0, (3, 1))], by_rows=True)
+    Nest(turns=(6,), strides=((1,), (1,)), by_rows=True)
+    >>> nest((2, 3), [Place(0, 6, 0, (3, 1)), Place(1, 0, 0, (0, 1))], by_rows=False)
+    Nest(turns=(2, 3), strides=((3, 1), (0, 1)), by_rows=False)
+    """
+    axes = [(extent, [place.strides[i] for place in places]) for i, extent in enumerate(shape) if extent != 1]
+    if by_rows:
+        axes.insert(0, (1, [place.row for place in places]))
+    merged: list[tuple[int, list[int]]] = []
+    for extent, strides in axes:
+        if merged and all(outer == extent * s for outer, s in zip(merged[-1][1], strides, strict=True)):
+            merged[-1] = (merged[-1][0] * extent, strides)
+        else:
+            merged.append((extent, strides))
+    turns = tuple(extent for extent, _ in merged)
+    return Nest(turns, tuple(tuple(s[i] for _, s in merged) for i in range(len(places))), by_rows)

@@ -1,0 +1,213 @@
+"""Which ops share a loop, and in what order the loops run."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldbatch.params import Parameter
+from foldbatch.static import ops
+from foldbatch.static.backends.numba import alone, takes
+from foldbatch.static.fusion import LIMIT, Group, Unit, groups
+from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node
+from foldbatch.static.memory import sections_of
+from foldbatch.static.op import UNBATCHED, ragged
+from foldbatch.static.stages import is_view
+from foldbatch.types import TensorType
+from tests.static.python_loops import PYTHON_LOOPS
+from tests.static.run_kernel import compile_graph, interpret, random_rows, run_graph
+from tests.strategies import Problem, problems
+
+V = TensorType((3,), "float64")
+
+
+def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
+    graph = Graph(inputs, results)
+    nodes = [node for node in graph.nodes if node.op not in SOURCES]
+    whole_of = {part: section.whole for part, section in sections_of(nodes, results).items()}
+    return groups(nodes, results, whole_of, takes, alone)
+
+
+def _text(*results: Node, inputs: tuple[Node, ...]) -> str:
+    """Units as text: a line each; sweeps are parted by bars, what others read has a star."""
+    lines = []
+    for unit in _units(*results, inputs=inputs):
+        if isinstance(unit, Group):
+            sweeps = (
+                " ".join(node.op.name + "*" * (node in unit.written) for node in sweep)
+                for sweep in unit.sweeps
+            )
+            lines.append(" | ".join(sweeps))
+        else:
+            lines.append(f"({unit.op.name})")
+    return "\n".join(lines)
+
+
+def test_connected_elementwise_ops_are_one_group() -> None:
+    """However they are connected: along a chain, or by what they both read of a third."""
+    a, b = input_node(V), input_node(V)
+    assert _text(a * b + 1.0, inputs=(a, b)) == "multiply add*"
+    s = ops.sigmoid(a)
+    assert _text(s * (1.0 - s), ops.tanh(s) * b, inputs=(a, b)) == "sigmoid subtract multiply* tanh multiply*"
+
+
+def test_a_product_between_parts_them() -> None:
+    """What comes before a GEMM and what comes after it cannot be one loop."""
+    x, w = input_node(V), Parameter(TensorType((3, 3), "float64"), 1.0)
+    y = ops.tanh(x) * 2.0
+    found = _text((y @ w + 1.0) * y, inputs=(x,))
+    assert found == dedent("""\
+        tanh multiply*
+        (linear)
+        add multiply*""")
+
+
+def test_groups_that_would_wait_for_each_other_stay_apart() -> None:
+    r"""Two chains that read each other through products.
+
+    a -> tanh -> linear -> add    each tanh comes before the other chain's add: were both chains
+                X                 one loop each, either would have to come first
+    b -> tanh -> linear -> add
+    """
+    a, b = input_node(V), input_node(V)
+    w = Parameter(TensorType((3, 3), "float64"), 1.0)
+    first, second = ops.tanh(a) * 2.0, ops.tanh(b) * 3.0
+    left, right = first + second @ w, second + first @ w
+    units = _units(left, right, inputs=(a, b))
+    seen: set[Node] = {a, b}
+    for unit in units:
+        nodes = unit.nodes if isinstance(unit, Group) else (unit,)
+        for node in nodes:
+            assert all(x in seen or x in nodes or x.op in SOURCES for x in node.inputs)
+        seen.update(nodes)
+    assert _text(left, right, inputs=(a, b)).count("(linear)") == 2
+
+
+def test_views_cost_no_group_its_unity() -> None:
+    """Gates are sliced where they lie; a slice that nobody else reads is not even made."""
+    x, b = input_node(TensorType((6,))), constant(np.ones(6, "float32"))
+    gates = x + b
+    i, o = ops.sigmoid(gates[:3]), ops.tanh(gates[3:])
+    assert _text(i * o, inputs=(x,)) == "add | sigmoid tanh multiply*"
+    (group,) = _units(i * o, inputs=(x,))
+    assert isinstance(group, Group)
+    assert group.passing == {gates}
+
+
+def test_a_view_that_is_a_result_is_made() -> None:
+    """And what it looks at is written for all rows."""
+    x = input_node(TensorType((6,)))
+    y = ops.tanh(x) * 2.0
+    assert _text(y[:3], y[:3] + 1.0, inputs=(x,)) == "tanh multiply* | add*\n(slice)"
+
+
+def test_parts_of_a_concatenation_are_joined_in_the_loop() -> None:
+    """Unless one of them is computed by another op."""
+    x = input_node(TensorType((3,)))
+    a, b = ops.tanh(x), ops.sigmoid(x)
+    both = ops.concat([a, b])
+    assert _text(both * both, inputs=(x,)) == "tanh sigmoid | multiply*"
+    mixed = ops.concat([a, ops.softmax(x)])
+    assert _text(mixed * mixed * 2.0, inputs=(x,)) == "(tanh)\n(softmax)\n(concat)\nmultiply multiply*"
+
+
+def test_axes_are_kept_apart() -> None:
+    """Rows, elements of sequences and what is the same for all have loops of their own."""
+    elements = ragged()
+    x, e, w = input_node(V), input_node(V, elements), input_node(V, UNBATCHED)
+    scale = ops.tanh(w) * 2.0
+    found = _text(ops.tanh(x) * scale, ops.tanh(e) * scale, inputs=(x, e, w))
+    assert sorted(found.splitlines()) == ["tanh multiply*"] * 3
+
+
+def test_one_op_that_numpy_does_in_one_pass_stays_with_it() -> None:
+    """One that takes it four has a loop."""
+    x = input_node(V)
+    assert _text(ops.tanh(x), inputs=(x,)) == "(tanh)"
+    assert _text(ops.sigmoid(x), inputs=(x,)) == "sigmoid*"
+
+
+def test_a_long_chain_is_cut() -> None:
+    """Or its compilation would take minutes."""
+    x = input_node(V)
+    y = x
+    for _ in range(3 * LIMIT):
+        y = apply("tanh", y)
+    assert [len(unit.nodes) for unit in _units(y, inputs=(x,)) if isinstance(unit, Group)] == [LIMIT] * 3
+
+
+@given(problems(smooth=False, gradients=True))
+@settings(max_examples=150)
+def test_units_run_after_what_they_read(problem: Problem) -> None:
+    """Each node is in one unit, and a group computes elementwise ops of one axis only."""
+    graph = problem.graph
+    seen = set(graph.inputs)
+    units = _units(*graph.outputs, inputs=graph.inputs)
+    for unit in units:
+        nodes = unit.nodes if isinstance(unit, Group) else (unit,)
+        for node in nodes:
+            for x in node.inputs:
+                while is_view(x):
+                    x = x.inputs[0]
+                assert x in seen or x in nodes or x.op in SOURCES
+        assert not seen.intersection(nodes)
+        assert len({node.axis for node in nodes}) == 1
+        seen.update(nodes)
+    owned = {node for node in graph.nodes if not is_view(node) and node.op not in SOURCES}
+    assert owned <= seen
+
+
+@given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
+@settings(max_examples=300)
+def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) -> None:
+    """In buffers full of NaN, whatever other kernels read of them."""
+    graph = problem.graph
+    rows = random_rows(np.random.default_rng(problem.seed), graph, 3)
+    nodes = {node for node in graph.nodes if node.inputs and not is_view(node) and node.op.name != "sum_rows"}
+    kept = tuple(node for node in graph.nodes if node in nodes and random.random() < 0.2)  # type: ignore[attr-defined]
+    with np.errstate(all="ignore"):
+        expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
+        found = run_graph(graph, rows, kept, PYTHON_LOOPS)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_the_textbook_case_is_one_call_without_scratch() -> None:
+    """d = a b + 1: NumPy calls twice; where d belongs to others, it needs no memory but d's."""
+    a, b = input_node(V), input_node(V)
+    d = a * b + 1.0
+    graph = Graph((a, b), (d,))
+    fused, plain = compile_graph(graph, (d,), PYTHON_LOOPS), compile_graph(graph, (d,))
+    assert (fused.calls, plain.calls) == (1, 2)
+    assert (len(fused.plan.slots), len(plain.plan.slots)) == (0, 1)
+    fused, plain = compile_graph(graph, (), PYTHON_LOOPS), compile_graph(graph)
+    assert (len(fused.plan.slots), len(plain.plan.slots), plain.plan.in_place) == (1, 1, 1)
+
+
+def test_registers_hold_what_only_a_loop_reads() -> None:
+    """(p + c) (p - c) / (p c), p = a b: three buffers of NumPy's are one."""
+    a, b, c = (input_node(V) for _ in range(3))
+    product = a * b
+    d = (product + c) * (product - c) / (product * c)
+    graph = Graph((a, b, c), (d,))
+    fused, plain = compile_graph(graph, (), PYTHON_LOOPS), compile_graph(graph)
+    assert len(plain.plan.slots) - len(fused.plan.slots) == 2
+
+
+@pytest.mark.parametrize("read_later", [False, True])
+def test_a_loop_writes_over_operands_that_are_dead(read_later: bool) -> None:
+    """Never over one that is read in another order by a later sweep."""
+    x = input_node(TensorType((2, 2), "float64"))
+    y = x @ constant(np.eye(2) * 2.0)
+    z = y * 2.0 + 1.0
+    result = (z + ops.transpose(y), z) if read_later else (z,)
+    graph = Graph((x,), result)
+    rows = random_rows(np.random.default_rng(0), graph, 3)
+    text = compile_graph(graph, (), PYTHON_LOOPS)
+    assert text.plan.in_place == (not read_later)
+    for found, expected in zip(run_graph(graph, rows, (), PYTHON_LOOPS), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected)
