@@ -9,41 +9,30 @@ What is made of what, and when::
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import itemgetter
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
+from foldbatch.derivatives import Derivatives, Tangents
+from foldbatch.engine import Engine, Options, Work, backend_of
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.params import Array, Gradient, Parameter, ParameterStore, SparseRows, name_parameters
-from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
-from foldbatch.runtime.executor import Execution, total
-from foldbatch.runtime.keys import keyed
-from foldbatch.runtime.reference import Reference
-from foldbatch.runtime.report import Report, report_on
-from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
-from foldbatch.runtime.threads import available_cores, in_threads, single_threaded_blas, split
-from foldbatch.runtime.workspace import Workspace
+from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
+from foldbatch.runtime.planned import Planned
+from foldbatch.runtime.report import Report
+from foldbatch.runtime.results import Results
+from foldbatch.runtime.threads import available_cores
+from foldbatch.runtime.visits import InputGradients
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.schedule import verify
+from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
-from foldbatch.static.backends import find_backend
-from foldbatch.static.backends.numpy import OutOfRangeError
 from foldbatch.trees import Node, Tree
 from foldbatch.types import describe_value
-
-REFERENCE = "reference"
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +52,47 @@ def compile(
     batched: bool = True,
     seed: int = 0,
     threads: int | None = None,
+    kept_bytes: int | None = None,
+    share: str | None = "leaves",
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
 
     Args:
         block: a block (or what stands for one) whose input is one example.
-        backend: ``auto``, ``numpy``, or ``reference`` (one call at a time in float64: slow, right).
-        policy: how calls are grouped: ``by_component`` or ``by_depth``.
+        backend: ``numpy``; ``numba``, which fuses elementwise ops into compiled loops (compiling takes
+            seconds, less once they are on disk; see `foldbatch.static.backends.loop_compiler`); ``auto``,
+            the faster of those installed; or ``reference`` (one call at a time in float64: slow, right).
+        policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.
         batched: False runs one example at a time, for comparison.
         seed: from which parameters that have no value yet draw theirs.
         threads: into how many parts a large batch is cut, to run side by side; by default the
             cores at hand. Results differ with it by rounding only.
+        kept_bytes: how much a call of a cell may keep for its backward pass; what is more is computed again
+            there, as far as that is elementwise work. By default everything is kept, which is fastest.
+        share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
+            ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
+            of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
-        UnknownNameError: when a backend, policy or layout does not exist.
+        UnknownNameError: when a backend, policy, layout or way to share does not exist.
+        BackendError: when the backend is ``numba`` and that is not installed.
 
     >>> import foldbatch as fb
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
-    options = Options(
-        backend, policy, layout, batched, available_cores() if threads is None else threads, debug
-    )
-    chosen = find_backend("numpy" if backend == REFERENCE else backend)
+    cores = available_cores() if threads is None else threads
+    options = Options(backend, policy, layout, batched, cores, debug, share)
+    chosen = backend_of(backend)
     find_layout(layout)
-    lowered = lower(as_block(block), find_policy(policy), chosen)
+    find_share(share)
+    lowered = lower(as_block(block), find_policy(policy), chosen, kept_bytes)
     return Program(lowered, options, seed)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a program runs; see `compile`."""
-
-    backend: str
-    policy: str
-    layout: str
-    batched: bool
-    threads: int
-    debug: bool
 
 
 class Program:
@@ -123,9 +110,7 @@ class Program:
         self.params = ParameterStore(name_parameters(lowered.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
-        self._workspaces = [Workspace(poisoned=options.debug)]
-        self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
-        self._lock = threading.Lock()
+        self._engine = Engine(lowered, options, seed)
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
     # -- examples to traces
@@ -141,7 +126,38 @@ class Program:
         """
         return [Prepared(trace, self) for trace in self._trace_all(examples)]
 
-    def _trace_all(self, examples: Iterable[Any]) -> list[Trace]:
+    def plan(self, examples: Iterable[Any] | Planned) -> Planned:
+        """Make a batch ready: traced, cut into parts and scheduled; the result stands for it in later calls.
+
+        It does not depend on parameters, so a batch that is run again and again need be planned only
+        once, and the next batch may be planned in another thread while one runs
+        (`foldbatch.train.prefetched`).
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum())
+        >>> planned = program.plan([[1, 2], [], [3]])
+        >>> planned, [float(x) for x in program.run(planned)]
+        (Planned(3 examples in 1 parts), [3.0, 0.0, 3.0])
+        """
+        batch = self._batch(examples)
+        return Planned(self._engine.plan(batch) if isinstance(batch, list) else batch, self)
+
+    def _batch(self, examples: Iterable[Any] | Planned) -> Work:
+        return self._own(examples).parts if isinstance(examples, Planned) else self._trace_all(examples)
+
+    def _own(self, planned: Planned) -> Planned:
+        if planned.owner is not self:
+            fix = "plan it with this one"
+            raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
+        return planned
+
+    def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
+        if isinstance(examples, Planned):
+            return self._own(examples).traces
         if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
             fix = "for a single example, pass a list of one"
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
@@ -168,17 +184,16 @@ class Program:
 
     # -- running
 
-    def run(self, examples: Iterable[Any]) -> Results:
+    def run(self, examples: Iterable[Any] | Planned) -> Results:
         """Return one result per example, in order, with metrics and the summed loss.
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        parts = self._each(self._run, self._trace_all(examples))
-        return join(parts) if parts else Results([], self._metrics({}), 0.0)
+        return self._engine.run(self._batch(examples))
 
     def value_and_grad(
-        self, examples: Iterable[Any], *, step: int | None = None
+        self, examples: Iterable[Any] | Planned, *, step: int | None = None
     ) -> tuple[float, dict[str, Gradient]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
@@ -191,148 +206,90 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        traces = self._trace_all(examples)
+        loss, gradients = self._engine.value_and_grad(self._batch(examples), self._drawing(step))
+        named = self.params.parameters.items()
+        return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
+
+    def _drawing(self, step: int | None) -> int:
+        """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
             step, self._step = self._step, self._step + 1
-        parts = self._each(partial(self._value_and_grad, step), traces)
-        gradients: dict[str, Gradient] = {}
-        for name, parameter in self.params.parameters.items():
-            if parameter.trainable:
-                found = [part[parameter] for _, part in parts if parameter in part]
-                gradients[name] = total(found) if found else self._no_gradient(parameter)
-        return float(sum(loss for loss, _ in parts)), gradients
+        return step
 
-    def _no_gradient(self, parameter: Parameter) -> Gradient:
-        """Return a gradient of zeros, of the kind that batches that reach the parameter yield."""
-        shape, dtype = parameter.type.shape, parameter.type.dtype
-        if any(parameter in cell.sparse for cell in self.lowered.cells):
-            return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
-        return np.zeros(shape, dtype)
+    # -- derivatives
 
-    def _each(self, work: Callable[[list[Trace], int, Workspace], R], traces: list[Trace]) -> list[R]:
-        """Apply `work` to the parts of a batch; returns the results in order."""
-        if not traces:
-            return []
-        with self._lock, single_threaded_blas():
-            if not self.options.batched or self.options.backend == REFERENCE:
-                return [work([trace], number, self._workspaces[0]) for number, trace in enumerate(traces)]
-            parts = split(traces, self.options.threads)
-            self._workspaces += [
-                Workspace(poisoned=self.options.debug) for _ in parts[len(self._workspaces) :]
-            ]
-            pairs = zip(parts, self._workspaces, strict=False)
-            return in_threads(
-                self._pool, [partial(work, part, first, space) for (first, part), space in pairs]
-            )
+    def jvp(
+        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+    ) -> tuple[float, float]:
+        """Return the float sum of all losses, and its derivative as the parameters move along `tangents`.
 
-    def _schedule(self, traces: Sequence[Trace], workspace: Workspace) -> Batch:
-        lowered, options = self.lowered, self.options
-        arenas = len(lowered.arenas)
-        batch = schedule_batch(
-            traces, lowered.signatures, find_policy(options.policy), find_layout(options.layout), arenas
-        )
-        if options.debug:
-            verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
-            workspace.poison()
-        return batch
+        It is exact: no step is taken. The cells that compute it are compiled at the first call.
 
-    def _execute(
-        self, batch: Batch, first: int, workspace: Workspace, *, training: bool, step: int = 0
-    ) -> Execution:
-        lowered = self.lowered
-        feeds = batch.feeds
-        if any(lowered.keys):
-            examples = [table.examples + first for table in batch.schedule.cells]
-            feeds = keyed(feeds, lowered.keys, self.seed, step, examples)
-        execution = Execution(
-            lowered.cells,
-            lowered.signatures,
-            lowered.arenas,
-            workspace,
-            batch.schedule,
-            feeds,
-            training,
-        )
-        try:
-            execution.forward()
-        except OutOfRangeError as error:
-            at = execution.step
-            assert at is not None
-            example = first + int(batch.schedule.cells[at.cell].examples[at.start + error.row])
-            where = f"{lowered.cells[at.cell].name} at example {example}"
-            raise ExampleError(
-                where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id"
-            ) from None
-        return execution
+        Args:
+            examples: the batch.
+            tangents: by parameter name, an array of the parameter's shape, or a gradient; parameters
+                that are not named stay where they are.
+            step: as for `value_and_grad`.
 
-    def _run(self, traces: list[Trace], first: int, workspace: Workspace) -> Results:
-        if self.options.backend == REFERENCE:
-            return self._run_reference(self._with_keys(traces[0], first, 0))
-        batch = self._schedule(traces, workspace)
-        execution = self._execute(batch, first, workspace, training=False)
-        merged, schedule = batch.merged, batch.schedule
-        arena_of = arenas_of(batch, self.lowered.signatures)
-        items = decode(
-            self.lowered.result,
-            batch.results,
-            merged.offsets.tolist(),
-            lambda numbers: execution.fetch(numbers, arena_of),
-        )
-        collected: dict[str, list[Any]] = {}
-        for (k, i), values in sorted(execution.metrics.items(), key=itemgetter(0)):
-            table = schedule.cells[k]
-            labels = self._labels(k, i, merged.trace)
-            ranked = [labels[at] for at in table.order] if labels is not None else None
-            part = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
-            collected.setdefault(self.lowered.metrics[k][i], []).append(part)
-        return Results(items, self._metrics(collected), _sum_losses(execution.losses))
+        Raises:
+            ExampleError: when an example does not fit the block.
+            UnknownNameError: when there is no parameter of a name.
+            ParameterError: when a tangent has another shape than its parameter, is not finite, or is
+                one of a frozen parameter.
 
-    def _value_and_grad(
-        self, step: int, traces: list[Trace], first: int, workspace: Workspace
-    ) -> tuple[float, dict[Parameter, Gradient]]:
-        if self.options.backend == REFERENCE:
-            trace = self._with_keys(traces[0], first, step)
-            reference = Reference(self.lowered.cells, self.lowered.signatures, trace, training=True)
-            reference.forward()
-            return reference.losses, dict(reference.backward())
-        batch = self._schedule(traces, workspace)
-        execution = self._execute(batch, first, workspace, training=True, step=step)
-        gradients = execution.backward()
-        return _sum_losses(execution.losses), gradients
+        Source: Baydin et al. 2018 (Automatic differentiation in machine learning), section 3.1.
 
-    def _with_keys(self, trace: Trace, number: int, step: int) -> Trace:
-        examples = [np.full(len(calls), number) for calls in trace.calls]
-        return replace(trace, feeds=keyed(trace.feeds, self.lowered.keys, self.seed, step, examples))
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
+        >>> program.jvp([1, 2], {"w": 1.0})
+        (27.0, 18.0)
+        """
+        return self._derivatives.jvp(self._trace_all(examples), tangents, self._drawing(step))
 
-    def _run_reference(self, trace: Trace) -> Results:
-        reference = Reference(self.lowered.cells, self.lowered.signatures, trace, training=False)
-        reference.forward()
-        items = decode(
-            self.lowered.result, [trace.result], [0], lambda numbers: [reference.values[n] for n in numbers]
-        )
-        collected: dict[str, list[Any]] = {}
-        for (k, i), values in sorted(reference.metrics.items(), key=itemgetter(0)):
-            calls = trace.calls[k][:, 0]
-            part = (np.array(values), calls, np.full(len(calls), 0), self._labels(k, i, trace))
-            collected.setdefault(self.lowered.metrics[k][i], []).append(part)
-        return Results(items, self._metrics(collected), reference.losses)
+    def hvp(
+        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+    ) -> dict[str, Array]:
+        """Return the Hessian of the summed losses times `tangents`: an array per trainable parameter.
 
-    def _labels(self, cell: int, metric: int, trace: Trace) -> list[Any] | None:
-        labelled = self.lowered.labels[cell]
-        return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
+        That is how the gradients change as the parameters move along the tangents. Arguments and
+        errors are those of `jvp`. The Hessian is never formed.
 
-    def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
-        """Join what cells collected; a metric that the batch never visits has no values."""
-        found: dict[str, MetricValues] = {}
-        for cell, names, labels in zip(
-            self.lowered.cells, self.lowered.metrics, self.lowered.labels, strict=True
-        ):
-            for i, name in enumerate(names):
-                if name in collected:
-                    found.setdefault(name, collect_metric(collected[name]))
-                else:
-                    found.setdefault(name, no_values(cell.graph.metrics[i].type, labelled=i in labels))
-        return Metrics(found)
+        Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
+        >>> program.hvp([1, 2], {"w": 1.0})
+        {'w': array(6., dtype=float32)}
+        """
+        return self._derivatives.hvp(self._trace_all(examples), tangents, self._drawing(step))
+
+    def input_gradients(
+        self, examples: Iterable[Any] | Planned, *, step: int | None = None
+    ) -> tuple[float, InputGradients]:
+        """Return the float sum of all losses, and its gradients with respect to what examples hold.
+
+        They are found by the place and the block that reads a tensor of floats, such as
+        ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
+        and `nodes` tell whose they are, as of metrics. The cells that compute them are compiled at
+        the first call.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x) >> fb.Loss()))
+        >>> loss, gradients = program.input_gradients([[1, 2], [], [3]])
+        >>> for name, found in gradients.items():
+        ...     print(name, found.values, found.examples)
+        model.map Scalar('float32') [2. 4. 6.] [0 0 2]
+        """
+        return self._derivatives.input_gradients(self._trace_all(examples), self._drawing(step))
+
+    @cached_property
+    def _derivatives(self) -> Derivatives:
+        return Derivatives(self._engine, self.params.parameters)
 
     # -- reports
 
@@ -342,32 +299,11 @@ class Program:
         A single example that is no list will do. The batch is run whole, on one thread.
         Parameters are not changed.
         """
-        batch_of = examples if isinstance(examples, list | tuple) else [examples]
+        batch_of = examples if isinstance(examples, list | tuple | Planned) else [examples]
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
-        lowered = self.lowered
-        workspace = self._workspaces[0]
-        with self._lock, single_threaded_blas():
-            batch = self._schedule(traces, workspace)
-            phases |= batch.seconds
-            start = time.perf_counter()
-            execution = self._execute(batch, 0, workspace, training=True)
-            phases["forward"] = time.perf_counter() - start
-            calls_forward = execution.kernel_calls
-            start = time.perf_counter()
-            execution.backward()
-            phases["backward"] = time.perf_counter() - start
-        kernel_calls = calls_forward, execution.kernel_calls - calls_forward
-        return report_on(
-            batch,
-            lowered.cells,
-            lowered.signatures,
-            kernel_calls,
-            workspace.nbytes,
-            phases,
-            lowered.tracer.source,
-        )
+        return self._engine.report(traces, phases)
 
     def kernels(self) -> str:
         """Return the generated source: the tracing program and every kernel."""
@@ -382,12 +318,9 @@ class Program:
         return depth(self.lowered, self._trace(example, 0))
 
 
-def _sum_losses(losses: dict[tuple[int, int], Array]) -> float:
-    return sum((float(values.sum(dtype=np.float64)) for values in losses.values()), 0.0)
-
-
 def _evaluate(block: Any, example: Any, backend: str) -> Any:
-    results = compile(block, backend).run([example])
+    # for a single example no compiled loops are worth waiting for
+    results = compile(block, "numpy" if backend == "auto" else backend).run([example])
     if not results.metrics:
         return results[0]
     return results[0], {
@@ -396,4 +329,4 @@ def _evaluate(block: Any, example: Any, backend: str) -> Any:
 
 
 RUNNERS["eval"] = _evaluate
-RUNNERS["max_depth"] = lambda block, example: compile(block).depth(example)
+RUNNERS["max_depth"] = lambda block, example: compile(block, "numpy").depth(example)

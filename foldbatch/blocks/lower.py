@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 
+from foldbatch.blocks.active import Arenas, active_ends
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Draft, Function
@@ -24,7 +25,8 @@ from foldbatch.scheduler.policies import Policy, longest_chains
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.backends import Backend
-from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell, feed_bounds
+from foldbatch.static.cell import Cell, compile_cell
+from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
 from foldbatch.static.graph import INPUT, SOURCES, Graph, Node, apply, input_node, reachable, substitute
 from foldbatch.static.packing import pack
 from foldbatch.static.stages import is_view
@@ -71,7 +73,7 @@ class _Packed:
     outputs: tuple[Wire, ...]
 
 
-def lower(block: AnyBlock, policy: Policy, backend: Backend) -> Lowered:
+def lower(block: AnyBlock, policy: Policy, backend: Backend, kept_bytes: int | None = None) -> Lowered:
     """Build and compile a block whose input is one example, a Python object.
 
     Raises:
@@ -90,15 +92,17 @@ def lower(block: AnyBlock, policy: Policy, backend: Backend) -> Lowered:
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
     drafts = builder.drafts
-    packed = [_packed(draft) for draft in drafts]
-    wires = _all_wires(packed)
-    component = _components(packed, wires)
+    wires = _all_wires(drafts)
+    component = _components(drafts, wires)
+    packed = [_packed(draft, component) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
-    ends = _ends(packed, component, arena_of)
-    cells = tuple(compile_cell(p.graph, e, backend) for p, e in zip(packed, ends, strict=True))
+    reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
+    writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
+    ends = _ends(packed, component, reads, writes)
+    cells = tuple(compile_cell(p.graph, e, backend, kept_bytes) for p, e in zip(packed, ends, strict=True))
     signatures = tuple(
-        _signature(p, cell, component[k], e, arena_of, draft)
-        for k, (p, cell, e, draft) in enumerate(zip(packed, cells, ends, drafts, strict=True))
+        _signature(p, cell, component[k], reads[k], writes[k], draft)
+        for k, (p, cell, draft) in enumerate(zip(packed, cells, drafts, strict=True))
     )
     bounds = [
         [feed_bounds(cell.graph).get(node) for node, _ in draft.feeds]
@@ -169,13 +173,15 @@ def _refuse_endless(functions: Sequence[Function]) -> None:
             raise BlockTypeError(function.path, "a definition that ends", found, fix)
 
 
-def _packed(draft: Draft) -> _Packed:
+def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
     # what another cell of the region computes must be a mere input here, or derivatives would look behind it
     singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     replacement = dict(zip((node for node, _ in draft.operands), singles, strict=True))
     results = numbered_sites(substitute(results, replacement))
-    groups, new = pack(singles, results)
+    at = component[draft.number]
+    recursive = {i for i, (_, wire) in enumerate(draft.operands) if component[wire] == at}
+    groups, new = pack(singles, results, recursive)
     single_wires = [wire for _, wire in draft.operands]
     nodes = [node for node, _ in groups]
     wires = [tuple(single_wires[i] for i in held) for _, held in groups]
@@ -204,10 +210,16 @@ def numbered_sites(results: Sequence[Node]) -> list[Node]:
     return substitute(results, new)
 
 
-def _all_wires(packed: Sequence[_Packed]) -> list[Wire]:
+def _read(draft: Draft) -> list[Wire]:
+    """Return the wires that a cell reads."""
+    members = [wire for _, several in draft.sequences for _, wire in several]
+    return [*(wire for _, wire in draft.operands), *members]
+
+
+def _all_wires(drafts: Sequence[Draft]) -> list[Wire]:
     """Return every wire that a cell writes or reads, or that lies between."""
     found: dict[Wire, None] = {}
-    stack = [w for p in packed for w in p.outputs] + [w for p in packed for group in p.wires for w in group]
+    stack = [w for draft in drafts for w in draft.outputs.values()] + [w for d in drafts for w in _read(d)]
     while stack:
         wire = stack.pop()
         if wire not in found:
@@ -216,15 +228,14 @@ def _all_wires(packed: Sequence[_Packed]) -> list[Wire]:
     return list(found)
 
 
-def _components(packed: Sequence[_Packed], wires: Sequence[Wire]) -> dict[object, int]:
+def _components(drafts: Sequence[Draft], wires: Sequence[Wire]) -> dict[object, int]:
     """Return the component of each cell (by number) and wire, in topological order."""
     edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
-    for k, p in enumerate(packed):
-        edges[k] = list(p.outputs)
-        for group in p.wires:
-            for wire in group:
-                edges[wire].append(k)
-    return components([*range(len(packed)), *wires], edges)
+    for draft in drafts:
+        edges[draft.number] = list(draft.outputs.values())
+        for wire in _read(draft):
+            edges[wire].append(draft.number)
+    return components([*(draft.number for draft in drafts), *wires], edges)
 
 
 def _arenas(
@@ -246,71 +257,56 @@ def _arenas(
     return arena_of, tuple(types.get(i, TensorType(())) for i in range(count))
 
 
-def _ends(packed: Sequence[_Packed], component: dict[object, int], arena_of: dict[Wire, int]) -> list[Ends]:
-    """Find which ends of each cell are recursive, and between which gradients must flow.
-
-    Gradients flow through an arena that some trainable parameter acts on (`needed`) and that acts
-    on some loss (`reached`).
-    """
-    needed: set[int] = set()
-    reached: set[int] = set()
-    weights = [bool(trainable(p.graph.outputs + p.graph.losses)) for p in packed]
-    size = -1
-    while size != len(needed) + len(reached):
-        size = len(needed) + len(reached)
-        for p, weighted in zip(packed, weights, strict=True):
-            reads = {arena_of[group[0]] for group in p.wires}
-            writes = {arena_of[wire] for wire in p.outputs}
-            if weighted or reads & needed:
-                needed |= writes
-            if p.graph.losses or writes & reached:
-                reached |= reads
+def _ends(
+    packed: Sequence[_Packed], component: dict[object, int], reads: Arenas, writes: Arenas
+) -> list[Ends]:
+    """Find which ends of each cell are recursive, and between which gradients of parameters must flow."""
+    graphs = [p.graph for p in packed]
+    weighted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
     ends = []
-    for k, p in enumerate(packed):
+    for k, (p, active) in enumerate(zip(packed, active_ends(graphs, reads, writes, weighted), strict=True)):
         at = component[k]
-        reads_of = [(i, group, p.graph.operands[i]) for i, group in enumerate(p.wires)]
-        live = bool(p.graph.losses) or any(arena_of[w] in reached for w in p.outputs)
-        ends.append(
-            Ends(
-                frozenset(i for i, group, _ in reads_of if any(component[w] == at for w in group)),
-                frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == at),
-                frozenset(
-                    i for i, group, x in reads_of if live and x.type.is_float and arena_of[group[0]] in needed
-                ),
-                frozenset(
-                    j
-                    for j, (wire, node) in enumerate(zip(p.outputs, p.graph.outputs, strict=True))
-                    if node.type.is_float and arena_of[wire] in needed & reached
-                ),
-            )
+        recursive = (
+            frozenset(i for i, group in enumerate(p.wires) if any(component[w] == at for w in group)),
+            frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == at),
         )
+        ends.append(Ends(*recursive, *active))
     return ends
 
 
 def _signature(
-    p: _Packed, cell: Cell, component: int, ends: Ends, arena_of: dict[Wire, int], draft: Draft
+    p: _Packed, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int], draft: Draft
 ) -> CellSignature:
-    operands = tuple(
-        Operand(
-            arena_of[group[0]], operand.columns, operand.sequence, operand.member, i in cell.differentiated
-        )
-        for i, (group, operand) in enumerate(zip(p.wires, p.operands, strict=True))
-    )
-    return CellSignature(
+    operands = tuple(replace(operand, arena=arena) for operand, arena in zip(p.operands, reads, strict=True))
+    signature = CellSignature(
         draft.name,
         component,
-        bool(ends.recursive_operands) and bool(ends.recursive_outputs),
+        bool(cell.ends.recursive_operands) and bool(cell.ends.recursive_outputs),
         operands,
-        tuple(arena_of[wire] for wire in p.outputs),
+        tuple(writes),
         len(draft.operands),
         tuple(len(members) for _, members in draft.sequences),
         not draft.keys and _is_shareable(cell.graph),
+        not draft.keys and _is_repeatable(cell.graph),
     )
+    return differentiated(signature, cell)
+
+
+def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
+    """Return the signature with `differentiable` set for the operands whose cotangents the cell yields."""
+    found = cell.differentiated
+    operands = tuple(replace(x, differentiable=i in found) for i, x in enumerate(signature.operands))
+    return replace(signature, operands=operands)
 
 
 def _is_shareable(graph: CellGraph) -> bool:
     """Whether calls are known by a few integers of data, and cost more than finding those alike."""
-    if graph.operands or graph.losses or graph.metrics or not graph.outputs:
+    ids = not graph.operands and all(not x.shape for x in graph.feeds)
+    return ids and _is_repeatable(graph) and Graph(graph.inputs, graph.outputs).computes
+
+
+def _is_repeatable(graph: CellGraph) -> bool:
+    """Whether calls are known by integers and by what they read, and only results come of them."""
+    if graph.losses or graph.metrics or not graph.outputs:
         return False
-    ids = all(not x.shape and not x.type.is_float for x in graph.feeds)
-    return ids and Graph(graph.inputs, graph.outputs).computes
+    return not any(x.type.is_float for x in graph.feeds)

@@ -43,6 +43,7 @@ class Execution:
         losses: by (cell, number), ``[n]`` in rank order.
         metrics: by (cell, number), ``[n, *]`` in rank order.
         gradients: by parameter, what the kernels returned, not yet summed.
+        inputs: by (cell, feed), ``[n, *]`` in rank order: the gradients of data, where cells yield them.
         kernel_calls: kernels called so far.
         step: the step under way, for errors.
     """
@@ -57,6 +58,7 @@ class Execution:
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     gradients: dict[Parameter, list[Gradient]] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
     kernel_calls: int = 0
     step: Step | None = None
 
@@ -120,6 +122,8 @@ class Execution:
                         self._add_cotangents(table.operands[key], table, step, value)
                 case "gradient":
                     _add_gradient(self.gradients.setdefault(key, []), value)
+                case "feed":
+                    _collect(self.inputs, (step.cell, key), value, step, len(table.order))
                 case "loss":
                     _collect(self.losses, (step.cell, key), value, step, len(table.order))
                 case "metric":

@@ -13,9 +13,10 @@ import numpy as np
 
 from foldbatch.params import Array, Parameter
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
-from foldbatch.static.cell import Cell, cotangents
+from foldbatch.static.cell import Cell
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
+from foldbatch.static.sides import cotangents
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Reference:
         values: every value so far, by number.
         losses: the sum of all losses.
         metrics: by (cell, number), the values in order of calls.
+        inputs: by (cell, feed), the gradients of data by call, where cells yield them.
     """
 
     cells: Sequence[Cell]
@@ -39,6 +41,7 @@ class Reference:
     values: dict[int, Array] = field(default_factory=dict)
     losses: float = 0.0
     metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
     _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
@@ -80,6 +83,9 @@ class Reference:
                     gradients[key] = np.asarray(gradients.get(key, 0.0) + value)
                     continue
                 assert isinstance(key, int)
+                if kind == "feed":
+                    self.inputs.setdefault((k, key), {})[i] = value
+                    continue
                 operand = self.signatures[k].operands[key]
                 single = operand.sequence is None and len(operand.columns) == 1
                 for number, part in zip(read[key], [value] if single else value, strict=True):

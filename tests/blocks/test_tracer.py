@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import re
 import threading
 import time
 import traceback
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks import tracer
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+from foldbatch.trees import Tree
 
 ONE = fb.Scalar()
 
@@ -69,6 +73,77 @@ def test_a_star_of_100_000_children_is_two_levels():
     assert program.depth(examples[0]) == 3
     _, gradients = program.value_and_grad(examples)
     assert all(np.isfinite(g).all() for g in gradients.values())
+
+
+def descent_of(is_node: Callable[[Any], bool]) -> fb.Block:
+    """1 + tanh of what is below, and 1 at the end: a chain as deep as its data nests."""
+    chain = fb.ForwardDeclaration(output_type="float64", name="chain")
+    w = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
+    node = fb.GetItem(0) >> chain() >> fb.Function(lambda y: 1 + w * ops.tanh(y))
+    end = fb.InputTransform(lambda _: 1.0) >> fb.Scalar("float64")
+    chain.resolve_to(fb.OneOf(is_node, {True: node, False: end}))
+    return chain() >> fb.AllOf(fb.Identity(), fb.Loss())
+
+
+def chain_tree(length: int) -> Tree:
+    return Tree([*range(1, length), -1])
+
+
+def nested_list(length: int) -> Any:
+    data: Any = 0
+    for _ in range(length - 1):
+        data = [data]
+    return data
+
+
+DESCENTS = [(chain_tree, lambda node: not node.is_leaf), (nested_list, lambda x: isinstance(x, list))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "is_node"), DESCENTS, ids=["tree", "list"])
+def test_data_nested_100_000_deep_runs_and_is_differentiated(make, is_node):
+    length = 100_000
+    program = fb.compile(descent_of(is_node))
+    prepared = program.prepare([make(length)])
+    value, slope = 1.0, 0.0
+    for _ in range(length - 1):
+        value, slope = 1 + 0.5 * np.tanh(value), np.tanh(value) + 0.5 * (1 - np.tanh(value) ** 2) * slope
+    assert program.depth(prepared[0]) == length - 1
+    assert float(program.run(prepared)[0][0]) == pytest.approx(value)
+    loss, gradients = program.value_and_grad(prepared)
+    assert (loss, float(gradients["w"])) == (pytest.approx(value), pytest.approx(slope))
+
+
+@pytest.mark.parametrize(("make", "is_node"), DESCENTS, ids=["tree", "list"])
+def test_tracing_deep_data_takes_a_few_hundred_bytes_a_level(make, is_node):
+    """While it runs; what is left of it is a few numbers a call."""
+    length = 20_000
+    example, program = make(length), fb.compile(descent_of(is_node), backend="reference")
+    program.prepare([make(2)])
+    tracemalloc.start()
+    try:
+        trace = program.lowered.tracer.trace(example)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert trace.size == length + 1  # and the loss
+    assert peak < 700 * length
+    assert len(pickle.dumps(trace)) < 40 * length
+
+
+def test_a_tree_of_100_000_leaves_below_one_root_is_two_levels():
+    count = 100_000
+    star = fb.ForwardDeclaration(output_type="float64", name="star")
+    own = fb.GetItem("label") >> fb.Scalar("float64")
+    w = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
+    star.resolve_to(fb.AllOf(own, fb.Map(star()) >> fb.Sum()) >> fb.Function(lambda x, below: w * x + below))
+    program = fb.compile(star() >> fb.AllOf(fb.Identity(), fb.Loss()))
+    labels = [i % 3 for i in range(count + 1)]
+    examples = program.prepare([Tree([count] * count + [-1], labels)])
+    assert program.depth(examples[0]) == 2
+    assert float(program.run(examples)[0][0]) == pytest.approx(0.5 * sum(labels))
+    loss, gradients = program.value_and_grad(examples)
+    assert (loss, float(gradients["w"])) == (pytest.approx(0.5 * sum(labels)), pytest.approx(sum(labels)))
 
 
 def test_an_error_deep_in_a_chain_is_found_and_told_in_short():

@@ -1,0 +1,387 @@
+"""Derivatives along tangents and of inputs: on random programs, under every engine, and by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.blocks.inputs import float_reads
+from foldbatch.derivatives import dense
+from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
+from tests.derivative_checks import (
+    assert_hvp,
+    assert_input_gradients,
+    assert_jvp,
+    compiled,
+    passed_down_and_up,
+    tangents_of,
+)
+from tests.programs import BlockProgram, programs
+from tests.test_laws import assert_same
+
+hundred = settings(
+    max_examples=110, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@hundred
+@given(programs(dropout=True))
+def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(program):
+    engine = compiled(program)
+    assert_jvp(engine, program)
+    assert_hvp(engine, program)
+    assert_input_gradients(engine, program)
+
+
+# -- by hand
+
+
+def gates(trainable: bool = True) -> fb.Block:
+    """Return a model of trees of ids: a table, a recursion, dropout, and a loss at every node."""
+    table = fb.Embedding(5, 3, "normal", dtype="float64", trainable=trainable, name="table")
+    tree = fb.ForwardDeclaration(output_type=[3, "float64"], name="tree")
+    leaf = fb.Scalar("int32") >> table
+    join = fb.Linear(3, "tanh", name="join", init="glorot_normal")
+    pair = fb.Record((tree(), tree())) >> fb.Concat() >> join >> fb.Dropout(0.4)
+    loss = fb.Function(lambda h: ops.sum(h * h * h)) >> fb.Loss()
+    state = fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair})
+    tree.resolve_to(state >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0))
+    return tree()
+
+
+TREES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 4))), ((3, 4), 1)]
+
+
+def test_what_dropout_drops_depends_on_the_step_in_derivatives_too():
+    program = BlockProgram(gates(), TREES, 0)
+    engine = compiled(program)
+    assert any(engine.lowered.keys)
+    assert_jvp(engine, program)
+    assert_hvp(engine, program)
+    tangents = tangents_of(engine, np.random.default_rng(0))
+    assert engine.jvp(TREES, tangents, step=1) == engine.jvp(TREES, tangents, step=1)
+    assert engine.jvp(TREES, tangents, step=1) != engine.jvp(TREES, tangents, step=2)
+    assert engine.jvp(TREES, tangents) != engine.jvp(TREES, tangents)
+    assert engine.jvp(TREES, tangents, step=1)[0] == pytest.approx(engine.value_and_grad(TREES, step=1)[0])
+
+
+def test_the_hessian_of_a_quadratic_form_is_its_matrix():
+    a = np.array([[2.0, 1.0], [1.0, -3.0]])
+    w = fb.Parameter([2, "float64"], [0.5, 4.0], "w")
+    program = fb.compile(
+        fb.Scalar("float64")
+        >> fb.Function(lambda s: s * ops.sum(ops.multiply(w, ops.matmul(w, a))) / 2)
+        >> fb.Loss()
+    )
+    columns = [program.hvp([1.0, 2.0], {"w": unit})["w"] for unit in np.eye(2)]
+    np.testing.assert_allclose(columns, 3 * a, rtol=1e-12)
+    loss, along = program.jvp([1.0, 2.0], {"w": [1, 0]})
+    assert (loss, along) == pytest.approx((3 * (0.5 - 48 + 4) / 2, 3 * (1.0 + 4.0)))
+
+
+def test_a_gradient_may_be_the_tangent_even_that_of_a_table():
+    program = fb.compile(gates(), threads=1)
+    _, gradients = program.value_and_grad(TREES, step=0)
+    assert isinstance(gradients["table.weight"], fb.SparseRows)
+    _, along = program.jvp(TREES, gradients, step=0)
+    assert along == pytest.approx(sum(float((dense(g) ** 2).sum()) for g in gradients.values()))
+    product = program.hvp(TREES, gradients, step=0)
+    assert all(isinstance(product[name], np.ndarray) for name in gradients)
+    assert {name: g.shape for name, g in product.items()} == {
+        name: p.shape for name, p in program.params.items()
+    }
+
+
+def test_parameters_that_are_not_named_stand_still():
+    program = fb.compile(gates())
+    tangents = tangents_of(program, np.random.default_rng(0))
+    some = {"join.weight": tangents["join.weight"]}
+    program.jvp(TREES, tangents, step=0)
+    zeros = {name: np.zeros_like(t) for name, t in tangents.items()}
+    assert program.jvp(TREES, some, step=0) == program.jvp(TREES, zeros | some, step=0)
+    assert program.jvp(TREES, {}, step=0)[1] == 0.0
+    assert not any(product.any() for product in program.hvp(TREES, {}, step=0).values())
+
+
+def test_frozen_parameters_do_not_move_and_have_no_product():
+    program = fb.compile(gates(trainable=False))
+    tangents = {"join.weight": program.params["join.weight"]}
+    assert "table.weight" in program.params
+    assert set(program.hvp(TREES, tangents)) == {"join.weight", "join.bias"}
+    with pytest.raises(ParameterError, match=r"tangents\['table.weight'\]: expected a trainable parameter"):
+        program.jvp(TREES, {"table.weight": program.params["table.weight"]})
+
+
+def test_derivatives_leave_parameters_and_training_as_they_were():
+    program, untouched = fb.compile(gates()), fb.compile(gates())
+    before = {name: value.copy() for name, value in program.params.items()}
+    tangents = tangents_of(program, np.random.default_rng(0))
+    program.jvp(TREES, tangents, step=0)
+    program.hvp(TREES, tangents, step=0)
+    program.input_gradients(TREES, step=0)
+    for name, value in before.items():
+        assert_same(program.params[name], value)
+    assert program.kernels() == untouched.kernels()
+    assert list(program.params) == list(untouched.params)
+
+
+def test_new_values_of_parameters_are_seen_by_derivatives_made_before():
+    program = fb.compile(gates())
+    tangents = tangents_of(program, np.random.default_rng(0))
+    program.hvp(TREES, tangents, step=0)
+    program.params["join.weight"] *= 2
+    fresh = fb.compile(gates())
+    for name, value in program.params.items():
+        fresh.params[name] = value
+    for name, product in fresh.hvp(TREES, tangents, step=0).items():
+        assert_same(program.hvp(TREES, tangents, step=0)[name], product)
+
+
+def test_derivatives_of_nothing_are_nothing():
+    program = fb.compile(gates())
+    tangents = tangents_of(program, np.random.default_rng(0))
+    assert program.jvp([], tangents) == (0.0, 0.0)
+    assert not any(product.any() for product in program.hvp([], tangents).values())
+    reading = fb.compile(fb.Map(fb.Vector(2)) >> fb.Sum() >> fb.Function(ops.sum) >> fb.Loss())
+    loss, found = reading.input_gradients([])
+    assert loss == 0.0
+    (gradient,) = found.values()
+    assert (gradient.values.shape, gradient.values.dtype, gradient.examples.tolist()) == (
+        (0, 2),
+        np.float32,
+        [],
+    )
+    without = fb.compile(fb.Vector(2))
+    assert without.jvp([[1, 2]], {}) == (0.0, 0.0)
+    assert without.hvp([[1, 2]], {}) == {}
+    assert not without.input_gradients([[1, 2]])[1]["model Vector(2, 'float32')"].values.any()
+
+
+def test_products_in_single_precision_are_close_to_those_in_double():
+    def model(dtype: str) -> fb.Block:
+        x = fb.Vector(3, dtype) >> fb.Linear(4, "sigmoid", init="glorot_normal") >> fb.Linear(2, name="top")
+        return x >> fb.Function(lambda y: ops.cross_entropy(y, np.array(1, "int32"))) >> fb.Loss()
+
+    data = np.random.default_rng(0).normal(size=(9, 3)).tolist()
+    single, double = (fb.compile(model(dtype)) for dtype in ("float32", "float64"))
+    for name, value in single.params.items():
+        double.params[name] = value
+    tangents = tangents_of(single, np.random.default_rng(1))
+    found, right = single.hvp(data, tangents), double.hvp(data, tangents)
+    for name, product in found.items():
+        assert product.dtype == np.float32
+        np.testing.assert_allclose(product, right[name], rtol=1e-4, atol=1e-5)
+    _, inputs = single.input_gradients(data)
+    assert {gradient.values.dtype for gradient in inputs.values()} == {np.dtype(np.float32)}
+
+
+# -- inputs
+
+
+def in_preorder(node: Any) -> Iterator[Any]:
+    """Yield the nodes with children, those above first."""
+    if node["kids"]:
+        yield node
+        for kid in node["kids"]:
+            yield from in_preorder(kid)
+
+
+def test_a_datum_that_two_cells_read_around_a_recursion_has_one_gradient():
+    def made(x: float, *kids: Any) -> dict[str, Any]:
+        return {"x": [x, 1 - x], "kids": list(kids)}
+
+    deep = made(0.1, made(0.3, made(1.0)), made(-0.5, made(0.2), made(0.3, made(0.7))))
+    examples = [deep, made(0.5), made(0.9, made(0.4))]
+    program = fb.compile(passed_down_and_up(), threads=1)
+    (name,) = [name for name in float_reads(program.lowered) if "case(True)" in name]
+    (places,) = float_reads(program.lowered)[name][1]
+    assert len(places) == 2
+    _, found = program.input_gradients(examples)
+    assert found[name].examples.tolist() == [0] * 4 + [2]
+    assert found[name].nodes.tolist() == [0, 1, 2, 3, 0]
+    nodes = [node for example in examples for node in in_preorder(example)]
+    for node, gradient in zip(nodes, found[name].values, strict=True):
+        for i in range(2):
+            losses, old = [], node["x"][i]
+            for step in (1e-5, -1e-5):
+                node["x"][i] = old + step
+                losses.append(program.run(examples).loss)
+            node["x"][i] = old
+            assert gradient[i] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=1e-6, abs=1e-8)
+    assert_input_gradients(
+        compiled(BlockProgram(passed_down_and_up(), examples, 0)), BlockProgram(None, examples, 0)
+    )
+
+
+def test_gradients_of_inputs_need_no_parameter():
+    program = fb.compile(fb.Vector(2, "float64") >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss())
+    loss, found = program.input_gradients([[1, 2], [3, 4]])
+    assert loss == 30.0
+    ((name, gradient),) = found.items()
+    assert name == "model Vector(2, 'float64')"
+    assert gradient.values.tolist() == [[2, 4], [6, 8]]
+    assert gradient.labels is None
+
+
+def test_a_datum_that_no_loss_depends_on_has_a_gradient_of_zeros():
+    both = fb.Record({"used": fb.Scalar("float64"), "other": fb.Scalar("float64")})
+    model = both >> fb.AllOf(fb.GetItem(0) >> fb.Function(ops.exp) >> fb.Loss(), fb.GetItem(1))
+    _, found = fb.compile(model).input_gradients([{"used": 0.0, "other": 5.0}])
+    assert {name: gradient.values.tolist() for name, gradient in found.items()} == {
+        "model['used'] Scalar('float64')": [1.0],
+        "model['other'] Scalar('float64')": [0.0],
+    }
+
+
+def test_integers_have_no_gradient():
+    _, found = fb.compile(gates()).input_gradients(TREES)
+    assert len(found) == 0
+    with pytest.raises(
+        UnknownNameError, match=r"input_gradients: expected a block that reads floats, of none"
+    ):
+        found["tree"]
+
+
+def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
+    program = fb.compile(passed_down_and_up())
+    before = program.kernels()
+    program.input_gradients([])
+    assert program.kernels() == before
+    yielded = {
+        kind for cell in program.lowered.cells for k in cell.backward.values() for kind, _ in k.results
+    }
+    assert "feed" not in yielded
+
+
+def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls():
+    chain = fb.ForwardDeclaration(output_type=[2, "float64"], name="chain")
+    w = fb.Parameter([2, "float64"], [0.3, -0.7], "w")
+    again = chain() >> fb.Function(lambda h: ops.tanh(h + w))
+    chain.resolve_to(
+        fb.OneOf(
+            lambda x: isinstance(x, tuple), {True: fb.GetItem(0) >> again, False: fb.Zeros([2, "float64"])}
+        )
+    )
+    both = fb.AllOf(fb.GetItem(0) >> chain(), fb.GetItem(1) >> fb.Vector(2, "float64"))
+    model = fb.Map(both >> fb.Function(lambda h, x: ops.sum(h * x)) >> fb.Loss())
+    data = [[(((0,),), [1.0, 2.0]), (0, [3.0, 4.0])], [((0,), [5.0, 6.0])]]
+    program = fb.compile(model, policy="by_depth", threads=1)
+    _, found = program.input_gradients(data)
+    once = np.tanh(program.params["w"])
+    right = [np.tanh(once + program.params["w"]), [0.0, 0.0], once]
+    (gradient,) = found.values()
+    np.testing.assert_allclose(gradient.values, right, rtol=1e-6)
+    seen = next(k for k, cell in enumerate(program.lowered.cells) if cell.graph.losses)
+    schedule = program._engine._scheduled(program._trace_all(data)).schedule
+    assert sum(step.cell == seen for step in schedule.steps) == 3
+
+
+# -- errors
+
+
+@pytest.mark.parametrize("method", ["jvp", "hvp"])
+@pytest.mark.parametrize(
+    ("tangents", "error", "message"),
+    [
+        (
+            {"joint.weight": 1},
+            UnknownNameError,
+            r"tangents: expected a parameter of table.weight, join.*joint.weight",
+        ),
+        (
+            {"join.bias": [1.0, 2.0]},
+            ParameterError,
+            r"tangents\['join.bias'\]: expected float64\[3\], found float64\[2\]",
+        ),
+        (
+            {"join.bias": [1.0, np.nan, 0]},
+            ParameterError,
+            r"tangents\['join.bias'\]: expected finite numbers, found nan",
+        ),
+        (
+            {"join.bias": [[1], [1, 2]]},
+            ParameterError,
+            r"tangents\['join.bias'\]: expected an array, found list of 2",
+        ),
+        ({"join.bias": "abc"}, ParameterError, r"tangents\['join.bias'\]: expected float64\[3\]"),
+        (
+            [1.0],
+            ParameterError,
+            r"tangents: expected a mapping from names of parameters to arrays, found list of 1",
+        ),
+    ],
+)
+def test_tangents_that_do_not_fit_are_refused(method, tangents, error, message):
+    program = fb.compile(gates())
+    with pytest.raises(error, match=message):
+        getattr(program, method)(TREES, tangents)
+
+
+def test_examples_that_do_not_fit_are_refused():
+    program = fb.compile(gates())
+    for call in (
+        lambda: program.jvp(["x"], {}),
+        lambda: program.hvp(["x"], {}),
+        lambda: program.input_gradients(["x"]),
+    ):
+        with pytest.raises(ExampleError, match=r"tree.*at example 0"):
+            call()
+
+
+# -- what gradients flow through
+
+
+def test_gradients_flow_through_values_that_are_metrics_too():
+    w = fb.Parameter([2, "float64"], [0.3, -0.7], "w")
+    scaled = fb.Vector(2, "float64") >> fb.Function(lambda x: ops.tanh(x * w))
+    after = fb.Function(lambda y: ops.sum(y * y)) >> fb.Loss()
+    plain, seen = scaled >> after, scaled >> fb.AllOf(fb.Metric("scaled"), after)
+    data = [[1.0, 2.0], [0.5, -1.0]]
+    (loss, right), (same, found) = (fb.compile(block).value_and_grad(data) for block in (plain, seen))
+    assert same == pytest.approx(loss)
+    assert_same(found["w"], right["w"])
+    assert np.abs(found["w"]).min() > 0.1
+    assert_jvp(compiled(program := BlockProgram(seen, data, 0)), program)
+    assert_hvp(compiled(program), program)
+
+
+def test_gradients_of_several_losses_add_up():
+    w = fb.Parameter([], 0.5, "w")
+    x = fb.Scalar() >> fb.Function(lambda x: x * w)
+    square, cube = (
+        fb.Function(lambda y: y * y) >> fb.Loss("a"),
+        fb.Function(lambda y: y * y * y) >> fb.Loss("b"),
+    )
+    alone = [fb.compile(x >> part) for part in (square, cube)]
+    both = fb.compile(x >> fb.AllOf(square, cube))
+    data, tangents = [1.0, 2.0, 3.0], {"w": 1.0}
+    for of in (
+        lambda p: p.value_and_grad(data)[0],
+        lambda p: p.value_and_grad(data)[1]["w"],
+        lambda p: p.jvp(data, tangents)[1],
+        lambda p: p.hvp(data, tangents)["w"],
+        lambda p: next(iter(p.input_gradients(data)[1].values())).values,
+    ):
+        np.testing.assert_allclose(of(both), of(alone[0]) + of(alone[1]), rtol=1e-6)
+
+
+def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():
+    w = fb.Parameter([3, "float64"], 0.5, "w", trainable=False)
+    table = fb.Embedding(4, 3, dtype="float64", trainable=False)
+    tree = fb.ForwardDeclaration(output_type=[3, "float64"], name="tree")
+    leaf = fb.Scalar("int32") >> table
+    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: ops.tanh(a * w - b))
+    tree.resolve_to(fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair}))
+    program = fb.compile(tree() >> fb.Function(ops.sum) >> fb.Loss())
+    assert not any(cell.backward for cell in program.lowered.cells)
+    assert not any(operand.differentiable for cell in program.lowered.signatures for operand in cell.operands)
+    loss, gradients = program.value_and_grad([(1, 2)])
+    assert (loss != 0, gradients) == (True, {})
+    assert program.jvp([(1, 2)], {}) == (pytest.approx(loss), 0.0)
+    assert program.hvp([(1, 2)], {}) == {}
