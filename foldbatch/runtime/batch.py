@@ -13,6 +13,7 @@ from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.schedule import Index, Schedule
+from foldbatch.scheduler.sharing import Share, leaves
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace
 
@@ -47,13 +48,18 @@ def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
 
 
 def schedule_batch(
-    traces: Sequence[Trace], cells: Sequence[CellSignature], policy: Policy, layout: Layout, arenas: int
+    traces: Sequence[Trace],
+    cells: Sequence[CellSignature],
+    policy: Policy,
+    layout: Layout,
+    arenas: int,
+    share: Share = leaves,
 ) -> Batch:
-    """Merge traces and build their control tables."""
+    """Merge traces and build their control tables; arguments are those of `merge` and `build`."""
     start = time.perf_counter()
     merged = merge(traces, cells)
     middle = time.perf_counter()
-    schedule = build(merged, cells, policy, layout, arenas)
+    schedule = build(merged, cells, policy, layout, arenas, share)
     feeds = tuple(
         tuple(data[table.order] for data in columns)
         for columns, table in zip(merged.trace.feeds, schedule.cells, strict=True)

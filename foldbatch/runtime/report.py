@@ -15,16 +15,30 @@ from foldbatch.static.cell import Cell
 class CellReport:
     """One cell: its calls, in how many steps they run, and the widths of those steps.
 
-    `before`, `step` and `after` are the ops each forward stage runs; `rows` the rows of each step.
+    Attributes:
+        name: the cell's.
+        calls: of all examples.
+        distinct: how many of them run; the others are identical to one that does (`share` of
+            `foldbatch.compile`).
+        recursive: whether it calls itself.
+        rows: of each step.
+        forward: by stage, the ops it runs forward; `backward` backward.
+        gathered_rows: rows copied together because they did not lie side by side.
     """
 
     name: str
     calls: int
+    distinct: int
     recursive: bool
     rows: tuple[int, ...]
     forward: dict[str, int]
     backward: dict[str, int]
     gathered_rows: int
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of calls that found their result computed by an identical one, from 0 to 1."""
+        return _hit_rate(self.calls, self.distinct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +70,21 @@ class Report:
     cells: tuple[CellReport, ...]
     program: str = field(repr=False, default="")
 
+    @property
+    def distinct(self) -> int:
+        """Calls that run: of identical ones that are shared, one."""
+        return sum(cell.distinct for cell in self.cells)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of calls that found their result computed by an identical one, from 0 to 1."""
+        return _hit_rate(self.calls, self.distinct)
+
     def __str__(self) -> str:
         steps = f"{self.steps} steps (lower bound {self.lower_bound})"
         lines = [
             f"{self.examples} examples, {self.calls} calls in {steps}",
+            f"calls run: {_distinct(self)}",
             f"kernel calls: {self.calls_forward} forward, {self.calls_backward} backward",
             f"rows gathered: {self.gathered_rows}; buffers: {self.buffer_bytes / 1e6:.1f} MB",
             "seconds: " + ", ".join(f"{name} {value:.4f}" for name, value in self.phases.items()),
@@ -67,13 +92,24 @@ class Report:
         for cell in self.cells:
             kind = "recursive, " if cell.recursive else ""
             rows = ", ".join(map(str, cell.rows[:24])) + (", ..." if len(cell.rows) > 24 else "")
-            lines.append(f"cell {cell.name}: {cell.calls} calls, {kind}rows per step: {rows or 'none'}")
+            shared = f"{_distinct(cell)}, " if cell.distinct < cell.calls else ""
+            lines.append(
+                f"cell {cell.name}: {cell.calls} calls, {shared}{kind}rows per step: {rows or 'none'}"
+            )
             lines.append(f"  ops forward: {_stages(cell.forward)}; backward: {_stages(cell.backward)}")
             if cell.gathered_rows:
                 lines.append(f"  rows gathered: {cell.gathered_rows}")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _hit_rate(calls: int, distinct: int) -> float:
+    return 1 - distinct / calls if calls else 0.0
+
+
+def _distinct(report: CellReport | Report) -> str:
+    return f"{report.distinct} distinct (hit rate {report.hit_rate:.1%})"
 
 
 def _stages(ops: dict[str, int]) -> str:
@@ -105,6 +141,7 @@ def report_on(
         CellReport(
             cell.name,
             len(trace.calls[k]),
+            len(schedule.cells[k].order),
             signatures[k].recursive,
             tuple(schedule.widths(k)),
             {stage: kernel.calls for stage, kernel in cell.forward.items()},

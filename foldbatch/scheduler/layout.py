@@ -27,22 +27,40 @@ class Rows:
     used: list[int]
 
     def append(self, arena: int, values: Index) -> None:
-        """Give values that have no row yet the next rows of an arena, in order."""
+        """Give values that have no row yet the next rows of an arena, in order of first appearance."""
         fresh = values[self.of_value[values] < 0]
-        self.of_value[fresh] = self.used[arena] + np.arange(len(fresh))
+        rows = self.used[arena] + np.arange(len(fresh))
+        self.of_value[fresh[::-1]] = rows[::-1]  # of duplicates the first one stays
+        is_first = self.of_value[fresh] == rows
+        if not is_first.all():
+            fresh = fresh[is_first]
+            self.of_value[fresh] = rows[: len(fresh)]
         self.used[arena] += len(fresh)
 
 
+def ranked(trace: Trace, cell: int, order: Index) -> Index:
+    """Return a cell's calls in rank order, as `Trace.calls` has them: ``[n, columns]``."""
+    return trace.calls[cell].take(order, axis=0).astype(np.int64)
+
+
 def values_read(
-    trace: Trace, cells: Sequence[CellSignature], cell: int, operand: Operand, order: Index
+    trace: Trace,
+    cells: Sequence[CellSignature],
+    cell: int,
+    operand: Operand,
+    order: Index,
+    calls: Index,
 ) -> Index:
     """Return the values an operand reads, in rank order.
 
-    Shapes: ``order: [n]``; the result ``[n * width]``, or one number per element of a sequence.
+    Shapes: ``order: [n]``; ``calls`` are those in that order (`ranked`); the result ``[n * width]``, or
+    one number per element of a sequence.
     """
     if operand.sequence is None:
-        columns = [1 + column for column in operand.columns]
-        return trace.calls[cell][:, columns][order].ravel().astype(np.int64)
+        first, width = operand.columns[0], len(operand.columns)
+        if operand.columns == tuple(range(first, first + width)):
+            return calls[:, 1 + first : 1 + first + width].ravel()
+        return calls[:, [1 + column for column in operand.columns]].ravel()
     elements = trace.elements[cell][operand.sequence][:, operand.member]
     return elements[element_order(trace, cells, cell, operand.sequence, order)].astype(np.int64)
 
@@ -74,22 +92,23 @@ def by_consumer(
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas)
     priority = sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component))
     for k in priority:
+        calls = ranked(trace, k, orders[k])
         for number, operand in enumerate(cells[k].operands):
-            values = values_read(trace, cells, k, operand, orders[k])
-            rows.append(operand.arena, _distinct(values, rows))
+            values = values_read(trace, cells, k, operand, orders[k], calls)
+            rows.append(operand.arena, values)
             if number == 0 and not fixed[k] and operand.sequence is None and len(values):
                 key = rows.of_value[values.reshape(len(orders[k]), -1)[:, 0]]
-                orders[k] = orders[k][np.argsort(key, kind="stable")]
+                orders[k] = orders[k][_ranks(key, rows.used[operand.arena])]
+                calls = ranked(trace, k, orders[k])
     return rows
 
 
-def _distinct(values: Index, rows: Rows) -> Index:
-    """Return the values that have no row yet, each once, in order of first appearance."""
-    fresh = values[rows.of_value[values] < 0]
-    rows.of_value[fresh[::-1]] = np.arange(len(fresh))[::-1]  # of duplicates the first one stays
-    firsts: Index = fresh[rows.of_value[fresh] == np.arange(len(fresh))]
-    rows.of_value[fresh] = -1
-    return firsts
+def _ranks(keys: Index, size: int) -> Index:
+    """Return the stable order of keys below `size`; where they are distinct no sort is needed."""
+    place = np.full(size, -1, np.int64)
+    place[keys] = np.arange(len(keys))
+    order: Index = place[place >= 0]
+    return order if len(order) == len(keys) else np.argsort(keys, kind="stable")
 
 
 def by_producer(

@@ -5,14 +5,17 @@ Source: Looks et al. 2017, section 2.3, merges schedules by the same offset arit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +45,38 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Merged:
     assert total < 2**31, "a batch has at most 2**31 values; make smaller batches"
     offsets = ends - values
     shifts = offsets.astype(np.int32)
-    calls, counts, elements, levels, feeds, labels = [], [], [], [], [], []
-    for k, cell in enumerate(cells):
-        count = np.fromiter((len(trace.calls[k]) for trace in traces), np.int64, len(traces))
-        rows = _concatenate([trace.calls[k] for trace in traces], 1 + cell.arguments + len(cell.sequences))
+    calls, counts, elements = [], [], []
+    for cell, parts in zip(cells, _by_cell([trace.calls for trace in traces], cells), strict=True):
+        count = np.array(list(map(len, parts)), np.int64)
+        rows = _concatenate(parts, 1 + cell.arguments + len(cell.sequences))
         rows[:, : 1 + cell.arguments] += np.repeat(shifts, count)[:, None]
         calls.append(rows)
         counts.append(count)
-        widths = enumerate(cell.sequences)
-        elements.append(tuple(_shifted(traces, k, i, width, shifts) for i, width in widths))
-        levels.append(_joined([trace.levels[k] for trace in traces]))
-        feeds.append(tuple(map(_joined, zip(*(trace.feeds[k] for trace in traces), strict=True))))
-        columns = zip(*(trace.labels[k] for trace in traces), strict=True)
-        labels.append(tuple([label for part in column for label in part] for column in columns))
+    for cell, lists in zip(cells, _by_cell([trace.elements for trace in traces], cells), strict=True):
+        columns = zip(*lists, strict=True) if cell.sequences and lists else [()] * len(cell.sequences)
+        elements.append(
+            tuple(_shifted(part, width, shifts) for part, width in zip(columns, cell.sequences, strict=True))
+        )
+    levels = [_joined(parts) for parts in _by_cell([trace.levels for trace in traces], cells)]
+    feeds = [
+        tuple(map(_joined, _columns(parts))) for parts in _by_cell([trace.feeds for trace in traces], cells)
+    ]
+    labels = [
+        tuple(list(chain.from_iterable(column)) for column in _columns(parts))
+        for parts in _by_cell([trace.labels for trace in traces], cells)
+    ]
     joined = Trace(tuple(calls), tuple(elements), tuple(levels), tuple(feeds), tuple(labels), total)
     return Merged(joined, tuple(counts), offsets)
+
+
+def _by_cell(parts: Sequence[Sequence[P]], cells: Sequence[CellSignature]) -> Iterable[Sequence[P]]:
+    """Turn what each trace holds for each cell into what each cell has of each trace."""
+    return zip(*parts, strict=True) if parts else [()] * len(cells)
+
+
+def _columns(parts: Sequence[Sequence[P]]) -> Iterable[Sequence[P]]:
+    """Turn what each trace has of each column into columns; mostly there are none."""
+    return zip(*parts, strict=True) if parts and parts[0] else ()
 
 
 def _concatenate(parts: Sequence[Ints], width: int) -> Ints:
@@ -67,7 +87,6 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
-def _shifted(traces: Sequence[Trace], cell: int, sequence: int, width: int, shifts: Ints) -> Ints:
-    parts = [trace.elements[cell][sequence] for trace in traces]
+def _shifted(parts: Sequence[Ints], width: int, shifts: Ints) -> Ints:
     rows = _concatenate(parts, width)
-    return rows + np.repeat(shifts, [len(part) for part in parts])[:, None]
+    return rows + np.repeat(shifts, list(map(len, parts)))[:, None]

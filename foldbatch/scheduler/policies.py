@@ -1,51 +1,152 @@
-"""When each call runs: plain functions from a trace to levels.
+"""When each call runs: plain functions from the trace of a batch to a plan.
 
-A policy gives every call a level such that calls of one cell and level do not depend on each
-other, and says how cells and levels interleave (`order`). Both policies here look at one
-example at a time, so levels are computed once, when an example is traced, and merging batches
-keeps them. Heights (distance from the leaves) need as many levels as the tallest example;
-distances from the root would need nearly three times as many on parse trees.
+A policy gives every call a group, such that calls of one cell and group do not wait for each
+other, and puts the groups in order. The fewer groups, the fewer kernel calls.
 
-Source: `by_depth` is Looks et al. 2017, section 2; `by_component` drains the strongly
-connected components of the cell graph one after the other, as Cortex (Fegade et al. 2021) and
-ED-Batch (Chen et al. 2023) do by other means. Where no component has more than one cell it
-meets the lower bound; where cells call each other it may, rarely, use more groups than `by_depth`.
+*Levels* are the simplest way: a call's level is 0 where it needs nothing, else one more than the
+highest level that it needs. A level depends on the example alone, so levels are computed once,
+when an example is traced, and merging batches keeps them. They are heights, distances from what
+needs nothing, of which a batch has as many as its tallest example; distances from the root would
+need nearly three times as many on parse trees.
+
+`by_depth` runs level by level, all cells in turn. A classifier at each node of a tree then runs
+once per level, though one run at the end would do.
+
+`by_agenda` runs whichever cell has ready calls and the least deep calls on average. Often that
+leaves a classifier to the end; but a cell that is called at all heights, on words and on phrases,
+spoils the average.
+
+`by_component` looks at the cells first. Those that do not call each other, not even through others,
+have no reason to take turns: the strongly connected components of the cell graph run one after the
+other, each to its end. Inside a component of one cell nothing beats levels; where several cells do
+call each other, `frontier.GreatestRatio` chooses. Where no component has several cells, this meets
+`lower_bound`.
+
+Source: Looks et al. 2017 (TensorFlow Fold), section 2, for depth; Neubig, Goldberg and Dyer 2017
+(DyNet), section 3, for the agenda; Fegade et al. 2021 (Cortex) and Chen et al. 2023 (ED-Batch)
+drain components by other means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.trace import CellSignature, Ints
+from foldbatch.scheduler.frontier import GreatestRatio, LeastMeanDepth, call_graph, drain
+from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+
+Turns: TypeAlias = "list[tuple[int, int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Cells that take turns: when it ends, all their calls have run.
+
+    Attributes:
+        cells: their numbers.
+        turns: (cell, group), in the order in which they run; each group of these cells once, those of
+            one cell in ascending order. A group may be empty.
+    """
+
+    cells: tuple[int, ...]
+    turns: Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When each call runs.
+
+    Attributes:
+        groups: per cell ``[n] int32``: the group of each call.
+        phases: in the order in which they run; every cell is in one of them.
+    """
+
+    groups: tuple[Ints, ...]
+    phases: tuple[Phase, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A way of scheduling.
 
-    `group(cell)` says which cells wait for each other level by level: calls of different groups
-    run one group after the other.
+    Attributes:
+        name: what users call it.
+        scope: of a cell; a call's level counts what it needs from cells of the same scope.
+        plan: from the trace of a batch, levels included, and the cells to a plan.
     """
 
     name: str
-    group: Callable[[CellSignature], int]
-
-
-def _component(cell: CellSignature) -> int:
-    return cell.component
+    scope: Callable[[CellSignature], int]
+    plan: Callable[[Trace, Sequence[CellSignature]], Plan]
 
 
 def _one(cell: CellSignature) -> int:
     return 0
 
 
+def _component(cell: CellSignature) -> int:
+    return cell.component
+
+
+def by_depth(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
+    """Plan level by level, whatever the cells are."""
+    numbers = tuple(range(len(cells)))
+    return Plan(trace.levels, (Phase(numbers, _level_by_level(trace, numbers)),))
+
+
+def by_agenda(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
+    """Plan by the mean depth of each cell's calls."""
+    numbers = tuple(range(len(cells)))
+    depths = np.concatenate([np.zeros(0, np.int32), *trace.levels])
+    graph = call_graph(trace, cells, numbers)
+    groups, turns = drain(graph, LeastMeanDepth(graph, depths))
+    return Plan(tuple(groups), (Phase(numbers, turns),))
+
+
+def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
+    """Plan one component of the cell graph after the other; where cells call each other, by ratio.
+
+    Two cells that take turns, the first one being given value 0:
+
+    >>> a, b = (CellSignature(name, 0, True, (), (0,), 1) for name in "ab")
+    >>> rows = tuple(np.array(calls, np.int32) for calls in ([[1, 0], [3, 2]], [[2, 1]]))
+    >>> trace = Trace(rows, ((), ()), (rows[0][:, 0], rows[1][:, 0]), ((), ()), ((), ()), 4)
+    >>> by_component(trace, (a, b)).phases
+    (Phase(cells=(0, 1), turns=[(0, 0), (1, 0), (0, 1)]),)
+    """
+    groups = list(trace.levels)
+    phases = []
+    for component in sorted({cell.component for cell in cells}):
+        members = tuple(k for k, cell in enumerate(cells) if cell.component == component)
+        if len(members) == 1:
+            turns = _level_by_level(trace, members)
+        else:
+            graph = call_graph(trace, cells, members)
+            found, turns = drain(graph, GreatestRatio(graph))
+            for k, group in zip(members, found, strict=True):
+                groups[k] = group
+        phases.append(Phase(members, turns))
+    return Plan(tuple(groups), tuple(phases))
+
+
+def _level_by_level(trace: Trace, cells: Sequence[int]) -> Turns:
+    heights = [int(trace.levels[k].max(initial=-1)) + 1 for k in cells]
+    return [
+        (k, level)
+        for level in range(max(heights, default=0))
+        for k, height in zip(cells, heights, strict=True)
+        if level < height
+    ]
+
+
 POLICIES = {
-    "by_component": Policy("by_component", _component),
-    "by_depth": Policy("by_depth", _one),
+    "by_component": Policy("by_component", _component, by_component),
+    "by_agenda": Policy("by_agenda", _one, by_agenda),
+    "by_depth": Policy("by_depth", _one, by_depth),
 }
 
 
@@ -54,6 +155,9 @@ def find_policy(name: str) -> Policy:
 
     Raises:
         UnknownNameError: when there is none of that name.
+
+    >>> find_policy("by_agenda").name, list(POLICIES)
+    ('by_agenda', ['by_component', 'by_agenda', 'by_depth'])
     """
     if name not in POLICIES:
         raise UnknownNameError("policy", f"one of {', '.join(POLICIES)}", repr(name))
@@ -67,19 +171,19 @@ def levels(
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> tuple[Ints, ...]:
-    """Return each call's level: 0 where it needs nothing of its group, else one more than that.
+    """Return each call's level: 0 where it needs nothing of its scope, else one more than that.
 
     Args:
-        policy: which cells form a group.
+        policy: its `scope` says which cells' calls count.
         cells: the cells.
         calls: as in `Trace.calls`, per cell.
         elements: as in `Trace.elements`, per cell.
         values: as in `Trace.values`.
     """
-    groups = [policy.group(cell) for cell in cells]
+    scopes = [policy.scope(cell) for cell in cells]
     found = [np.zeros(len(rows), np.int32) for rows in calls]
-    for group in sorted(set(groups)):
-        members = [k for k, g in enumerate(groups) if g == group]
+    for scope in sorted(set(scopes)):
+        members = [k for k, s in enumerate(scopes) if s == scope]
         if any(cells[k].recursive for k in members) or len(members) > 1:
             _level(members, cells, calls, elements, values, found)
     return tuple(found)
@@ -127,9 +231,13 @@ def lower_bound(
 
     Source: Chen et al. 2023 (ED-Batch), section 3.
     """
-    kinds = range(len(cells))
-    chains = (longest_chains(cells, calls, elements, values, [k == kind for k in kinds]) for kind in kinds)
-    return sum(max(chain, default=0) for chain in chains)
+    bound = sum(len(rows) > 0 for rows, cell in zip(calls, cells, strict=True) if not cell.recursive)
+    for k in (k for k, cell in enumerate(cells) if cell.recursive and len(calls[k])):
+        # a path from a call to one of the same cell never leaves the component
+        members = [m for m, cell in enumerate(cells) if cell.component == cells[k].component]
+        own = [calls[m] for m in members], [elements[m] for m in members]
+        bound += max(longest_chains([cells[m] for m in members], *own, values, [m == k for m in members]))
+    return bound
 
 
 def longest_chains(

@@ -8,88 +8,106 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.layout import Layout, Rows, values_read
+from foldbatch.scheduler.layout import Layout, Rows, ranked, values_read
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Plan, Policy
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
-from foldbatch.scheduler.sharing import share
-from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.scheduler.sharing import Share, Sharing, leaves
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 
 
 def build(
-    merged: Merged, cells: Sequence[CellSignature], policy: Policy, layout: Layout, arenas: int
+    merged: Merged,
+    cells: Sequence[CellSignature],
+    policy: Policy,
+    layout: Layout,
+    arenas: int,
+    share: Share = leaves,
 ) -> Schedule:
     """Return the schedule of a merged trace whose levels come from `policy`.
 
     Args:
         merged: the batch.
         cells: the cells.
-        policy: how cells interleave.
+        policy: when calls run.
         layout: how rows are numbered.
         arenas: how many arenas the cells' operands and outputs name.
+        share: which calls run as one.
     """
     trace = merged.trace
-    orders: list[Index] = []
+    plan = policy.plan(trace, cells)
+    runs: list[Index] = []  # the calls in rank order; of those that are shared, one
     bounds: list[Index] = []
-    for levels in trace.levels:
-        count = np.bincount(levels) if len(levels) else np.zeros(1, np.int64)
+    for group in plan.groups:
+        count = np.bincount(group) if len(group) else np.zeros(1, np.int64)
         many = len(count) > 1
-        key = levels.astype(np.uint16) if many and len(count) < 2**16 else levels  # 16 bits: radix sort
-        orders.append(np.argsort(key, kind="stable") if many else np.arange(len(levels)))
+        key = group.astype(np.uint16) if many and len(count) < 2**16 else group  # 16 bits: radix sort
+        runs.append(np.argsort(key, kind="stable") if many else np.arange(len(group)))
         bounds.append(np.concatenate([[0], np.cumsum(count)]))
-    shared = [
-        share(trace.feeds[k], len(orders[k])) if cell.shareable else None for k, cell in enumerate(cells)
-    ]
+    shared = share(trace, cells, plan.groups)
     for k, sharing in enumerate(shared):
         if sharing is not None:
-            orders[k], bounds[k] = sharing.order, np.array([0, len(sharing.copies) - 1])
-    steps = _steps(cells, bounds, policy)
+            runs[k] = sharing.representatives
+            bounds[k] = np.concatenate([[0], np.cumsum(np.bincount(plan.groups[k][runs[k]]))])
+    steps = _steps(cells, bounds, plan)
     fixed = [len(bound) > 2 or sharing is not None for bound, sharing in zip(bounds, shared, strict=True)]
-    rows = layout(trace, cells, orders, fixed, arenas)
+    rows = layout(trace, cells, runs, fixed, arenas)
+    calls = [ranked(trace, k, run) for k, run in enumerate(runs)]
+    written = [
+        calls[k][:, 0] if x is None else trace.calls[k][x.order, 0].astype(np.int64)
+        for k, x in enumerate(shared)
+    ]
     for k in _execution_order(steps):
         for output, arena in enumerate(cells[k].outputs):
-            rows.append(arena, trace.calls[k][:, 0][orders[k]].astype(np.int64) + output)
+            rows.append(arena, written[k] + output)
+    _stand_in(trace, cells, shared, rows)
     touched = [np.zeros(used, bool) for used in rows.used]
     stored = [np.zeros(used, bool) for used in rows.used]
     spans: dict[int, list[Span]] = {}
-    for group in _groups_reversed(cells, policy):
-        for k in group:
-            spans[k] = [_span(trace, cells, k, i, orders[k], rows) for i in range(len(cells[k].operands))]
-        _claim(group, cells, spans, touched, stored)
+    for phase in reversed(plan.phases):
+        for k in phase.cells:
+            spans[k] = [
+                _span(trace, cells, k, operand, runs[k], calls[k], rows) for operand in cells[k].operands
+            ]
+        _claim(phase.cells, cells, spans, touched, stored)
     tables = []
     for k, cell in enumerate(cells):
-        bases = trace.calls[k][:, 0][orders[k]].astype(np.int64)
-        outputs = tuple(rows.of_value[bases + output] for output in range(len(cell.outputs)))
-        segments = tuple(_segments(trace, cells, k, i, orders[k]) for i in range(len(cell.sequences)))
+        outputs = tuple(rows.of_value[written[k] + output] for output in range(len(cell.outputs)))
+        segments = tuple(_segments(trace, cells, k, i, runs[k]) for i in range(len(cell.sequences)))
         sharing = shared[k]
-        order = orders[k] if sharing is None else sharing.representatives
         copies = None if sharing is None else sharing.copies
-        tables.append(CellTable(order, tuple(spans[k]), outputs, segments, merged.examples(k)[order], copies))
+        examples = merged.examples(k)[runs[k]]
+        tables.append(CellTable(runs[k], tuple(spans[k]), outputs, segments, examples, copies))
     zero_rows = tuple(np.flatnonzero(~mask) for mask in stored)
     return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
 
 
-def _steps(cells: Sequence[CellSignature], bounds: Sequence[Index], policy: Policy) -> list[Step]:
+def _stand_in(
+    trace: Trace, cells: Sequence[CellSignature], shared: Sequence[Sharing | None], rows: Rows
+) -> None:
+    """Let values of calls that do not run and that nobody reads be found in the rows of their likes."""
+    for k, sharing in enumerate(shared):
+        if sharing is not None and len(sharing.dropped):
+            bases = trace.calls[k][:, 0]
+            for output in range(len(cells[k].outputs)):
+                found = rows.of_value[bases[sharing.instead] + output]
+                rows.of_value[bases[sharing.dropped] + output] = found
+
+
+def _steps(cells: Sequence[CellSignature], bounds: Sequence[Index], plan: Plan) -> list[Step]:
     steps: list[Step] = []
-    for group in reversed(_groups_reversed(cells, policy)):
-        alone = len({cells[k].component for k in group}) == 1 and any(cells[k].recursive for k in group)
-        total = {k: int(bounds[k][-1]) for k in group}
+    for phase in plan.phases:
+        members = phase.cells
+        alone = len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
         stages = ("step",) if alone else ALL
         if alone:
-            steps += [Step(k, ("before",), 0, total[k]) for k in group]
-        for level in range(max(len(bounds[k]) for k in group) - 1):
-            for k in group:
-                if level + 1 < len(bounds[k]):
-                    steps.append(Step(k, stages, int(bounds[k][level]), int(bounds[k][level + 1])))
+            steps += [Step(k, ("before",), 0, int(bounds[k][-1])) for k in members]
+        steps += [
+            Step(k, stages, int(bounds[k][group]), int(bounds[k][group + 1])) for k, group in phase.turns
+        ]
         if alone:
-            steps += [Step(k, ("after",), 0, total[k]) for k in group]
+            steps += [Step(k, ("after",), 0, int(bounds[k][-1])) for k in members]
     return [step for step in steps if step.stop > step.start]
-
-
-def _groups_reversed(cells: Sequence[CellSignature], policy: Policy) -> list[list[int]]:
-    """Return the cells that run interleaved, last group first."""
-    groups = sorted({policy.group(cell) for cell in cells}, reverse=True)
-    return [[k for k, cell in enumerate(cells) if policy.group(cell) == group] for group in groups]
 
 
 def _execution_order(steps: Sequence[Step]) -> list[int]:
@@ -97,10 +115,15 @@ def _execution_order(steps: Sequence[Step]) -> list[int]:
 
 
 def _span(
-    trace: Trace, cells: Sequence[CellSignature], cell: int, number: int, order: Index, rows: Rows
+    trace: Trace,
+    cells: Sequence[CellSignature],
+    cell: int,
+    operand: Operand,
+    order: Index,
+    calls: Index,
+    rows: Rows,
 ) -> Span:
-    operand = cells[cell].operands[number]
-    at = rows.of_value[values_read(trace, cells, cell, operand, order)]
+    at = rows.of_value[values_read(trace, cells, cell, operand, order, calls)]
     width = max(len(operand.columns), 1)
     start = int(at[0]) if len(at) else 0
     if np.array_equal(at, np.arange(start, start + len(at))):
@@ -110,7 +133,7 @@ def _span(
 
 
 def _claim(
-    group: Sequence[int],
+    phase: Sequence[int],
     cells: Sequence[CellSignature],
     spans: dict[int, list[Span]],
     touched: Sequence[NDArray[np.bool_]],
@@ -118,12 +141,12 @@ def _claim(
 ) -> None:
     """Decide which operands may store cotangents instead of adding to what is there.
 
-    Groups come in backward order. Within one, the steps of different operands interleave, so an
-    operand may store only rows that no other operand of the group, and no later group, reads.
+    Phases come in backward order. Within one, the steps of different operands interleave, so an
+    operand may store only rows that no other operand of the phase, and no later phase, reads.
     """
     readers = [np.zeros(len(mask), np.int64) for mask in touched]
     differentiable = [
-        (k, i, span) for k in group for i, span in enumerate(spans[k]) if cells[k].operands[i].differentiable
+        (k, i, span) for k in phase for i, span in enumerate(spans[k]) if cells[k].operands[i].differentiable
     ]
     for _, _, span in differentiable:
         if span.rows is None:

@@ -46,6 +46,7 @@ class CellSignature:
         arguments: how many single values a call takes.
         sequences: for each sequence argument, how many values an element has.
         shareable: whether calls with the same data yield the same, so that one will do.
+        repeatable: whether calls with the same data and arguments do, and only results come of them.
     """
 
     name: str
@@ -56,6 +57,7 @@ class CellSignature:
     arguments: int
     sequences: tuple[int, ...] = ()
     shareable: bool = False
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

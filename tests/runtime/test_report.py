@@ -7,7 +7,7 @@ from foldbatch.runtime.report import CellReport, Report
 
 
 def _report(**changes: object) -> Report:
-    cell = CellReport("node", 5, True, (3, 2), {"before": 1, "step": 4}, {}, 2)
+    cell = CellReport("node", 5, 5, True, (3, 2), {"before": 1, "step": 4}, {}, 2)
     fields = {
         "examples": 2,
         "calls": 9,
@@ -28,6 +28,7 @@ def test_a_report_is_text_for_people() -> None:
     """Line by line."""
     assert str(_report()).splitlines() == [
         "2 examples, 9 calls in 3 steps (lower bound 3)",
+        "calls run: 5 distinct (hit rate 44.4%)",
         "kernel calls: 4 forward, 5 backward",
         "rows gathered: 2; buffers: 2.5 MB",
         "seconds: trace 0.5000, forward 0.2500",
@@ -40,11 +41,22 @@ def test_a_report_is_text_for_people() -> None:
 
 def test_long_lists_of_steps_are_cut() -> None:
     """A chain has thousands; a cell without calls has none."""
-    many = CellReport("chain", 30, True, (1,) * 30, {}, {}, 0)
-    none = CellReport("unused", 0, False, (), {}, {}, 0)
+    many = CellReport("chain", 30, 30, True, (1,) * 30, {}, {}, 0)
+    none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
     text = str(_report(cells=(many, none)))
     assert f"rows per step: {'1, ' * 24}...\n" in text
     assert "cell unused: 0 calls, rows per step: none" in text
+
+
+def test_what_is_shared_is_said_where_something_is() -> None:
+    """Calls, how many of them run, and the rate of those that find their result computed."""
+    leaf = CellReport("leaf", 8, 2, False, (2,), {}, {}, 0)
+    none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
+    report = _report(calls=8, cells=(leaf, none))
+    assert (leaf.hit_rate, none.hit_rate, report.distinct, report.hit_rate) == (0.75, 0.0, 2, 0.75)
+    lines = str(report).splitlines()
+    assert "calls run: 2 distinct (hit rate 75.0%)" in lines
+    assert "cell leaf: 8 calls, 2 distinct (hit rate 75.0%), rows per step: 2" in lines
 
 
 def test_describe_counts_what_runs() -> None:
@@ -59,6 +71,8 @@ def test_describe_counts_what_runs() -> None:
     by_name = {cell.name: cell for cell in report.cells}
     node = by_name["total.case(True)"]
     assert (node.calls, node.recursive, node.rows, node.gathered_rows) == (3, True, (2, 1), 0)
+    assert node.distinct == 3
+    assert (report.distinct, report.hit_rate) == (10, 0.0)
     assert report.calls_forward == 4
     assert report.gathered_rows == 0
     assert report.buffer_bytes > 0

@@ -1,7 +1,7 @@
 """Random cells and traces for the scheduler's laws: integers that no block stands behind.
 
-Cells form components: single ones, ones that read their own results, and pairs that read each
-other's. A trace calls them at random on values made before, so values are shared, calls repeat,
+Cells form components: single ones, ones that read their own results, and pairs and trios that read
+each other's. A trace calls them at random on values made before, so values are shared, calls repeat,
 sequences are empty now and then, and some cells are never called.
 """
 
@@ -78,14 +78,17 @@ def leveled(trace: Trace, cells: Sequence[CellSignature], policy: Policy) -> Tra
     return replace(trace, levels=levels(policy, cells, trace.calls, trace.elements, trace.values))
 
 
+SIZES = {"single": 1, "self": 1, "pair": 2, "trio": 3}
+
+
 def random_cells(rng: np.random.Generator, *, pairs: bool = True) -> Cells:
-    """Return random cells; without `pairs` no component has two of them."""
+    """Return random cells; without `pairs` no component has several of them."""
     arenas = int(rng.integers(1, 4))
     signatures, operands_of, outputs_of, feeds = [], [], [], []
     component = 0
-    kinds = rng.choice(["single", "self", "pair"] if pairs else ["single", "self"], int(rng.integers(1, 5)))
+    kinds = rng.choice(list(SIZES)[: 4 if pairs else 2], int(rng.integers(1, 5)))
     for kind in ["single", *kinds]:  # the first component makes values for the others
-        for _ in range(2 if kind == "pair" else 1):
+        for _ in range(SIZES[str(kind)]):
             number = len(signatures)
             reads = 0 if number == 0 else int(rng.integers(0, 4)) + (kind != "single")
             operands, arguments, sequences = _operands(rng, reads, arenas)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.layout import by_consumer
+from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES, find_policy, levels, longest_chains, lower_bound
+from foldbatch.scheduler.policies import POLICIES, Policy, find_policy, levels, longest_chains, lower_bound
+from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from tests.scheduler.random_traces import Setting, leveled, settings_of
@@ -61,9 +63,9 @@ def _bound(setting: Setting) -> int:
 
 
 @given(settings_of(examples=2))
-def test_a_level_is_one_more_than_those_it_needs_in_its_group(setting: Setting) -> None:
-    """And 0 where it needs none: whatever other groups do is done before."""
-    group = [setting.policy.group(cell) for cell in setting.signatures]
+def test_a_level_is_one_more_than_those_it_needs_in_its_scope(setting: Setting) -> None:
+    """And 0 where it needs none, whatever cells of other scopes do."""
+    group = [setting.policy.scope(cell) for cell in setting.signatures]
     for trace in setting.traces:
         for (k, i), needed in _reads(trace, setting.signatures).items():
             below = [trace.levels[j][n] for j, n in needed if group[j] == group[k]]
@@ -80,38 +82,117 @@ def test_calls_of_one_cell_and_level_are_independent(setting: Setting) -> None:
                 assert j != k or trace.levels[k][i] != trace.levels[k][n]
 
 
+policies = st.sampled_from(list(POLICIES.values()))
+layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
+
+
+@given(settings_of(), policies)
+def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: Policy) -> None:
+    """Turn by turn of the plan."""
+    setting = setting.under(policy)
+    trace, cells = setting.merged.trace, setting.signatures
+    plan = policy.plan(trace, cells)
+    assert sorted(k for phase in plan.phases for k in phase.cells) == list(range(len(cells)))
+    reads = _reads(trace, cells)
+    done: set[Call] = set()
+    for phase in plan.phases:
+        assert {k for k, _ in phase.turns} <= set(phase.cells)
+        for k, group in phase.turns:
+            calls = {(k, int(i)) for i in np.flatnonzero(plan.groups[k] == group)}
+            assert not calls & done
+            assert all(reads[call] <= done for call in calls)
+            done |= calls
+    assert done == reads.keys()
+
+
+@given(settings_of(), policies)
+def test_groups_of_a_cell_are_numbered_as_they_run(setting: Setting, policy: Policy) -> None:
+    """From 0 on, without a gap."""
+    setting = setting.under(policy)
+    plan = policy.plan(setting.merged.trace, setting.signatures)
+    turns = [turn for phase in plan.phases for turn in phase.turns]
+    for k, groups in enumerate(plan.groups):
+        mine = [group for cell, group in turns if cell == k]
+        assert mine == list(range(int(groups.max(initial=-1)) + 1))
+
+
+@given(settings_of(), policies, layouts)
+def test_every_policy_in_every_layout_makes_a_legal_schedule(
+    setting: Setting, policy: Policy, layout: Layout
+) -> None:
+    """Which no schedule with fewer groups than the bound is."""
+    setting = setting.under(policy)
+    schedule = build(setting.merged, setting.signatures, policy, layout, setting.cells.arenas)
+    verify(schedule, tuple(cell.outputs for cell in setting.signatures))
+    assert _bound(setting) <= schedule.groups
+
+
 @given(settings_of())
-def test_no_schedule_uses_fewer_groups_than_the_bound(setting: Setting) -> None:
-    """Whatever the policy."""
-    for policy in POLICIES.values():
-        assert _bound(setting) <= _groups(setting.under(policy))
+def test_the_bound_is_the_sum_of_the_longest_chains(setting: Setting) -> None:
+    """Cell by cell, counted over all paths, through whatever cells they lead."""
+    trace, cells = setting.merged.trace, setting.signatures
+    chains = [
+        longest_chains(cells, trace.calls, trace.elements, trace.values, [j == k for j in range(len(cells))])
+        for k in range(len(cells))
+    ]
+    assert _bound(setting) == sum(max(chain, default=0) for chain in chains)
 
 
 @given(settings_of(pairs=False))
 def test_by_component_meets_the_bound_where_components_are_single_cells(setting: Setting) -> None:
-    """So there it never uses more groups than by_depth."""
-    by_component = _groups(setting.under(POLICIES["by_component"]))
-    assert by_component == _bound(setting)
-    assert by_component <= _groups(setting.under(POLICIES["by_depth"]))
+    """So there no policy uses fewer groups."""
+    assert _groups(setting.under(POLICIES["by_component"])) == _bound(setting)
 
 
-def test_cells_that_call_each_other_may_cost_by_component_a_group_more() -> None:
-    r"""Cells a and b, which call each other, and x, which belongs to neither but delays one of them.
+@given(settings_of())
+def test_by_component_drains_one_component_after_the_other(setting: Setting) -> None:
+    """In topological order."""
+    setting = setting.under(POLICIES["by_component"])
+    plan = setting.policy.plan(setting.merged.trace, setting.signatures)
+    found = [{setting.signatures[k].component for k in phase.cells} for phase in plan.phases]
+    assert found == [{component} for component in sorted({c.component for c in setting.signatures})]
 
-    start -> x -> a     by_depth:     start | x b | a a      4 groups: start, x, b, a
-         `-> b -> a     by_component: start | x | a b | a    5 groups, so nobody promises fewer
-    """
-    start = CellSignature("start", 0, False, (), (0,), 0)
-    x = CellSignature("x", 1, False, (Operand(0, (0,)),), (0,), 1)
-    a, b = (CellSignature(name, 2, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
-    cells = (start, x, a, b)
-    calls = ([[0]], [[1, 0]], [[3, 1], [4, 2]], [[2, 0]])
-    trace = Trace(tuple(np.array(rows, np.int32) for rows in calls), ((),) * 4, (), ((),) * 4, ((),) * 4, 5)
+
+def _counted(cells: Sequence[CellSignature], calls: Sequence[list[list[int]]], values: int) -> dict[str, int]:
+    """Return the groups that each policy makes of an example."""
+    rows = tuple(np.array(part, np.int32) for part in calls)
+    none: tuple[tuple[()], ...] = ((),) * len(cells)
+    trace = Trace(rows, none, (), none, none, values)
     groups = {}
     for name, policy in POLICIES.items():
         merged = merge([leveled(trace, cells, policy)], cells)
         groups[name] = build(merged, cells, policy, by_consumer, 1).groups
-    assert groups == {"by_component": 5, "by_depth": 4}
+    return groups
+
+
+def test_a_call_may_wait_for_others_of_its_cell_that_come_later() -> None:
+    r"""Cells a and b, which call each other, and x, which belongs to neither but delays one of them.
+
+    start -> x -> a     levels in the component:  start | x | a b | a    the first a does not wait
+         `-> b -> a     by ratio:                 start | x | b | a a    1 of 2 a ready, 1 of 1 b: b
+    """
+    start = CellSignature("start", 0, False, (), (0,), 0)
+    x = CellSignature("x", 1, False, (Operand(0, (0,)),), (0,), 1)
+    a, b = (CellSignature(name, 2, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
+    groups = _counted((start, x, a, b), ([[0]], [[1, 0]], [[3, 1], [4, 2]], [[2, 0]]), 5)
+    assert groups == {"by_component": 4, "by_agenda": 4, "by_depth": 4}
+
+
+def test_a_classifier_at_every_node_waits_for_the_last_by_component_only() -> None:
+    r"""A chain of three nodes; the classifier reads the start too, so that its mean depth is theirs.
+
+    start -> node -> node -> node      by_depth:     start | node look | node look | node look | look
+      look   look   look   look        by_component: start | node | node | node | look
+    """
+    start = CellSignature("start", 0, False, (), (0,), 0)
+    node = CellSignature("node", 1, True, (Operand(0, (0,)),), (0,), 1)
+    look = CellSignature("look", 2, False, (Operand(0, (0,)),), (0,), 1)
+    chain, looks = [[1, 0], [2, 1], [3, 2]], [[4, 0], [5, 1], [6, 2], [7, 3]]
+    groups = _counted((start, node, look), ([[0]], chain, looks), 8)
+    assert groups == {"by_component": 5, "by_agenda": 5, "by_depth": 8}
+    many = [[4 + i, 0] for i in range(6)]  # five more at the start: now the classifier is the less deep one
+    groups = _counted((start, node, look), ([[0]], chain, many + [[10 + i, 1 + i] for i in range(3)]), 13)
+    assert groups == {"by_component": 5, "by_agenda": 8, "by_depth": 8}
 
 
 @given(settings_of(examples=1))
@@ -147,6 +228,6 @@ def test_policies_are_found_by_name() -> None:
     """An unknown one names those there are."""
     assert find_policy("by_depth") is POLICIES["by_depth"]
     with pytest.raises(
-        UnknownNameError, match="policy: expected one of by_component, by_depth, found 'by_luck'"
+        UnknownNameError, match="policy: expected one of by_component, by_agenda, by_depth, found 'by_luck'"
     ):
         find_policy("by_luck")

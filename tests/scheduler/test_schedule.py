@@ -24,7 +24,7 @@ def _scheduled(setting: Setting, layout: Layout) -> tuple[Schedule, tuple[tuple[
 
 @given(settings_of(), layouts)
 def test_every_schedule_is_accepted(setting: Setting, layout: Layout) -> None:
-    """Under both policies, both layouts."""
+    """Under every policy and layout."""
     verify(*_scheduled(setting, layout))
 
 

@@ -1,11 +1,29 @@
-"""Calls with equal data share a rank; nothing is lost and order is kept."""
+"""Identical calls share a rank; nothing is lost, order is kept, and no result or gradient changes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.scheduler.sharing import share
+from foldbatch.errors import UnknownNameError
+from foldbatch.program import Program
+from foldbatch.runtime.report import CellReport
+from foldbatch.scheduler.layout import LAYOUTS
+from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.schedule import verify
+from foldbatch.scheduler.sharing import share, stand_ins, subtrees
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import Trace
+from tests.programs import BlockProgram, programs
+from tests.scheduler.random_traces import Setting, settings_of
+from tests.test_laws import assert_same, gradients_of, metrics_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=30))
@@ -53,3 +71,169 @@ def test_equal_words_are_embedded_once_and_their_gradients_summed() -> None:
         for g in (shared[1]["embedding.weight"], alone[1]["embedding.weight"])
     ]
     np.testing.assert_allclose(*gradients, rtol=1e-12)
+
+
+# -- whole subtrees
+
+
+def _repeatable(setting: Setting) -> Setting:
+    """Return the setting with two thirds of its cells repeatable, and its examples twice."""
+    signatures = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))
+    return replace(setting, cells=replace(setting.cells, signatures=signatures), traces=setting.traces * 2)
+
+
+def _terms(setting: Setting, trace: Trace) -> dict[int, Hashable]:
+    """Return what each value is as a number of a nested term, interned call by call."""
+    interned: dict[Hashable, int] = {}
+    terms: dict[int, Hashable] = {}
+    sweep = sorted((int(row[0]), k, i) for k, rows in enumerate(trace.calls) for i, row in enumerate(rows))
+    for base, k, i in sweep:
+        cell, row = setting.signatures[k], trace.calls[k][i]
+        read: list[Hashable] = [terms[v] for v in row[1 : 1 + cell.arguments].tolist()]
+        for s, lengths in enumerate(trace.calls[k][:, 1 + cell.arguments :].T):
+            part = trace.elements[k][s][lengths[:i].sum() : lengths[: i + 1].sum()]
+            read.append(tuple(terms[v] for v in part.ravel().tolist()))
+        data = tuple(int(column[i]) for column in trace.feeds[k])
+        term = (k, data, tuple(read)) if cell.repeatable else (k, i, "alone")
+        number = interned.setdefault(term, len(interned))
+        terms |= {base + j: (number, j) for j in range(max(len(cell.outputs), 1))}
+    return terms
+
+
+@given(settings_of())
+def test_the_first_of_equal_terms_stands_for_all(setting: Setting) -> None:
+    """Values are the same when, and only when, the terms that make them are, written out."""
+    setting = _repeatable(setting)
+    trace = setting.merged.trace
+    first: dict[Hashable, int] = {}
+    terms = _terms(setting, trace)
+    for value, term in sorted(terms.items()):
+        first.setdefault(term, value)
+    found = stand_ins(trace, setting.signatures)
+    for k, cell in enumerate(setting.signatures):
+        for base in trace.calls[k][:, 0].tolist():
+            for value in range(base, base + len(cell.outputs)):
+                assert found[value] == first[terms[value]]
+
+
+@given(settings_of(), st.sampled_from(list(LAYOUTS.values())))
+def test_a_schedule_of_shared_subtrees_is_legal(setting: Setting, layout: Any) -> None:
+    """Every value has a row, that of one that is the same, and each distinct call one rank."""
+    setting = _repeatable(setting)
+    merged, cells = setting.merged, setting.signatures
+    schedule = build(merged, cells, setting.policy, layout, setting.cells.arenas, subtrees)
+    verify(schedule, tuple(cell.outputs for cell in cells))
+    same = stand_ins(merged.trace, cells)
+    rows = schedule.row_of.copy()
+    for k, (cell, table) in enumerate(zip(cells, schedule.cells, strict=True)):
+        bases = merged.trace.calls[k][:, 0]
+        assert len(table.order) == len(np.unique(same[bases]) if cell.repeatable and cell.outputs else bases)
+        assert all((rows[bases + j] >= 0).all() for j in range(len(cell.outputs)))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(programs(dropout=True), st.sampled_from(list(POLICIES)), st.sampled_from(list(LAYOUTS)))
+def test_sharing_changes_no_result_metric_loss_or_gradient(
+    program: BlockProgram, policy: str, layout: str
+) -> None:
+    """Random programs on batches in which every example stands twice."""
+    plain = fb.compile(program.block, "numpy", policy, layout, threads=1, share=None)
+    shared = Program(plain.lowered, replace(plain.options, share="subtrees", debug=True), 0)
+    batch = program.examples * 2
+    found, right = shared.run(batch), plain.run(batch)
+    assert_same(list(found), list(right))
+    assert found.loss == pytest.approx(right.loss, rel=1e-9)
+    metrics, expected = metrics_of(found), metrics_of(right)
+    assert metrics.keys() == expected.keys()
+    for name, values in expected.items():
+        assert_same(metrics[name], values)
+    (loss, gradients), (right_loss, right_gradients) = (gradients_of(p, batch, 3) for p in (shared, plain))
+    assert loss == pytest.approx(right_loss, rel=1e-9)
+    assert gradients.keys() == right_gradients.keys()
+    for name, gradient in right_gradients.items():
+        assert_same(gradients[name], gradient)
+
+
+def _tree_model(*extra: fb.Block) -> fb.Block:
+    """Return a model of nested tuples of ids, with a loss at the root."""
+    table, join = fb.Embedding(9, 3, dtype="float64", name="table"), fb.Linear(3, name="join")
+    tree = fb.ForwardDeclaration(output_type=[3, "float64"], name="tree")
+    state = fb.Function(lambda children: fb.ops.tanh(join(fb.ops.segment_sum(children))))
+    cases = {True: fb.Map(tree()) >> state, False: fb.Scalar("int32") >> table}
+    block: fb.Block = fb.OneOf(lambda x: isinstance(x, tuple), cases)
+    for further in extra:
+        block = block >> further
+    tree.resolve_to(block)
+    return tree() >> fb.AllOf(fb.Identity(), fb.Function(fb.ops.sum) >> fb.Loss()) >> fb.GetItem(0)
+
+
+TREES = [((1, 2), (1, 2), 3), (1, 2), (2, 1), ((1, 2), (1, 2), 3), (1, 2, 3), ()]
+
+
+def _cells(model: fb.Block, trees: list[Any], **options: Any) -> dict[str, CellReport]:
+    report = fb.compile(model, "numpy", debug=True, **options).describe(trees)
+    return {cell.name: cell for cell in report.cells}
+
+
+def test_repeated_subtrees_run_once_and_are_counted() -> None:
+    """Of (1, 2), (2, 1), (1, 2, 3), () and the tree of two (1, 2) and a 3, one each."""
+    node = _cells(_tree_model(), TREES, share="subtrees")["tree.case(True)"]
+    assert (node.calls, node.distinct) == (10, 5)
+    assert node.hit_rate == 0.5
+    assert node.rows == (4, 1)
+
+
+def test_derivatives_along_tangents_are_those_of_unshared_calls() -> None:
+    """Dual cells share as the cells they are made of."""
+    plain, shared = (fb.compile(_tree_model(), "numpy", share=s, threads=1) for s in (None, "subtrees"))
+    tangents = {name: np.cos(np.arange(p.size)).reshape(p.shape) for name, p in plain.params.items()}
+    assert shared.jvp(TREES, tangents) == pytest.approx(plain.jvp(TREES, tangents), rel=1e-6)
+    products = plain.hvp(TREES, tangents)
+    for name, product in shared.hvp(TREES, tangents).items():
+        np.testing.assert_allclose(product, products[name], rtol=1e-5, atol=1e-6)
+
+
+def test_only_leaves_are_shared_unless_asked_for_and_nothing_with_none() -> None:
+    nodes = [_cells(_tree_model(), TREES, **o)["tree.case(True)"] for o in ({}, {"share": None})]
+    assert [(node.distinct, node.gathered_rows) for node in nodes] == [(10, 0), (10, 0)]
+    table = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3) >> fb.Function(fb.ops.tanh)) >> fb.Sum()
+    program = fb.compile(table, share=None)
+    report = program.describe([[1, 1], [1]])
+    assert report.distinct == report.calls
+    assert fb.compile(table).describe([[1, 1], [1]]).distinct == report.calls - 2
+
+
+def test_shared_subtrees_need_no_gathering() -> None:
+    """A result is copied to where it is read, so operands stay slices; what nobody reads has no row."""
+    report = fb.compile(_tree_model(), share="subtrees", threads=1).describe(TREES)
+    assert report.gathered_rows == 0
+
+
+def test_calls_with_a_loss_or_a_metric_all_run() -> None:
+    """Even where the state that they are of is shared: 17 words and 10 nodes."""
+    loss, metric = fb.Function(fb.ops.sum) >> fb.Loss(), fb.Metric("seen")
+    model = _tree_model(fb.AllOf(fb.Identity(), loss, metric) >> fb.GetItem(0))
+    program = fb.compile(model, "numpy", share="subtrees", threads=1, debug=True)
+    report = program.describe(TREES)
+    graphs = [cell.graph for cell in program.lowered.cells]
+    sinks = [x for x, g in zip(report.cells, graphs, strict=True) if g.losses or g.metrics]
+    assert sum(cell.calls for cell in sinks) == len(TREES) + 27
+    assert all(cell.distinct == cell.calls for cell in sinks)
+    assert len(program.run(TREES).metrics["seen"]) == 27
+    assert next(cell for cell in report.cells if cell.recursive).distinct == 5
+
+
+def test_calls_that_draw_random_numbers_and_what_reads_them_are_never_shared() -> None:
+    node = _cells(_tree_model(fb.Dropout(0.5)), TREES, share="subtrees")["tree.case(True)"]
+    assert node.distinct == node.calls
+
+
+def test_floats_of_the_example_are_never_compared() -> None:
+    model = fb.Map(fb.Scalar("float64") >> fb.Function(fb.ops.tanh)) >> fb.Sum()
+    report = fb.compile(model, share="subtrees").describe([[1.0, 1.0], [1.0]])
+    assert report.distinct == report.calls
+
+
+def test_an_unknown_way_to_share_is_named() -> None:
+    with pytest.raises(UnknownNameError, match="share: expected one of leaves, subtrees, None, found 'all'"):
+        fb.compile(fb.Scalar(), share="all")

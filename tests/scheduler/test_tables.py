@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.params import Array
-from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
+from foldbatch.scheduler.layout import LAYOUTS, Layout, ranked, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, verify
@@ -56,7 +56,8 @@ def test_every_operand_finds_its_values_in_its_rows(setting: Setting, layout: La
         for span, operand in zip(table.operands, cell.operands, strict=True):
             found = arenas[span.arena][_rows(span, table, step.start, step.stop)]
             order = table.order[step.start : step.stop]
-            expected = values_read(setting.merged.trace, setting.signatures, step.cell, operand, order)
+            calls = ranked(setting.merged.trace, step.cell, order)
+            expected = values_read(setting.merged.trace, setting.signatures, step.cell, operand, order, calls)
             assert found.tolist() == expected.tolist()
         ranks = _calls(setting, schedule, step.cell, step.start, step.stop)
         for j, arena in enumerate(cell.outputs):
@@ -91,7 +92,8 @@ class Backward:
         for k, cell in enumerate(setting.signatures):
             for i, operand in enumerate(cell.operands):
                 if operand.differentiable:
-                    read = values_read(trace, setting.signatures, k, operand, schedule.cells[k].order)
+                    order = schedule.cells[k].order
+                    read = values_read(trace, setting.signatures, k, operand, order, ranked(trace, k, order))
                     np.add.at(self.expected, read, self.gives[k][i])
         self.stage_of = [
             [self._stage(i in setting.cells.recursive_operands[k]) for i in range(len(cell.operands))]
@@ -177,15 +179,22 @@ def test_a_rank_knows_its_example_and_the_extent_of_its_sequences(setting: Setti
 
 
 @given(settings_of(), layouts)
-def test_ranks_follow_the_levels(setting: Setting, layout: Layout) -> None:
-    """Within a cell, lower levels have lower ranks, and a group is one level of one cell."""
+def test_ranks_follow_the_plan(setting: Setting, layout: Layout) -> None:
+    """Within a cell, earlier groups have lower ranks; steps are the plan's turns, but for empty ones."""
     schedule, trace = _scheduled(setting, layout), setting.merged.trace
+    plan = setting.policy.plan(trace, setting.signatures)
     for k, table in enumerate(schedule.cells):
-        levels = trace.levels[k][table.order]
-        assert (np.diff(levels) >= 0).all()
-        for step in schedule.steps:
-            if step.cell == k and "step" in step.stages:
-                assert len(set(levels[step.start : step.stop].tolist())) == 1
+        groups = plan.groups[k][table.order]
+        assert (np.diff(groups) >= 0).all()
+    ran = []
+    for step in schedule.steps:
+        if "step" in step.stages:
+            (group,) = set(
+                plan.groups[step.cell][schedule.cells[step.cell].order[step.start : step.stop]].tolist()
+            )
+            ran.append((step.cell, group))
+    turns = [turn for phase in plan.phases for turn in phase.turns]
+    assert ran == [(k, group) for k, group in turns if (plan.groups[k] == group).any()]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
