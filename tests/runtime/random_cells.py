@@ -13,7 +13,8 @@ from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static import ops
 from foldbatch.static.backends import BACKENDS
-from foldbatch.static.cell import Cell, CellGraph, Ends, compile_cell
+from foldbatch.static.cell import Cell, compile_cell
+from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.static.op import CALL, Axis, ragged
 from foldbatch.types import TensorType

@@ -1,0 +1,325 @@
+"""Prepared data sets: the traces of many examples in one file, to be read in place of the examples.
+
+The file is what NumPy writes with `np.savez`: flat arrays of all examples' numbers, a few texts in
+JSON, and no code. Each array has its checksum there. It belongs to a model: whether the program that
+reads it makes traces of the same form is told by digests, which know the tracing program but not what
+functions of the user's compute; when those change, prepare anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.blocks.lower import Lowered
+from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
+from foldbatch.program import Prepared, Program
+from foldbatch.scheduler.trace import Trace
+from foldbatch.types import (
+    BroadcastType,
+    ObjectType,
+    SequenceType,
+    TupleType,
+    Type,
+    VoidType,
+    describe_value,
+)
+
+VERSION = 1
+PLAIN = (str, int, float, bool, type(None))
+# what reading a zip archive of arrays may raise when it is none, or damaged
+DAMAGE = (
+    zipfile.BadZipFile,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    struct.error,
+    zlib.error,
+)
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An array that all examples' traces have: its rows' dtype and shape, and where they lie in a trace."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    of: Callable[[Trace], Array]
+
+    @property
+    def none(self) -> Array:
+        """No rows."""
+        return np.zeros((0, *self.shape), self.dtype)
+
+
+def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[str]) -> list[Prepared]:
+    """Trace examples, write them to a file for `load_prepared`, and return them.
+
+    The file appears under its name when it is complete, or not at all.
+
+    Args:
+        program: whose traces they are.
+        examples: as for `Program.prepare`.
+        path: of the file, which is replaced.
+
+    Raises:
+        ExampleError: when an example does not fit the block.
+        ExampleTypeError: when a label of a metric, or an object in a result, is no str, int, float, bool
+            or None. No file has been touched in either case.
+        OSError: when the file cannot be written.
+    """
+    prepared = program.prepare(examples)
+    arrays = _pack(program.lowered, [example.trace for example in prepared])
+    about = {"version": VERSION, "digests": _digests(program), "examples": len(prepared)}
+    arrays["about"] = _text(about)
+    target = Path(path)
+    partial_file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with partial_file.open("xb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # none is called allow_pickle
+            file.flush()
+            os.fsync(file.fileno())
+        partial_file.replace(target)
+    finally:
+        partial_file.unlink(missing_ok=True)
+    return prepared
+
+
+def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepared]:
+    """Return the examples that `prepare` wrote to a file; they stand for the examples in later calls.
+
+    Raises:
+        ReadError: when the file is damaged, or none of `prepare`'s.
+        ExampleError: when it was prepared with another model, or for another policy.
+        OSError: when there is no such file, or it cannot be opened.
+
+    >>> import tempfile; import foldbatch as fb
+    >>> model = fb.Map(fb.Scalar()) >> fb.Sum()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = prepare(fb.compile(model), [[1, 2], [], [3]], f"{folder}/numbers.prepared")
+    ...     program = fb.compile(model)
+    ...     examples = load_prepared(program, f"{folder}/numbers.prepared")
+    >>> [float(x) for x in program.run(examples)]
+    [3.0, 0.0, 3.0]
+    """
+    where = str(path)
+    with Path(path).open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise ValueError(damaged)
+            file.seek(0)
+            arrays = dict(np.load(file, allow_pickle=False))
+            about = _parsed(arrays["about"])
+            version, digests = about["version"], dict(about["digests"])
+        except DAMAGE as error:
+            found = "a file that is damaged, or of another kind"
+            raise ReadError(where, "a prepared data set", found, "prepare it anew") from error
+    if version != VERSION:
+        found = f"version {version}"
+        raise ReadError(where, f"version {VERSION} of prepared data sets", found, "prepare it anew")
+    _check_digests(where, program, digests)
+    try:
+        return [Prepared(trace, program) for trace in _unpack(program.lowered, arrays, about["examples"])]
+    except DAMAGE as error:
+        raise ReadError(where, "a prepared data set", "arrays that do not fit together") from error
+
+
+def _columns(lowered: Lowered) -> list[list[Column]]:
+    """Return, per cell, the arrays that a trace has of it: calls, levels, elements, then feeds."""
+    found = []
+    for k, (cell, draft) in enumerate(zip(lowered.signatures, lowered.tracer.drafts, strict=True)):
+        width = 1 + cell.arguments + len(cell.sequences)
+        columns = [
+            Column(f"calls{k}", "int32", (width,), _part("calls", k)),
+            Column(f"levels{k}", "int32", (), _part("levels", k)),
+        ]
+        columns += [
+            Column(f"elements{k}_{i}", "int32", (n,), _part("elements", k, i))
+            for i, n in enumerate(cell.sequences)
+        ]
+        columns += [
+            Column(f"feeds{k}_{i}", feed.type.dtype, feed.type.shape, _part("feeds", k, i))
+            for i, (_, feed) in enumerate(draft.feeds)
+        ]
+        found.append(columns)
+    return found
+
+
+def _part(field: str, *path: int) -> Callable[[Trace], Array]:
+    def part(trace: Trace) -> Array:
+        found = getattr(trace, field)
+        for i in path:
+            found = found[i]
+        return np.asarray(found)
+
+    return part
+
+
+def _pack(lowered: Lowered, traces: Sequence[Trace]) -> Arrays:
+    """Return all traces as arrays: what lies in them row after row, and how much of it is whose."""
+    arrays: Arrays = {"values": np.array([trace.values for trace in traces], np.int64)}
+    for k, columns in enumerate(_columns(lowered)):
+        arrays[f"count{k}"] = np.array([len(trace.calls[k]) for trace in traces], np.int64)
+        for column in columns:
+            arrays[column.name] = np.concatenate([column.none, *map(column.of, traces)])
+        for i, metric in enumerate(lowered.labels[k]):
+            where = f"metric {lowered.metrics[k][metric]!r}"
+            arrays[f"labels{k}_{i}"] = _text(
+                [
+                    _plain(label, f"{where} at example {n}")
+                    for n, t in enumerate(traces)
+                    for label in t.labels[k][i]
+                ]
+            )
+    arrays["results"] = _text(
+        [
+            list(_held(lowered.result, iter(trace.result), f"result of example {number}"))
+            for number, trace in enumerate(traces)
+        ]
+    )
+    return arrays
+
+
+def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
+    """Yield the traces that `_pack` packed; their arrays are views.
+
+    Raises:
+        ValueError: when arrays do not fit together; also the others of `DAMAGE`.
+    """
+    calls, levels, elements, feeds, labels = [], [], [], [], []
+    for k, (cell, columns) in enumerate(zip(lowered.signatures, _columns(lowered), strict=True)):
+        for column in columns:
+            array = arrays[column.name]
+            if array.dtype != column.dtype or array.shape[1:] != column.shape:
+                raise ValueError(column.name)
+        counts = arrays[f"count{k}"]
+        ends = np.cumsum(counts)
+        cut = partial(_cut, ends=ends)
+        rows = arrays[f"calls{k}"]
+        calls.append(cut(rows))
+        levels.append(cut(arrays[f"levels{k}"]))
+        ragged = []
+        for i in range(len(cell.sequences)):
+            reached = np.concatenate([[0], np.cumsum(rows[:, 1 + cell.arguments + i])])[ends]
+            ragged.append(_cut(arrays[f"elements{k}_{i}"], ends=reached))
+        elements.append(_together(ragged, examples))
+        names = [column.name for column in columns if column.name.startswith("feeds")]
+        feeds.append(_together([cut(arrays[name]) for name in names], examples))
+        texts = [_parsed(arrays[f"labels{k}_{i}"]) for i in range(len(lowered.labels[k]))]
+        labels.append(_together([cut(text) for text in texts], examples))
+    parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
+    numbers = arrays["values"].tolist()
+    for *fields, values, result in zip(*parts, numbers, _parsed(arrays["results"]), strict=True):
+        yield Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result))
+
+
+def _cut(rows: Any, ends: Array) -> list[Any]:
+    """Return the rows of each example, which end at `ends`."""
+    stops = ends.tolist()
+    if (stops[-1] if stops else 0) != len(rows):
+        raise ValueError("rows left over, or missing")
+    return [rows[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _together(columns: Sequence[Sequence[Any]], examples: int) -> list[tuple[Any, ...]]:
+    """Return, per example, what it has of each column."""
+    return list(zip(*columns, strict=True)) if columns else [()] * examples
+
+
+def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
+    """Yield what a trace holds a result of a type as, in lists; see `foldbatch.runtime.results.walk`."""
+    for terminal in _terminals(type_):
+        part = next(held)
+        match terminal:
+            case SequenceType(element):
+                single = len(list(_terminals(element))) == 1
+                lists = [list(_held(element, iter((one,) if single else one), where)) for one in part]
+                yield [found[0] if single else found for found in lists]
+            case ObjectType():
+                yield _plain(part, where)
+            case _:
+                yield part
+
+
+def _terminals(type_: Type) -> Iterator[Type]:
+    """Yield the types of the things that a trace holds a value of a type as."""
+    match type_:
+        case TupleType(items):
+            for item in items:
+                yield from _terminals(item)
+        case BroadcastType(element):
+            yield from _terminals(element)
+        case VoidType():
+            return
+        case _:
+            yield type_
+
+
+def _plain(value: object, where: str) -> object:
+    if type(value) not in PLAIN:
+        fix = "convert it with InputTransform, or keep what is prepared in memory"
+        raise ExampleTypeError(where, "a str, int, float, bool or None", describe_value(value), fix)
+    return value
+
+
+def _text(value: object) -> Array:
+    return np.frombuffer(json.dumps(value).encode("ascii"), np.uint8)
+
+
+def _parsed(text: Array) -> Any:
+    return json.loads(text.tobytes())
+
+
+def _digests(program: Program) -> dict[str, str]:
+    """Return what the form of traces depends on, by what an error says where that differs."""
+    lowered, tracer = program.lowered, program.lowered.tracer
+    cells = [
+        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
+        for cell in lowered.signatures
+    ]
+    feeds = [[str(feed.type) for _, feed in draft.feeds] for draft in tracer.drafts]
+    data = [feeds, [list(bounds) for bounds in tracer.bounds], lowered.labels, lowered.keys]
+    parts = {
+        "other cells": cells,
+        "other data to read": data,
+        "another result": str(lowered.result),
+        "another tracing program": tracer.source,
+    }
+    digests = {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
+    return {"policy": program.options.policy, **digests}
+
+
+def _check_digests(where: str, program: Program, found: dict[str, str]) -> None:
+    for name, digest in _digests(program).items():
+        if found.get(name) != digest:
+            what = (
+                f"those for policy {found.get(name)!r}"
+                if name == "policy"
+                else f"those of a model with {name}"
+            )
+            fix = "prepare them anew, or compile what they were prepared with"
+            raise ExampleError(where, "examples prepared by this program", what, fix)

@@ -1,0 +1,289 @@
+"""Samplers: which examples make up which batch, as lists of indices, epoch after epoch.
+
+A sampler sees a cost and a key per example, never the example. An epoch is a pure function of seed
+and number: the same on every machine, with every version of NumPy. Keys put examples that are alike
+into one batch; costs bound what a batch holds.
+"""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.program import Prepared
+from foldbatch.runtime.keys import call_keys
+from foldbatch.trees import Tree
+from foldbatch.types import describe_value
+
+Index = NDArray[np.int64]
+
+
+class Sampler:
+    """Draws batches, each index once an epoch: at every ``for`` the rest of the epoch under way.
+
+    Args:
+        costs: ``[n]`` whole numbers: what each of n examples costs.
+        limit: the most that a batch may cost; an example that costs more is a batch of its own.
+        keys: ``[n]`` numbers: a batch holds neighbours in the order of their keys. Ties are shuffled,
+            and so are batches. By default all examples are alike.
+        seed: from which every epoch is shuffled.
+
+    Raises:
+        TrainingError: when the costs are no whole numbers of 0 or more, the limit is no whole number
+            of 1 or more, there is not a key for each cost, or the seed is no whole number.
+
+    >>> sampler = Sampler(costs=[3, 1, 1, 5, 2], limit=4, seed=1)
+    >>> sampler.epoch(0), sampler.epoch(1)
+    ([[3], [2, 0], [4, 1]], [[2, 1], [3], [0], [4]])
+    """
+
+    def __init__(self, costs: ArrayLike, limit: int, *, keys: ArrayLike | None = None, seed: int = 0) -> None:
+        self.costs = _numbers("costs", costs, whole=True)
+        self.keys = np.zeros_like(self.costs) if keys is None else _numbers("keys", keys, whole=False)
+        if len(self.keys) != len(self.costs):
+            found = f"{len(self.keys)} for {len(self.costs)}"
+            raise TrainingError("Sampler keys", "a key for each cost", found, "give as many")
+        self.limit = _whole("limit", limit, 1)
+        self.seed = _whole("seed", seed)
+        self._epoch = 0
+        self._batch = 0
+
+    def epoch(self, number: int) -> list[list[int]]:
+        """Return all batches of an epoch, counted from 0; nothing is drawn.
+
+        Raises:
+            TrainingError: when the number is no whole number of 0 or more.
+        """
+        number = _whole("epoch", number, 0)
+        order = self._shuffled(number, len(self.costs), 0)
+        alike = len(np.unique(self.keys)) <= 1
+        if not alike:
+            order = order[np.argsort(self.keys[order], kind="stable")]
+        batches: list[list[int]] = []
+        room = 0
+        for example, cost in zip(order.tolist(), self.costs[order].tolist(), strict=True):
+            if not batches or cost > room:
+                batches.append([])
+                room = self.limit
+            batches[-1].append(example)
+            room -= cost
+        return batches if alike else [batches[i] for i in self._shuffled(number, len(batches), 1)]
+
+    def left(self) -> list[list[int]]:
+        """Return the batches of the epoch under way that are not drawn yet; nothing is drawn."""
+        return self.epoch(self._epoch)[self._batch :]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Draw the rest of the epoch under way; `state` follows, batch by batch."""
+        epoch, first = self._epoch, self._batch
+        left = self.left()
+        if not left:
+            self._epoch, self._batch = epoch + 1, 0
+        for done, batch in enumerate(left, 1):
+            last = done == len(left)
+            self._epoch, self._batch = (epoch + 1, 0) if last else (epoch, first + done)
+            yield batch
+
+    def state(self) -> dict[str, int]:
+        """Return, as plain numbers, how far it has come: the epoch, the batches drawn of it, the seed.
+
+        ``digest`` stands for costs, keys and limit.
+        """
+        return {"epoch": self._epoch, "batch": self._batch, "seed": self.seed, "digest": self._digest()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was called.
+
+        Raises:
+            TrainingError: when the state is not one of a sampler of these costs, keys and limit;
+                nothing has changed then.
+        """
+        where, fix = "Sampler.load_state", "give what the state() of a sampler of the same examples returned"
+        keys = ("epoch", "batch", "seed", "digest")
+        if set(state) != set(keys):
+            raise TrainingError(where, f"the keys {', '.join(keys)}", describe_value(state), fix)
+        epoch, batch, digest = (
+            _whole(f"state[{key!r}]", state[key], 0) for key in ("epoch", "batch", "digest")
+        )
+        seed = _whole("state['seed']", state["seed"])
+        if digest != self._digest():
+            expected = "a state of these examples and this limit"
+            raise TrainingError(where, expected, "one of others", fix)
+        before = self.seed
+        self.seed = seed
+        count = len(self.epoch(epoch))
+        if batch >= max(count, 1):
+            self.seed = before
+            raise TrainingError(where, f"a batch below {count}", str(batch), fix)
+        self._epoch, self._batch = epoch, batch
+
+    def _shuffled(self, epoch: int, count: int, purpose: int) -> Index:
+        """Return the numbers below `count` in an order of their own for each seed, epoch and purpose."""
+        numbers = np.arange(count)
+        return np.argsort(call_keys(self.seed, epoch, numbers, np.full(count, purpose)), kind="stable")
+
+    def _digest(self) -> int:
+        data = self.costs.astype("<i8").tobytes() + self.keys.astype("<f8").tobytes()
+        return zlib.crc32(data + b"%d" % self.limit)
+
+
+def sizes(examples: Sequence[Any]) -> Index:
+    """Return the size of each example, ``[n] int64``: a tree's nodes, or the calls of a prepared one.
+
+    Raises:
+        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
+
+    >>> sizes([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
+    array([1, 3])
+    """
+    return _of_each("sizes", examples, lambda tree: tree.size, lambda prepared: prepared.trace.size)
+
+
+def heights(examples: Sequence[Any]) -> Index:
+    """Return the height of each example, ``[n] int64``: how often its calls wait for each other, about.
+
+    That is a tree's height, or the highest level of the calls of a prepared example.
+
+    Raises:
+        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
+
+    >>> heights([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
+    array([0, 1])
+    """
+
+    def highest(prepared: Prepared) -> int:
+        return max((int(levels.max()) for levels in prepared.trace.levels if len(levels)), default=0)
+
+    return _of_each("heights", examples, lambda tree: tree.height, highest)
+
+
+MEASURES = {"height": heights, "size": sizes}
+
+
+def shuffled(examples: Sequence[Any], batch: int, seed: int = 0) -> Sampler:
+    """Return a sampler of batches of `batch` examples, whatever they are; the last one may be smaller.
+
+    Raises:
+        TrainingError: when `batch` is no whole number of 1 or more.
+        ExampleTypeError: when the examples have no length.
+
+    >>> shuffled("abcde", batch=2, seed=3).epoch(0)
+    [[3, 0], [1, 4], [2]]
+    """
+    return Sampler(np.ones(_count("shuffled", examples), np.int64), batch, seed=seed)
+
+
+def bucketed(examples: Sequence[Any], batch: int, seed: int = 0, by: str = "height") -> Sampler:
+    """Return a sampler of batches of `batch` examples that are alike.
+
+    A batch runs as many levels as its highest example needs. Among its like, a tall one makes none
+    wait, so an epoch has far fewer levels; but what is alike is now learnt from together.
+
+    Args:
+        examples: trees or prepared examples.
+        batch: how many make a batch; the one of the largest may be smaller.
+        seed: from which epochs are shuffled: examples of one height, and all batches.
+        by: ``height``, or ``size`` so that batches of one epoch are of most different sizes.
+
+    Raises:
+        TrainingError: when `batch` is no whole number of 1 or more.
+        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
+        UnknownNameError: when `by` is neither.
+
+    >>> tall, low = Tree.from_nested(("S", ("VP", "go"))), Tree.leaf("S", "no")
+    >>> sorted(map(sorted, bucketed([low, tall, low, tall], batch=2).epoch(0)))
+    [[0, 2], [1, 3]]
+    """
+    costs = np.ones(_count("bucketed", examples), np.int64)
+    return Sampler(costs, batch, keys=_measure("bucketed", by)(examples), seed=seed)
+
+
+def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: str | None = None) -> Sampler:
+    """Return a sampler of batches of at most `nodes` nodes (of trees) or calls (of prepared examples).
+
+    So the memory of a batch is bounded. An example that is larger is a batch of its own.
+
+    Args:
+        examples: trees or prepared examples.
+        nodes: the most that a batch may hold.
+        seed: from which epochs are shuffled.
+        by: ``height`` or ``size`` puts those alike together, as `bucketed` does.
+
+    Raises:
+        TrainingError: when `nodes` is no whole number of 1 or more.
+        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
+        UnknownNameError: when `by` is neither.
+
+    >>> trees = [Tree.from_nested(("S", *[("NP", "I")] * n)) for n in (1, 2, 3, 4, 5)]
+    >>> [sum(trees[i].size for i in batch) for batch in within_budget(trees, nodes=6).epoch(0)]
+    [6, 5, 6, 3]
+    """
+    keys = None if by is None else _measure("within_budget", by)(examples)
+    return Sampler(sizes(examples), nodes, keys=keys, seed=seed)
+
+
+def _measure(where: str, name: str) -> Callable[[Sequence[Any]], Index]:
+    if name not in MEASURES:
+        raise UnknownNameError(f"{where} by", f"one of {', '.join(MEASURES)}", repr(name), "name one of them")
+    return MEASURES[name]
+
+
+def _count(where: str, examples: object) -> int:
+    if not isinstance(examples, Sized):
+        fix = "make a list of them"
+        raise ExampleTypeError(where, "a sequence of examples", describe_value(examples), fix)
+    return len(examples)
+
+
+def _of_each(
+    where: str,
+    examples: Sequence[Any],
+    of_tree: Callable[[Tree], int],
+    of_prepared: Callable[[Prepared], int],
+) -> Index:
+    found = np.zeros(_count(where, examples), np.int64)
+    for number, example in enumerate(examples):
+        if isinstance(example, Tree):
+            found[number] = of_tree(example)
+        elif isinstance(example, Prepared):
+            found[number] = of_prepared(example)
+        else:
+            fix = "give what program.prepare(examples) returns"
+            raise ExampleTypeError(
+                f"{where} at example {number}", "a Tree or a prepared example", describe_value(example), fix
+            )
+    return found
+
+
+def _numbers(where: str, values: ArrayLike, *, whole: bool) -> NDArray[Any]:
+    """Return numbers as ``[n]`` int64, or float64 where they need not be whole."""
+    kinds, expected = ("iu", "whole numbers of 0 or more") if whole else ("iuf", "finite numbers")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.zeros((), object)
+    array = array.astype(np.int64) if array.shape == (0,) else array
+    if array.ndim != 1 or array.dtype.kind not in kinds or not np.isfinite(array).all():
+        raise TrainingError(f"Sampler {where}", expected, describe_value(values), "give one for each example")
+    if whole and len(array) and array.min() < 0:
+        raise TrainingError(f"Sampler {where}", expected, str(array.min()), "give one for each example")
+    return array.astype(np.int64 if whole else np.float64)
+
+
+def _whole(where: str, value: object, least: int | None = None) -> int:
+    expected = "a whole number" if least is None else f"a whole number of {least} or more"
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # which is what is tested
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise TrainingError(
+            f"Sampler {where}", expected, describe_value(value), "see the sampler's docstring"
+        )
+    return number

@@ -1,0 +1,161 @@
+"""Prefetching: batches in order, errors in their places, and no thread left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import subprocess
+import sys
+import threading
+import traceback
+
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ExampleTypeError, TrainingError
+from foldbatch.train import prefetched
+
+NAME = "foldbatch-prefetch"
+
+
+@pytest.fixture
+def program() -> fb.Program:
+    return fb.compile(fb.Map(fb.Scalar("float64")) >> fb.Sum(), backend="numpy")
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left_behind():
+    yield
+    gc.collect()
+    assert threads() == []
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(NAME)]
+
+
+def sums(program: fb.Program, plans) -> list[list[float]]:
+    return [[float(x) for x in program.run(plan)] for plan in plans]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 7, 50])
+def test_batches_come_planned_and_in_order(program, ahead):
+    batches = [[[float(k)] * n for n in range(k % 4)] for k in range(20)]
+    assert sums(program, prefetched(program, batches, ahead)) == sums(program, batches)
+    assert sums(program, prefetched(program, iter(batches), ahead)) == sums(program, batches)
+    assert list(prefetched(program, [], ahead)) == []
+
+
+def test_the_next_batches_are_read_in_a_thread_and_no_more_than_asked_for(program):
+    read: list[str] = []
+    enough = threading.Semaphore(0)
+
+    def batches():
+        for k in itertools.count():
+            read.append(threading.current_thread().name)
+            yield [[k]]
+            enough.release()  # the batch before is planned
+
+    plans = prefetched(program, batches(), ahead=3)
+    assert read == []
+    for k in range(5):
+        assert sums(program, [next(plans)]) == [[k]]
+        while len(read) < k + 4:
+            enough.acquire(timeout=60)
+    plans.close()
+    assert len(read) <= 8
+    assert {name.rpartition("_")[0] for name in read} == {NAME}
+
+
+def test_an_error_comes_at_its_batch_with_its_traceback(program):
+    batches = [[[1]], [[2]], [[3], ["x"]], [[4]]]
+    plans = prefetched(program, batches, ahead=4)
+    assert sums(program, [next(plans), next(plans)]) == [[1], [2]]
+    with pytest.raises(ExampleTypeError, match="at example 1 "):
+        next(plans)
+    assert threads() == []
+    assert list(plans) == []
+
+
+def test_an_error_of_the_batches_themselves_comes_at_its_place(program):
+    def batches():
+        yield [[1]]
+        raise OSError("no more data")
+
+    plans = prefetched(program, batches())
+    assert sums(program, [next(plans)]) == [[1]]
+    with pytest.raises(OSError, match="no more data") as caught:
+        next(plans)
+    assert "in batches" in "".join(traceback.format_exception(caught.value))
+
+
+def test_closing_early_ends_the_thread(program):
+    plans = prefetched(program, ([[k]] for k in itertools.count()))
+    next(plans)
+    assert len(threads()) == 1
+    plans.close()
+    assert threads() == []
+    assert list(plans) == []
+
+
+def test_an_error_of_the_consumer_ends_the_thread(program):
+    with pytest.raises(ZeroDivisionError):
+        for _ in prefetched(program, ([[k]] for k in itertools.count())):
+            raise ZeroDivisionError
+    gc.collect()
+    assert threads() == []
+
+
+def test_what_is_not_begun_has_no_thread(program):
+    plans = prefetched(program, [[[1]]])
+    assert threads() == []
+    del plans
+
+
+def test_an_iterator_that_the_thread_itself_finds_dropped_is_closed(program):
+    """The collector runs wherever objects are made: mostly in the thread that traces."""
+    dropped, found = threading.Event(), threading.Event()
+
+    def batches():
+        yield [[1]]
+        dropped.wait(60)
+        gc.collect()  # in the worker: closes the iterator that it works for
+        found.set()
+        yield [[2]]
+
+    gc.disable()
+    try:
+        cycle: list = [prefetched(program, batches())]
+        cycle.append(cycle)
+        next(cycle[0])
+        workers = threads()
+        del cycle
+        dropped.set()
+        assert found.wait(60)
+        for worker in workers:
+            worker.join(60)
+    finally:
+        gc.enable()
+    assert threads() == []
+
+
+@pytest.mark.parametrize("last", ["", "raise SystemExit(3)", "plans.close()", "del plans"])
+def test_a_program_that_ends_in_the_middle_ends(last):
+    """With its own exit status, and without a word."""
+    text = f"""
+import itertools
+import foldbatch as fb
+program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend="numpy")
+plans = fb.train.prefetched(program, ([[k]] for k in itertools.count()))
+print(program.run(next(plans)))
+{last}
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (3 if "3" in last else 0, "")
+    assert done.stdout == "[array(0., dtype=float32)]\n"
+
+
+@pytest.mark.parametrize("ahead", [0, -1, 1.5, None])
+def test_ahead_is_a_whole_number_of_one_or_more(program, ahead):
+    with pytest.raises(TrainingError, match="prefetched ahead: expected a whole number of 1 or more, found"):
+        prefetched(program, [], ahead)

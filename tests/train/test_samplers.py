@@ -1,0 +1,213 @@
+"""Samplers: every example once an epoch, costs within limits, like with like, and resumption."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
+from foldbatch.trees import Tree
+
+
+def tree_of(height: int, width: int = 0) -> Tree:
+    """A chain of a height, with `width` more leaves below its root."""
+    chain: tuple = ("x", "w")
+    for _ in range(height):
+        chain = ("x", chain)
+    return Tree.from_nested(chain if not width else (*chain, *[("y", "w")] * width))
+
+
+@st.composite
+def samplers(draw: st.DrawFn) -> Sampler:
+    costs = draw(st.lists(st.integers(0, 20), max_size=30))
+    keys = draw(st.none() | st.lists(st.integers(0, 4), min_size=len(costs), max_size=len(costs)))
+    return Sampler(costs, draw(st.integers(1, 30)), keys=keys, seed=draw(st.integers(-5, 2**70)))
+
+
+@given(samplers(), st.integers(0, 3))
+def test_every_example_is_drawn_once_an_epoch(sampler: Sampler, number: int) -> None:
+    drawn = [i for batch in sampler.epoch(number) for i in batch]
+    assert sorted(drawn) == list(range(len(sampler.costs)))
+    assert all(type(i) is int for i in drawn)
+
+
+@given(samplers(), st.integers(0, 3))
+def test_no_batch_exceeds_its_limit_but_that_of_a_single_example(sampler: Sampler, number: int) -> None:
+    for batch in sampler.epoch(number):
+        assert batch
+        assert len(batch) == 1 or sampler.costs[batch].sum() <= sampler.limit
+
+
+@given(samplers(), st.integers(0, 3))
+def test_no_batch_ends_while_its_successor_would_fit(sampler: Sampler, number: int) -> None:
+    """In the order of the keys, in which batches are filled."""
+    batches = sampler.epoch(number)
+    if np.ptp(sampler.keys) if len(batches) else False:
+        return  # the batches themselves are shuffled
+    for batch, after in pairwise(batches):
+        assert sampler.costs[batch].sum() + sampler.costs[after[0]] > sampler.limit
+
+
+@given(samplers(), st.integers(0, 3))
+def test_batches_hold_neighbours_in_the_order_of_keys(sampler: Sampler, number: int) -> None:
+    spans = sorted((sampler.keys[b].min(), sampler.keys[b].max()) for b in sampler.epoch(number))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+@given(samplers(), st.integers(0, 40))
+def test_resuming_gives_the_rest_of_the_same_epochs(sampler: Sampler, drawn: int) -> None:
+    """Wherever it stopped, also between epochs, and through JSON."""
+    expected = [batch for number in range(4) for batch in sampler.epoch(number)]
+    found = []
+    for _ in range(4 if len(sampler.costs) else 0):
+        for batch in sampler:
+            found.append(batch)
+            if len(found) == drawn:
+                state = json.loads(json.dumps(sampler.state()))
+                keys = sampler.keys
+                sampler = Sampler(sampler.costs, sampler.limit, keys=keys, seed=sampler.seed + 1)
+                sampler.load_state(state)
+                break
+    while len(found) < len(expected):
+        found += list(sampler)
+    assert found[: len(expected)] == expected
+
+
+def test_an_epoch_is_the_same_on_every_machine() -> None:
+    """Numbers written down once; a change of them would make saved states mean something else."""
+    sampler = Sampler([1] * 12, 5, seed=7)
+    assert sampler.epoch(0) == [[3, 1, 11, 0, 7], [10, 2, 8, 5, 6], [9, 4]]
+    assert sampler.epoch(3) == [[8, 10, 2, 6, 9], [4, 5, 11, 3, 1], [0, 7]]
+    alike = Sampler([1] * 12, 3, keys=[0, 1, 2] * 4, seed=-1)
+    assert alike.epoch(10**6) == [[2, 8, 5], [1, 7, 11], [6, 10, 4], [0, 3, 9]]
+
+
+def test_epochs_seeds_and_places_differ() -> None:
+    """Over many epochs each example stands everywhere about equally often: 8 * 8 counts of 250."""
+    sampler = shuffled(range(8), 8, seed=5)
+    epochs = np.array([sampler.epoch(number)[0] for number in range(2000)])
+    counts = np.array([np.bincount(column, minlength=8) for column in epochs.T])
+    assert ((counts - 250) ** 2 / 250).sum() < 120  # chi-square with 49 degrees of freedom
+    assert (np.diff(epochs, axis=0) != 0).any(axis=1).mean() > 0.99
+    others = [tuple(shuffled(range(20), 20, seed).epoch(0)[0]) for seed in range(50)]
+    assert len(set(others)) == 50
+
+
+def test_batches_of_like_keys_are_shuffled_too() -> None:
+    """Or training would meet the tall trees at the end of every epoch."""
+    sampler = Sampler([1] * 40, 4, keys=range(40))
+    firsts = {tuple(np.argsort([min(b) for b in sampler.epoch(n)])) for n in range(10)}
+    assert len(firsts) == 10
+
+
+def test_left_draws_nothing_and_drawing_moves_on() -> None:
+    sampler = shuffled("abcde", 2)
+    everything = sampler.epoch(0)
+    assert sampler.left() == sampler.left() == everything
+    drawing = iter(sampler)
+    assert [next(drawing), sampler.left()] == [everything[0], everything[1:]]
+    assert list(sampler) == everything[1:]
+    assert sampler.state()["epoch"] == 1
+    assert sampler.left() == sampler.epoch(1)
+
+
+def test_an_epoch_of_nothing_is_over_at_once() -> None:
+    sampler = shuffled([], 3)
+    assert (sampler.epoch(0), list(sampler), sampler.state()["epoch"]) == ([], [], 1)
+
+
+def test_sizes_and_heights_of_trees_and_prepared_examples() -> None:
+    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Reduce(fb.Function(lambda a, b: a + b)))
+    prepared = program.prepare([[1.0] * n for n in (1, 2, 8, 5)])
+    assert sizes(prepared).tolist() == [example.trace.size for example in prepared]
+    assert heights(prepared).tolist() == [0, 0, 2, 2]  # levels of pairs, counted from 0
+    trees = [tree_of(3), tree_of(0), tree_of(2, width=5)]
+    assert (sizes(trees).tolist(), heights(trees).tolist()) == ([4, 1, 8], [3, 0, 2])
+    assert sizes([trees[1], prepared[0]]).tolist() == [1, prepared[0].trace.size]
+
+
+def test_like_heights_share_a_batch() -> None:
+    """The levels of an epoch, a batch's being those of its tallest, are as few as they can be."""
+    rng = np.random.default_rng(0)
+    trees = [tree_of(int(h)) for h in rng.integers(0, 30, 200)]
+
+    def levels(sampler: Sampler) -> int:
+        return sum(max(trees[i].height for i in batch) for batch in sampler.epoch(0))
+
+    assert levels(bucketed(trees, 10)) == sum(sorted(t.height for t in trees)[9::10])
+    assert levels(bucketed(trees, 10)) < 0.6 * levels(shuffled(trees, 10))
+
+
+def test_like_sizes_share_a_batch_if_asked_to() -> None:
+    trees = [tree_of(1, width=w) for w in (9, 1, 8, 2)]
+    assert sorted(map(sorted, bucketed(trees, 2, by="size").epoch(0))) == [[0, 2], [1, 3]]
+    assert sorted(map(sorted, within_budget(trees, 16, by="size").epoch(0))) == [[0], [1, 3], [2]]
+
+
+def test_a_budget_counts_nodes() -> None:
+    trees = [tree_of(h) for h in (9, 2, 30, 4, 0, 7)]
+    batches = within_budget(trees, 10).epoch(0)
+    assert [2] in batches  # 31 nodes, alone
+    assert all(sum(trees[i].size for i in b) <= 10 for b in batches if b != [2])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Sampler([1, -2], 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found -2"),
+        (lambda: Sampler([1.5], 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found list of 1"),
+        (lambda: Sampler([[1], [1, 2]], 3), TrainingError, "Sampler costs: expected whole numbers"),
+        (lambda: Sampler("abc", 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found str 'abc'"),
+        (lambda: Sampler([1], 3, keys=[1, 2]), TrainingError, "Sampler keys: expected a key for each cost, found 2 for 1"),
+        (lambda: Sampler([1], 3, keys=[np.nan]), TrainingError, "Sampler keys: expected finite numbers"),
+        (lambda: Sampler([1], 3, seed=0.5), TrainingError, "Sampler seed: expected a whole number, found float 0.5"),
+        (lambda: shuffled([1], 0), TrainingError, "Sampler limit: expected a whole number of 1 or more, found int 0"),
+        (lambda: shuffled([1], 2).epoch(-1), TrainingError, "Sampler epoch: expected a whole number of 0 or more"),
+        (lambda: shuffled((x for x in "ab"), 2), ExampleTypeError, "shuffled: expected a sequence of examples, found generator; make a list"),
+        (lambda: sizes([tree_of(0), [1]]), ExampleTypeError, "sizes at example 1: expected a Tree or a prepared example, found list of 1; give what program.prepare"),
+        (lambda: bucketed([{}], 2), ExampleTypeError, "heights at example 0: expected a Tree or a prepared example"),
+        (lambda: bucketed([], 2, by="age"), UnknownNameError, "bucketed by: expected one of height, size, found 'age'"),
+        (lambda: within_budget([], 2, by="age"), UnknownNameError, "within_budget by: expected one of height, size"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sampled_is_refused(make, error, message) -> None:
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": 9}, "expected a batch below 3, found 9"),
+        ({"digest": 1}, "expected a state of these examples and this limit, found one of others"),
+        ({"epoch": -1}, "state['epoch']: expected a whole number of 0 or more"),
+        ({"seed": "x"}, "state['seed']: expected a whole number, found str 'x'"),
+        ({"more": 1}, "expected the keys epoch, batch, seed, digest, found dict with keys"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, message) -> None:
+    sampler = shuffled("abcde", 2)
+    next(iter(sampler))
+    before = sampler.state()
+    with pytest.raises(TrainingError) as caught:
+        sampler.load_state({**before, **change})
+    assert message in str(caught.value)
+    assert sampler.state() == before
+
+
+def test_a_state_of_other_examples_or_of_another_limit_is_refused() -> None:
+    state = shuffled("abcde", 2).state()
+    for other in (shuffled("abcd", 2), shuffled("abcde", 3), Sampler([1] * 5, 2, keys=[0, 0, 0, 0, 1])):
+        with pytest.raises(TrainingError, match="one of others"):
+            other.load_state(state)
+    sampler = shuffled("vwxyz", 2)
+    sampler.load_state({name: np.int64(value) for name, value in state.items()})
+    assert sampler.state() == state
