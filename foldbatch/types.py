@@ -13,6 +13,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -71,15 +72,20 @@ class TensorType:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]" if self.shape else self.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class TupleType:
-    """A fixed number of values, each with its own type.
+    """A fixed number of values, each with its own type: ``TupleType((a, b))`` or ``TupleType(a, b)``.
 
-    >>> print(TupleType((TensorType((3,)), ObjectType())))
-    (float32[3], object)
+    >>> print(TupleType((TensorType((3,)), ObjectType())), TupleType(5, "int32"))
+    (float32[3], object) (float32[5], int32)
     """
 
     items: tuple[Type, ...]
+
+    def __init__(self, *items: Any) -> None:
+        if len(items) == 1 and isinstance(items[0], tuple | list):
+            (items,) = items
+        object.__setattr__(self, "items", tuple(as_type(item, "TupleType") for item in items))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -96,11 +102,14 @@ class TupleType:
 class SequenceType:
     """Any finite number of values of one type.
 
-    >>> print(SequenceType(TensorType((3,))))
-    [float32[3], ...]
+    >>> print(SequenceType(TensorType((3,))), SequenceType(3))
+    [float32[3], ...] [float32[3], ...]
     """
 
     element: Type
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "element", as_type(self.element, "SequenceType"))
 
     def __str__(self) -> str:
         return f"[{self.element}, ...]"
@@ -115,6 +124,9 @@ class BroadcastType:
     """
 
     element: Type
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "element", as_type(self.element, "BroadcastType"))
 
     def __str__(self) -> str:
         return f"repeat({self.element})"

@@ -1,5 +1,7 @@
 """Types: short-hands, equality, text."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,18 @@ def test_data_is_described_in_few_words() -> None:
     assert describe_value(None) == "None"
     assert "..." in describe_value({i: i for i in range(100)})
     assert "shape (1000,)" in describe_value(np.zeros(1000))
+
+
+def test_types_of_types_take_short_hands_and_tuples_take_items_either_way():
+    pair = TupleType((TensorType((5,)), TensorType((), "int32")))
+    assert TupleType(5, "int32") == TupleType([5, "int32"]) == pair
+    assert TupleType() == TupleType(()) == TupleType([])
+    assert SequenceType((5, "int32")) == SequenceType(pair)
+    assert BroadcastType(None).element == VOID
+    assert pickle.loads(pickle.dumps(pair)) == pair
+
+
+@pytest.mark.parametrize("make", [SequenceType, BroadcastType, lambda x: TupleType(x, 3)])
+def test_what_is_no_type_is_refused_where_it_is_used(make):
+    with pytest.raises(BlockTypeError, match=r"Type: expected a type, an int"):
+        make(3.5)
