@@ -59,10 +59,13 @@ from foldbatch.blocks import (
     Zip,
     ZipWith,
 )
+from foldbatch.explanation import Explanation, explain
 from foldbatch.params import Parameter, SparseRows
+from foldbatch.picture import draw_schedule
 from foldbatch.program import Program, compile
+from foldbatch.runtime.planned import Planned
 from foldbatch.static import ops
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
 
 __version__ = "0.1.0"
 
@@ -83,6 +86,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
+    "Explanation",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -110,6 +114,7 @@ __all__ = [
     "Optional",
     "Parameter",
     "Pipe",
+    "Planned",
     "Program",
     "Record",
     "Reduce",
@@ -127,8 +132,12 @@ __all__ = [
     "Zip",
     "ZipWith",
     "compile",
+    "draw_schedule",
     "errors",
+    "explain",
+    "load_prepared",
     "ops",
+    "prepare",
     "train",
     "trees",
     "types",

@@ -22,6 +22,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.program import Program
 from foldbatch.runtime import threads
+from foldbatch.static.backends import BACKENDS
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs
 
@@ -33,10 +34,15 @@ many = settings(
 some = settings(many, max_examples=150)
 
 
-def engines(block: fb.Block) -> Iterator[Program]:
-    """Yield a program for every way of running a block; the plain one first, the reference last."""
+def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
+    """Yield a program for every way of running a block; the reference last.
+
+    Numba compiles what it runs, a second or two for each block: a law asks for it where it tries few.
+    """
+    if numba:
+        yield fb.compile(block, "numba", threads=1, debug=True)
     for policy in ("by_component", "by_depth"):
-        program = fb.compile(block, policy=policy, threads=1, debug=True)
+        program = fb.compile(block, "numpy", policy=policy, threads=1, debug=True)
         yield program
         yield Program(program.lowered, replace(program.options, layout="producer"), 0)
     yield Program(program.lowered, replace(program.options, batched=False), 0)
@@ -98,13 +104,13 @@ def _key(entry: LABELLED) -> tuple[Any, ...]:
     return example, label, *np.round(np.ravel(value), 6).tolist()
 
 
-def assert_lawful(program: BlockProgram) -> None:
+def assert_lawful(program: BlockProgram, *, numba: bool = False) -> None:
     """Check that all engines agree with the interpreter and with each other."""
     examples = program.examples
     meanings = [meaning(program.block, example) for example in examples]
     first: tuple[Any, Any] | None = None
     with mock.patch.object(threads, "CALLS_PER_PART", 1):
-        for engine in engines(program.block):
+        for engine in engines(program.block, numba=numba):
             metrics = assert_meant(engine, examples, meanings)
             loss, gradients = gradients_of(engine, examples)
             assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
@@ -120,7 +126,7 @@ def assert_lawful(program: BlockProgram) -> None:
 
 def assert_differentiated(program: BlockProgram) -> None:
     """Check the gradient along a random direction against a difference of the interpreter's losses."""
-    compiled = fb.compile(program.block)
+    compiled = fb.compile(program.block, "numpy")
     loss, gradients = gradients_of(compiled, program.examples)
     rng = np.random.default_rng(program.seed)
     directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
@@ -144,6 +150,14 @@ def test_batched_is_one_by_one_is_the_oracle(program):
     assert_lawful(program)
 
 
+@pytest.mark.numba
+@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+@settings(many, max_examples=30)
+@given(programs())
+def test_loops_that_numba_compiles_are_lawful(program):
+    assert_lawful(program, numba=True)
+
+
 @some
 @given(programs(size=40))
 def test_gradients_are_finite_differences(program):
@@ -158,7 +172,7 @@ def test_the_order_and_number_of_examples_change_nothing(program):
     rng = np.random.default_rng(program.seed)
     order = rng.integers(len(facts), size=7).tolist()
     batch = [program.examples[i] for i in order]
-    together = fb.compile(program.block, threads=1, debug=True)
+    together = fb.compile(program.block, "numpy", threads=1, debug=True)
     results = together.run(batch)
     assert_same(list(results), [facts[i][0][0] for i in order])
     metrics = metrics_of(results)

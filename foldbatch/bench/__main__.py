@@ -1,4 +1,4 @@
-"""``python -m foldbatch.bench``: measure what batching gains on this machine."""
+"""``python -m foldbatch.bench``: measure what batching gains on this machine, or count what policies do."""
 
 from __future__ import annotations
 
@@ -10,23 +10,56 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from foldbatch.bench import sst
+from foldbatch.bench import compiler, schedule, sst
+from foldbatch.bench.models import models
+from foldbatch.bench.structures import count, random_lattices, structures
 from foldbatch.bench.workload import load_trees, random_trees
 from foldbatch.errors import FoldbatchError
+from foldbatch.trees import Tree
 
+LEGEND = """\
+kernels a level: all kernel calls by the levels of the batch (aims: below 3 forward, below 4 backward)
+no stages: all that a cell computes runs with each group of its calls; by depth: every cell at each level
+array ops: passes over the rows; NumPy calls: what they take; a loop is one in both
+one per node: a buffer for each node of all kernels, a row per call; planned: the buffers there are, likewise
+(aim: half); kept: those of them that one kernel writes for others; held: by the program, arenas included,
+scratch for the widest level only
+CPU ms: of one thread, the run with the least; of loss and gradients, and below of a whole training step"""
+CASES = ("sst", "policies", "compiler", "schedule")
 DEFAULT_DATA = Path("../shared/data/sst")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if len(options.hidden) > 1 and options.case != "compiler":
+        parser.error(f"argument --hidden: expected one size for the case {options.case}")
     console = Console()
     try:
         directory = options.data or (DEFAULT_DATA if DEFAULT_DATA.is_dir() else None)
-        trees = load_trees(directory, options.batch) if directory else random_trees(options.batch)
+        size = options.batch or (1024 if options.case == "schedule" else 256)
+        trees = load_trees(directory, size) if directory else random_trees(size)
         source = f"trees of {directory}" if directory else "random trees (give --data for a treebank)"
-        console.print(f"SST Tree-LSTM, hidden {options.hidden}, {len(trees)} {source}")
-        outcome = sst.run(trees, options.hidden, options.repeats, peers=not options.no_peers)
+        if options.case == "policies":
+            console.print(f"sentences of {len(trees)} {source}")
+            _show_policies(console, trees)
+            return 0
+        if options.case == "compiler":
+            for hidden in options.hidden:
+                console.print(f"SST Tree-LSTM, hidden {hidden}, {len(trees)} {source}")
+                _show_compiler(console, compiler.run(trees, hidden, options.repeats))
+            return 0
+        hidden = options.hidden[0]
+        if options.case == "schedule":
+            console.print(f"{len(trees)} {source}; a step is one of the SST Tree-LSTM, hidden {hidden}")
+            rows, chains = schedule.run(trees, hidden, options.repeats, options.nodes, options.backend)
+            console.print(schedule.table(rows, chains))
+            if options.plot:
+                options.plot.write_text(schedule.plot(chains), encoding="utf-8")
+            return 0
+        console.print(f"SST Tree-LSTM, hidden {hidden}, {len(trees)} {source}")
+        outcome = sst.run(trees, hidden, options.repeats, peers=not options.no_peers, backend=options.backend)
         if options.json:
             options.json.write_text(json.dumps(outcome.as_dict(), indent=1), encoding="utf-8")
     except (FoldbatchError, OSError) as error:
@@ -38,10 +71,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m foldbatch.bench", description=__doc__)
+    what = (
+        "sst: speed on the SST Tree-LSTM; policies: groups of calls by scheduling policy; "
+        "compiler: what stages, passes, planned buffers and loops save; schedule: what tracing and planning "
+        "a batch take (default sst)"
+    )
+    parser.add_argument("case", nargs="?", choices=CASES, default="sst", help=what)
     parser.add_argument("--data", type=Path, metavar="DIR", help="a directory with train.txt in bracket form")
-    parser.add_argument("--hidden", type=_positive, default=150, help="size of h and c (default 150)")
-    parser.add_argument("--batch", type=_positive, default=256, help="trees per batch (default 256)")
+    sizes = "size of h and c; several for the case compiler (default 150)"
+    parser.add_argument("--hidden", type=_positive, nargs="+", default=[150], help=sizes)
+    trees = "trees per batch (default 256); the case schedule also takes parts of them (default 1024)"
+    parser.add_argument("--batch", type=_positive, help=trees)
+    longest = "nodes of the longest chain of the case schedule (default 100000)"
+    parser.add_argument("--nodes", type=_positive, default=100_000, help=longest)
+    drawing = "draw the growth with a chain's length, case schedule, as SVG"
+    parser.add_argument("--plot", type=Path, metavar="FILE", help=drawing)
     parser.add_argument("--repeats", type=_positive, default=11, help="runs of each task (default 11)")
+    parser.add_argument(
+        "--backend", default="auto", help="what computes: auto, numba or numpy (default auto)"
+    )
     parser.add_argument(
         "--no-peers", action="store_true", help="do not measure PyTorch even if it is installed"
     )
@@ -56,6 +104,76 @@ def _positive(text: str) -> int:
     return value
 
 
+def _show_policies(console: Console, trees: list[Tree]) -> None:
+    """Print, per model, the groups that each policy makes and the bound: as papers count, and compiled."""
+    lattices = random_lattices(trees)
+    compiled = models(trees, lattices)
+    policies = ("depth", "agenda", "component")
+    table = Table(title="Groups of calls in a batch, by policy")
+    for name in ("model", "cells", "calls", *policies, "bound"):
+        table.add_column(name, justify="left" if name in ("model", "cells") else "right")
+    for name, batch in structures(trees, lattices).items():
+        for label, written, cells in ((name, "traces", batch), ("", "blocks", compiled[name])):
+            found = count(cells)
+            groups = [str(found.groups[f"by_{policy}"]) for policy in policies]
+            table.add_row(label, written, str(found.calls), *groups, str(found.bound))
+    console.print(table)
+    console.print("traces: cells as papers count them, calls written by hand; blocks: a compiled model's")
+
+
+def _show_compiler(console: Console, outcome: compiler.Outcome) -> None:
+    """Print what the compiler saves, and what the columns count."""
+    console.print(", ".join(f"{name} {value}" for name, value in outcome.machine.items()), highlight=False)
+    for table in (_counts_table(outcome), _memory_table(outcome), _steps_table(outcome)):
+        console.print(table)
+    console.print(LEGEND)
+
+
+def _counts_table(outcome: compiler.Outcome) -> Table:
+    table = _table(
+        f"Calls per batch of {max(found.levels for found, _ in outcome.counts.values())} levels",
+        ("forward + backward", "kernels", "a level", "array ops", "NumPy calls", "CPU ms"),
+    )
+    for name, (counts, seconds) in outcome.counts.items():
+        per_level = " + ".join(f"{calls / counts.levels:.2f}" for calls in counts.kernels)
+        pairs = [f"{a} + {b}" for a, b in (counts.kernels, counts.ops, counts.arrays)]
+        table.add_row(name, pairs[0], per_level, *pairs[1:], f"{seconds * 1e3:.1f}")
+    return table
+
+
+def _memory_table(outcome: compiler.Outcome) -> Table:
+    table = _table(
+        "Megabytes of buffers for one batch",
+        ("", "one per node", "planned", "share", "kept", "held", "CPU ms"),
+    )
+    for name, (found, seconds) in outcome.memory.items():
+        sizes = [f"{size / 1e6:.1f}" for size in (found.unplanned, found.planned, found.kept, found.held)]
+        table.add_row(
+            name, *sizes[:2], f"{found.planned / found.unplanned:.0%}", *sizes[2:], f"{seconds * 1e3:.1f}"
+        )
+    return table
+
+
+def _steps_table(outcome: compiler.Outcome) -> Table:
+    names = list(outcome.steps)
+    columns = (column for name in names for column in (f"{name}, ms", "share"))
+    table = _table("CPU time of a training step", ("kind", *columns))
+    whole = {name: sum(spent.values()) for name, spent in outcome.steps.items()}
+    for kind in outcome.steps[names[0]]:
+        figures = ((spent[kind], spent[kind] / whole[name]) for name, spent in outcome.steps.items())
+        table.add_row(kind, *(text for t, share in figures for text in (f"{t * 1e3:.1f}", f"{share:.1%}")))
+    for kind, all_of_it in (("all", whole), ("without clocks in kernels", outcome.undisturbed)):
+        table.add_row(kind, *(text for name in names for text in (f"{all_of_it[name] * 1e3:.1f}", "")))
+    return table
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title)
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="right" if i else "left")
+    return table
+
+
 def _show(console: Console, outcome: sst.Outcome) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in outcome.machine.items()), highlight=False)
     table = Table(
@@ -63,7 +181,7 @@ def _show(console: Console, outcome: sst.Outcome) -> None:
     )
     batch = outcome.options["batch"]
     rows = [
-        (f"foldbatch, batch {batch}", "train", "infer"),
+        (f"foldbatch ({outcome.options['backend']}), batch {batch}", "train", "infer"),
         ("foldbatch, one tree at a time", "train_one", "infer_one"),
     ]
     rows += [(peer, f"{peer} train", f"{peer} infer") for peer in outcome.peers]

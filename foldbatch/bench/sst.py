@@ -18,6 +18,7 @@ from foldbatch.bench.flat import FlatTree
 from foldbatch.bench.measure import Timing, interleave, machine
 from foldbatch.bench.peers import TorchByLevel, set_torch_threads, torch_version
 from foldbatch.bench.workload import tree_lstm
+from foldbatch.engine import backend_of
 from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.params import Gradient
 from foldbatch.program import Program, compile
@@ -33,7 +34,7 @@ class Outcome:
     """What one run of the benchmark found; seconds are medians.
 
     Attributes:
-        options: hidden, batch, repeats.
+        options: hidden, batch, repeats, backend.
         machine: see `measure.machine`.
         trees: number of trees in the batch, `nodes` all their nodes.
         timings: seconds per batch (``train``, ``infer``), per tree one at a time (``train_one``,
@@ -88,14 +89,16 @@ class Step:
         self.optimizer.update(self.program.params, scale(gradients, 1.0 / count))
 
 
-def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True) -> Outcome:
-    """Measure one batch of trees.
+def run(
+    trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True, backend: str = "auto"
+) -> Outcome:
+    """Measure one batch of trees on a backend of ours (see `foldbatch.compile`).
 
     Raises:
         FoldbatchError: when the peer computes another loss, which would make the comparison void.
     """
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
-    program = compile(tree_lstm(hidden, vocabulary))
+    program = compile(tree_lstm(hidden, vocabulary), backend)
     step = Step(program)
     cold = program.describe(list(trees)).phases["trace"]
     singles = [trees[i % len(trees)] for i in range(16)]
@@ -115,7 +118,8 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True)
         timings[name] = Timing(t.median / count, t.low / count, t.high / count, t.runs)
     phases = _phases(program, step, trees, repeats)
     nodes = sum(tree.size for tree in trees)
-    options = {"hidden": hidden, "batch": len(trees), "repeats": repeats}
+    chosen = backend_of(backend).name
+    options = {"hidden": hidden, "batch": len(trees), "repeats": repeats, "backend": chosen}
     report = str(program.describe(list(trees)))
     return Outcome(
         options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers

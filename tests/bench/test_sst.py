@@ -10,6 +10,7 @@ import pytest
 from foldbatch.bench import sst
 from foldbatch.bench.__main__ import main
 from foldbatch.bench.workload import random_trees
+from foldbatch.static.backends import AUTO
 
 
 def test_outcome_has_every_figure() -> None:
@@ -20,6 +21,15 @@ def test_outcome_has_every_figure() -> None:
     assert all(seconds > 0 for seconds in outcome.phases.values())
     assert outcome.rate("train") > 0
     assert "steps" in outcome.report
+
+
+def test_the_backend_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    """And is named beside the figures; one that does not exist is one line."""
+    outcome = sst.run(random_trees(2), hidden=4, repeats=1, peers=False, backend="numpy")
+    assert outcome.options["backend"] == "numpy"
+    assert sst.run(random_trees(2), hidden=4, repeats=1, peers=False).options["backend"] in AUTO
+    assert main(["--batch", "2", "--backend", "abacus", "--no-peers"]) == 2
+    assert "found 'abacus'" in capsys.readouterr().err
 
 
 def test_pytorch_computes_the_same_loss() -> None:

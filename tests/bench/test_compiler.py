@@ -1,0 +1,165 @@
+"""What the compiler saves is counted as the program runs, and compilers that lack something compute the same."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.bench import compiler
+from foldbatch.bench.__main__ import main
+from foldbatch.bench.clocks import KINDS
+from foldbatch.bench.compiler import EXECUTOR, UPDATE, VARIANTS, count, least, memory, unoptimized, unstaged
+from foldbatch.bench.workload import random_trees, tree_lstm
+from foldbatch.static import passes, sides
+from foldbatch.trees import Tree, Vocabulary
+
+TREES = random_trees(6, seed=3)
+BLOCK = tree_lstm(8, Vocabulary.count(word for tree in TREES for word in tree.words()))
+
+
+def _program(variant: str = "as compiled", **options) -> fb.Program:
+    policy, contexts = VARIANTS[variant]
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context())
+        return fb.compile(BLOCK, "numpy", policy, threads=1, **options)
+
+
+def _dense(gradients) -> dict[str, np.ndarray]:
+    return {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_calls_as_many_kernels_as_counted(variant) -> None:
+    """By the count of the executor."""
+    program = _program(variant)
+    report = program.describe(TREES)
+    assert count(program, TREES).kernels == (report.calls_forward, report.calls_backward)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_computes_the_same(variant) -> None:
+    """Up to rounding."""
+    loss, gradients = _program().value_and_grad(TREES)
+    other_loss, other_gradients = _program(variant).value_and_grad(TREES)
+    np.testing.assert_allclose(other_loss, loss, rtol=1e-6)
+    expected, found = _dense(gradients), _dense(other_gradients)
+    assert expected.keys() == found.keys()
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5)
+
+
+def test_without_stages_every_kernel_is_a_step() -> None:
+    """And with them, the gradients of the recursive cell are not; afterwards the compiler is whole again."""
+    before = sides.split
+    assert all(
+        kernel.name.endswith("_step")
+        for cell in _program("no stages").lowered.cells
+        for kernel in cell.kernels
+    )
+    assert any("after" in cell.backward for cell in _program().lowered.cells)
+    assert sides.split is before
+    with pytest.raises(ZeroDivisionError), unstaged():
+        _ = 1 / 0
+    assert sides.split is before
+
+
+def test_without_passes_graphs_stay_as_built() -> None:
+    """Afterwards the compiler is whole again."""
+    before = passes.PIPELINE, passes.STAGED
+    cells = _program("no passes").lowered.cells
+    assert all(cell.graph.results == cell.built.results for cell in cells)
+    assert any(cell.graph.results != cell.built.results for cell in _program().lowered.cells)
+    with pytest.raises(ZeroDivisionError), unoptimized():
+        _ = 1 / 0
+    assert (passes.PIPELINE, passes.STAGED) == before
+
+
+def test_a_tree_of_two_words_is_one_level() -> None:
+    """Forward: leaves, the node, labels, the root; backward the root has nothing, the node two kernels."""
+    counts = count(_program(), [Tree.from_nested((3, (2, TREES[0].words()[0]), (2, TREES[0].words()[1])))])
+    assert (counts.levels, counts.kernels) == (1, (4, 4))
+
+
+def test_stages_and_passes_save_array_calls() -> None:
+    """Stages a gradient per level, passes ops of the backward graphs, policy a classifier per level."""
+    found = {variant: count(_program(variant), TREES) for variant in VARIANTS}
+    levels = found["as compiled"].levels
+    assert levels == max(tree.height for tree in TREES)
+    assert found["no stages"].arrays[1] == found["as compiled"].arrays[1] + 2 * (levels - 1)
+    assert sum(found["no passes"].arrays) > sum(found["as compiled"].arrays)
+    assert found["no stages, by depth"].kernels[0] > found["no stages"].kernels[0] + levels / 2
+    assert sum(found["neither, by depth"].ops) > max(
+        sum(f.ops) for name, f in found.items() if name != "neither, by depth"
+    )
+
+
+def test_kept_bytes_are_those_of_the_program() -> None:
+    """Of one that has seen no other batch; a budget of nothing keeps less."""
+    found = {}
+    for budget in (None, 0):
+        program = _program(kept_bytes=budget)
+        found[budget] = memory(program, TREES)
+        arrays = program._engine._workspaces[0]._arrays
+        assert found[budget].kept == sum(array.nbytes for key, array in arrays.items() if key[0] == "kept")
+        assert found[budget].held == sum(array.nbytes for array in arrays.values())
+        assert found[budget].kept < found[budget].planned < found[budget].unplanned
+    assert found[0].kept < found[None].kept
+
+
+def test_planned_bytes_are_those_explained() -> None:
+    """For training: a row per distinct call, and what is there once."""
+    program = _program()
+    found = memory(program, TREES)
+    rows = [len(table.order) for table in program.plan(TREES).parts[0].batch.schedule.cells]
+    for name in ("planned", "unplanned"):
+        each = [getattr(cell, name) for cell in fb.explain(program).cells]
+        expected = sum(sizes.get("N", 0) * n + sizes.get("1", 0) for sizes, n in zip(each, rows, strict=True))
+        assert getattr(found, name) == expected
+
+
+def test_the_run_of_least_seconds_is_kept() -> None:
+    """In turn, and warming up does not count."""
+    order: list[str] = []
+
+    def task(name: str, *runs: dict[str, float]):
+        left = list(runs)
+        return lambda: order.append(name) or left.pop(0)
+
+    tasks = {
+        "a": task("a", {"x": 0, "y": 0}, {"x": 1, "y": 9}, {"x": 4, "y": 4}),
+        "b": task("b", {"x": 0}, {"x": 2}, {"x": 3}),
+    }
+    assert least(tasks, repeats=2, warmup=1) == {"a": {"x": 4, "y": 4}, "b": {"x": 2}}
+    assert order == ["a", "b"] * 3
+
+
+def test_outcome_has_every_figure() -> None:
+    """For each backend that is installed; only the first is compiled in all variants."""
+    outcome = compiler.run(TREES, hidden=8, repeats=1)
+    assert outcome.steps.keys() == outcome.undisturbed.keys()
+    first, *others = outcome.steps
+    assert list(outcome.counts) == [f"{first}, {v}" for v in VARIANTS] + [
+        f"{name}, as compiled" for name in others
+    ]
+    assert len(outcome.memory) == 2 * len(outcome.steps)
+    for spent in outcome.steps.values():
+        assert list(spent) == [*KINDS, EXECUTOR, UPDATE]
+        assert min(spent.values()) > 0
+    assert "load" in outcome.machine
+
+
+def test_command_prints_tables_for_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only this case takes several."""
+    assert main(["compiler", "--hidden", "4", "8", "--batch", "2", "--repeats", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("hidden 4") < out.index("hidden 8")
+    for title in ("Calls per batch", "Megabytes of buffers", "CPU time of a training step"):
+        assert out.count(title) == 2
+    assert sum("│ GEMM" in line for line in out.splitlines()) == 2
+    with pytest.raises(SystemExit):
+        main(["sst", "--hidden", "4", "8"])
+    assert "expected one size" in capsys.readouterr().err
