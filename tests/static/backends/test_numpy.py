@@ -9,7 +9,16 @@ from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.params import SparseRows
 from foldbatch.static import ops
 from foldbatch.static.backends import AUTO, BACKENDS, Backend, find_backend
-from foldbatch.static.backends.numpy import GLOBALS, OutOfRangeError, check_range, segment_sum, sum_rows
+from foldbatch.static.backends.numpy import (
+    GLOBALS,
+    MANY,
+    WIDE,
+    OutOfRangeError,
+    check_range,
+    segment_max,
+    segment_sum,
+    sum_rows,
+)
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
 from foldbatch.static.kernel import load
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample, ragged
@@ -234,6 +243,34 @@ def test_sigmoid_and_softmax_do_not_overflow() -> None:
     assert sigmoid.tolist() == softmax.tolist() == [[0, 1]]
     assert logsumexp.tolist() == [1e4]
     assert softplus.tolist() == [[0, 1e4]]
+
+
+@pytest.mark.parametrize("width", [(), (MANY,), (2, WIDE)], ids=str)
+@pytest.mark.parametrize("runs", [0, 1, MANY - 1, MANY, 3 * MANY])
+def test_runs_are_reduced_one_by_one_and_together_alike(runs: int, width: tuple[int, ...]) -> None:
+    """Few or many runs, narrow or wide rows, some of them empty: the ways differ, the result does not."""
+    rng = np.random.default_rng(runs)
+    counts = rng.integers(0, 6, runs)
+    starts = np.cumsum(counts) - counts
+    x = rng.normal(size=(int(counts.sum()), *width))
+    sums, tops = np.full((2, runs, *width), np.nan)
+    segment_sum(x, starts, counts, sums)
+    segment_max(x, starts, counts, tops)
+    for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        part = x[start : start + count]
+        np.testing.assert_allclose(sums[i], part.sum(axis=0), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(tops[i], part.max(axis=0) if count else np.zeros(width))
+
+
+@pytest.mark.parametrize("count", [0, 5, 400])
+def test_rows_of_a_table_are_summed_by_id(count: int) -> None:
+    rng = np.random.default_rng(count)
+    ids, values = rng.integers(0, 90, count), rng.normal(size=(count, 40))
+    dense = np.zeros((90, 40))
+    np.add.at(dense, ids, values)
+    found = sum_rows(values, ids, 90)
+    assert found.rows.tolist() == sorted(set(ids.tolist()))
+    np.testing.assert_allclose(found.dense(), dense, rtol=1e-12, atol=1e-12)
 
 
 def test_backends_are_found_by_name() -> None:
