@@ -143,11 +143,11 @@ class Execution:
             case "operand":
                 return self._operand(key, step, table)
             case "cotangent":
-                arena = self.cotangents(self.signatures[step.cell].outputs[key])
-                written = table.written(key, step.start, step.stop)
+                number = self.signatures[step.cell].outputs[key]
+                arena, written = self.cotangents(number), table.written(key, step.start, step.stop)
                 if table.copies is not None:
                     return _summed(arena, written, table.copies[step.start : step.stop + 1])
-                return self._gather(("cotangent", step.cell, key), arena, written)
+                return self._gather(("cotangent", step.cell, key), arena, self.arenas[number], written)
             case "store":
                 return self._store(key, step, table)
             case "parameter":
@@ -188,7 +188,8 @@ class Execution:
         if span.rows is None:
             rows = arena[start:stop]
         else:
-            rows = self._gather(("operand", step.cell, number), arena, span.rows[start:stop])
+            type_ = self.arenas[span.arena]
+            rows = self._gather(("operand", step.cell, number), arena, type_, span.rows[start:stop])
         return rows.reshape((stop - start) // span.width, *node.shape) if span.width > 1 else rows
 
     def _store(self, number: int, step: Step, table: CellTable) -> Array:
@@ -201,8 +202,8 @@ class Execution:
             return self.cotangents(span.arena)[start:stop].reshape(rows, *node.shape)
         return self.workspace.rows(("store", node.type, number), node.type, rows)
 
-    def _gather(self, key: tuple[str, int, int], arena: Array, rows: Index) -> Array:
-        out = self.workspace.rows(key, TensorType(arena.shape[1:], arena.dtype.name), len(rows))
+    def _gather(self, key: tuple[str, int, int], arena: Array, type_: TensorType, rows: Index) -> Array:
+        out = self.workspace.rows(key, type_, len(rows))
         np.take(arena, rows, axis=0, out=out, mode="clip")
         return out
 
