@@ -257,3 +257,17 @@ def test_the_place_of_what_a_case_a_function_or_a_sequence_yields_leads_to_its_s
     braces = fb.GetItem("{0}") >> fb.Map(fb.GetItem("{x!r}") >> ONE)
     with pytest.raises(ExampleTypeError, match=re.escape("at example 0 ['{0}'][1]['{x!r}']")):
         braces.eval({"{0}": [{"{x!r}": 1}, {"{x!r}": "x"}]})
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_looked_for_afterwards_as_it_was_before(enabled):
+    program = fb.compile(fb.InputTransform(lambda x: x / 0 if x else 0) >> fb.Scalar())
+    (gc.enable if enabled else gc.disable)()
+    try:
+        program.prepare([0, 0])
+        assert gc.isenabled() == enabled
+        with pytest.raises(ExampleError):
+            program.prepare([1])
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
