@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import ExampleError
-from foldbatch.program import Program
+from foldbatch.program import Program, compile
 from foldbatch.runtime.batch import Batch, schedule_batch
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
@@ -60,7 +60,7 @@ class Picture:
 
 
 def draw_schedule(
-    program: Program,
+    program: Program | Any,
     examples: Iterable[Any],
     path: str | PathLike[str] | None = None,
     *,
@@ -69,7 +69,7 @@ def draw_schedule(
     """Return a picture of how a batch runs, and write it to `path` if there is one.
 
     Args:
-        program: whose schedule is drawn.
+        program: whose schedule is drawn; a block, or what stands for one, is compiled first.
         examples: a few examples; what they hold must fit the program.
         path: of a file, which is replaced.
         animate: return an HTML page in which the steps light up one after the other, instead of SVG.
@@ -91,12 +91,14 @@ def draw_schedule(
     return text
 
 
-def picture(program: Program, examples: Iterable[Any]) -> Picture:
+def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
     """Return the calls of a batch with their steps and places.
 
     Raises:
         ExampleError: as `draw_schedule`.
     """
+    if not isinstance(program, Program):
+        program = compile(program)
     lowered = program.lowered
     traces = [prepared.trace for prepared in program.prepare(examples)]
     count = sum(trace.size for trace in traces)

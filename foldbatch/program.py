@@ -18,9 +18,10 @@ from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
+from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Derivatives, Tangents
 from foldbatch.engine import Engine, Options, Work, backend_of
-from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
 from foldbatch.runtime.planned import Planned
 from foldbatch.runtime.report import Report
@@ -78,6 +79,7 @@ def compile(
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
+        BlockValueError: when a number is none, or too small.
         UnknownNameError: when a backend, policy, layout or way to share does not exist.
         BackendError: when the backend is ``numba`` and that is not installed.
 
@@ -86,6 +88,11 @@ def compile(
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
+    _refuse_no_count("seed", seed, 0)
+    if threads is not None:
+        _refuse_no_count("threads", threads, 1)
+    if kept_bytes is not None:
+        _refuse_no_count("kept_bytes", kept_bytes, 0)
     cores = available_cores() if threads is None else threads
     options = Options(backend, policy, layout, batched, cores, debug, share)
     chosen = backend_of(backend)
@@ -93,6 +100,14 @@ def compile(
     find_share(share)
     lowered = lower(as_block(block), find_policy(policy), chosen, kept_bytes)
     return Program(lowered, options, seed)
+
+
+def _refuse_no_count(name: str, value: Any, least: int) -> None:
+    if not is_int(value) or value < least:
+        found = describe_value(value)
+        raise BlockValueError(
+            name, f"a whole number of {least} or more", found, "leave it out for the default"
+        )
 
 
 class Program:
@@ -214,6 +229,7 @@ class Program:
         """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
             step, self._step = self._step, self._step + 1
+        _refuse_no_count("step", step, 0)
         return step
 
     # -- derivatives

@@ -72,7 +72,7 @@ def test_it_is_written_and_runs_as_a_page(tmp_path):
     page = draw_schedule(fb.compile(tree_model()), TREES, tmp_path / "batch.html", animate=True)
     assert (tmp_path / "batch.html").read_text(encoding="utf-8") == page
     names = json.loads(re.search(r"const names = (\[.*?\]),", page)[1])
-    assert len(names) == picture(fb.compile(tree_model()), TREES).steps.__len__()
+    assert len(names) == len(picture(fb.compile(tree_model()), TREES).steps)
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # self-contained
 
 
@@ -84,3 +84,7 @@ def test_too_much_to_draw_is_refused():
     model = fb.Map(fb.Scalar()) >> fb.Fold(fb.Function(lambda a, b: a + b), fb.Zeros([]))
     with pytest.raises(ExampleError, match="draw_schedule: expected up to 2000 calls"):
         draw_schedule(fb.compile(model), [range(3000)])
+
+
+def test_a_block_is_compiled_first():
+    assert draw_schedule(tree_model(), TREES) == draw_schedule(fb.compile(tree_model()), TREES)

@@ -17,6 +17,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import (
     BlockTypeError,
+    BlockValueError,
     ExampleError,
     ExampleTypeError,
     ParameterError,
@@ -673,3 +674,27 @@ def test_depth_counts_levels_that_compute() -> None:
     program = fb.compile(_tree_model())
     assert [program.depth(x) for x in EXAMPLES] == [2, 3, 5, 4, 2]
     assert fb.Identity().max_depth(3) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("seed", "a"),
+        ("seed", -1),
+        ("threads", 0),
+        ("threads", 1.5),
+        ("kept_bytes", "all"),
+        ("kept_bytes", True),
+    ],
+)
+def test_options_that_are_no_counts_are_refused(name, wrong) -> None:
+    with pytest.raises(BlockValueError, match=f"{name}: expected a whole number"):
+        fb.compile(fb.Scalar(), **{name: wrong})
+
+
+def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
+    program = fb.compile(fb.Vector(20) >> fb.Dropout(0.5) >> fb.Function(ops.sum) >> fb.Loss())
+    first = fb.compile(program.lowered.block).value_and_grad([np.ones(20)])[0]
+    with pytest.raises(BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"):
+        program.value_and_grad([np.ones(20)], step="a")
+    assert program.value_and_grad([np.ones(20)])[0] == first

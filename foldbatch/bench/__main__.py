@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     longest = "nodes of the longest chain of the case schedule (default 100000)"
     parser.add_argument("--nodes", type=_positive, default=100_000, help=longest)
     drawing = "draw the growth with a chain's length, case schedule, as SVG"
-    parser.add_argument("--plot", type=Path, metavar="FILE", help=drawing)
+    parser.add_argument("--plot", type=_file, metavar="FILE", help=drawing)
     parser.add_argument("--repeats", type=_positive, default=11, help="runs of each task (default 11)")
     parser.add_argument(
         "--backend", default="auto", help="what computes: auto, numba or numpy (default auto)"
@@ -93,15 +93,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-peers", action="store_true", help="do not measure PyTorch even if it is installed"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write the figures to a file")
     return parser
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {value}")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text}")
+    return int(text)
+
+
+def _file(text: str) -> Path:
+    """Read the name of a file to write; what it is for takes long, so it is refused before."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, found {text}")
+    return path
 
 
 def _show_policies(console: Console, trees: list[Tree]) -> None:

@@ -304,11 +304,11 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]
         )
         found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
         raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
-    keys = [_hashable(key) for key, _ in items]
-    for number, key in enumerate(keys):
-        if key in keys[:number]:
-            found = f"{items[number][0]!r} twice"
-            raise BlockValueError(where, "every key once", found, "drop or rename one")
+    known: set[Any] = set()
+    for key, _ in items:
+        if _hashable(key) in known:
+            raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
+        known.add(_hashable(key))
     return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
+import numpy as np
+
 from foldbatch.blocks.wires import Wire
 from foldbatch.static.graph import Node
 from foldbatch.types import (
@@ -77,7 +79,7 @@ def is_int(value: object) -> bool:
     >>> is_int(3), is_int(True), is_int("3")
     (True, False, False)
     """
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def type_of(value: Value) -> Type:

@@ -18,7 +18,7 @@ from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
-from foldbatch.static.backends.numpy import segment_sum
+from foldbatch.static.backends.numpy import reduce_by_length, segment_sum
 from foldbatch.static.cell import Cell
 from foldbatch.static.codegen import Argument
 from foldbatch.static.kernel import Kernel
@@ -245,17 +245,12 @@ def _copied(value: Array, table: CellTable, step: Step) -> Array:
 
 
 def _summed(arena: Array, rows: Index, copies: Index) -> Array:
-    """Sum the rows of shared calls: call i's are ``rows[copies[i]:copies[i + 1]]``, counted from the first.
+    """Sum the rows of shared calls, in the order of the batch.
 
-    Calls with as many copies are summed together, each in the order of the batch: where most have few,
-    ``np.add.reduceat``, which goes call by call, takes twice as long.
+    Call i's are ``rows[copies[i]:copies[i + 1]]``, with `copies` counted from the first call's.
     """
-    starts, counts = copies[:-1] - copies[0], np.diff(copies)
-    out = np.empty((len(counts), *arena.shape[1:]), arena.dtype)
-    for count in np.unique(counts):
-        calls = np.flatnonzero(counts == count)
-        several = arena[rows[starts[calls][:, None] + np.arange(count)]]
-        out[calls] = several[:, 0] if count == 1 else several.sum(axis=1)
+    out = np.empty((len(copies) - 1, *arena.shape[1:]), arena.dtype)
+    reduce_by_length(np.add, arena, copies[:-1] - copies[0], np.diff(copies), out, rows)
     return out
 
 

@@ -13,12 +13,13 @@ parameter gradients out of its levels ("lazy batching").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from foldbatch.static.graph import SOURCES, Node, reachable
 from foldbatch.static.op import UNBATCHED
 
 BEFORE, STEP, AFTER = STAGES = ("before", "step", "after")
+StageOf = Callable[[Node], str]
 
 # These only look at their operand's memory in another way, so every stage that wants one makes
 # its own instead of storing it.

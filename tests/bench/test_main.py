@@ -52,3 +52,18 @@ def test_schedule_prints_a_row_for_each_batch_and_draws_the_chains(
     names = [line.split("│")[1].strip() for line in lines if "│" in line]
     assert names[:5] == ["SST, 1 trees", "SST, 2 trees", "SST, 8 trees", "star, 20 children", "chain of 1"]
     assert drawing.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["schedule", "--nodes", "x"], "argument --nodes: expected 1 or more, found x"),
+        (["policies", "--batch", "-3"], "argument --batch: expected 1 or more, found -3"),
+        (["schedule", "--plot", "/no/such/folder/x.svg"], "expected a file in a folder that exists"),
+        (["--json", "/no/such/folder/x.json"], "expected a file in a folder that exists"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert message in capsys.readouterr().err

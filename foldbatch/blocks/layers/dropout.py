@@ -54,6 +54,3 @@ class Dropout(Layer[TensorType, TensorType]):
             return x
         kept = ops.cast(ops.less_equal(self.rate, ops.random(x.shape, x.dtype)), x.dtype)
         return ops.when_training(x * kept * (1 / (1 - self.rate)), ops.batched(x))
-
-    def arguments(self) -> str:
-        return repr(self.rate)

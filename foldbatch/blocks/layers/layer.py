@@ -9,6 +9,7 @@ import numpy as np
 
 from foldbatch.blocks.block import In_contra, Out_co, function_name, named
 from foldbatch.blocks.function import TensorBlock
+from foldbatch.blocks.values import is_int
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
@@ -84,7 +85,7 @@ def _shown(value: Any) -> str:
 
 def positive(size: Any, where: str) -> int:
     """Return a size, refusing what is no positive int."""
-    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+    if not is_int(size) or size < 1:
         raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
     return int(size)
 

@@ -56,7 +56,7 @@ def _reduce_segments(
     if len(x) == 0:
         out[...] = 0
     elif len(counts) >= MANY and x[0].size >= WIDE:
-        _reduce_by_length(ufunc, x, starts, counts, out)
+        reduce_by_length(ufunc, x, starts, counts, out)
     elif counts.all():
         ufunc.reduceat(x, starts, axis=0, out=out)
     else:
@@ -65,16 +65,25 @@ def _reduce_segments(
         out[full] = ufunc.reduceat(x, starts[full], axis=0)
 
 
-def _reduce_by_length(
-    ufunc: np.ufunc, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
+def reduce_by_length(
+    ufunc: np.ufunc,
+    x: Array,
+    starts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    out: Array,
+    at: NDArray[np.int64] | None = None,
 ) -> None:
-    """Reduce runs of one length together: five times as fast as ``reduceat``, which goes run by run."""
+    """Reduce runs of one length together: five times as fast as ``reduceat``, which goes run by run.
+
+    Shapes: as for `segment_sum`; with ``at: [sum(counts)]`` the runs are of ``x[at]``, which is not made.
+    """
     for count in np.unique(counts):
         runs = np.flatnonzero(counts == count)
         if count == 0:
             out[runs] = 0
             continue
-        rows = x[starts[runs][:, None] + np.arange(count)]
+        places = starts[runs][:, None] + np.arange(count)
+        rows = x[places if at is None else at[places]]
         out[runs] = rows[:, 0] if count == 1 else ufunc.reduce(rows, axis=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from foldbatch.static.graph import Node, Operand, apply, lift, matmul
 from foldbatch.static.op import UNBATCHED, fail
@@ -37,7 +38,9 @@ def einsum(subscripts: str, *operands: Operand) -> Node:
     return _ordered(letters, result, given)
 
 
-def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
+def _parse(subscripts: Any, count: int) -> tuple[list[str], str]:
+    if not isinstance(subscripts, str):
+        fail("einsum", "a string of letters", type(subscripts).__name__, "as in einsum('ij,jk->ik', a, b)")
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     spec = left.split(",")

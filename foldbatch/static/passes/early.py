@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from foldbatch.static.graph import Graph, Node, apply
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing
-
-StageOf = Callable[[Node], str]
+from foldbatch.static.stages import BEFORE, StageOf
 
 
 def sum_early(graph: Graph, stage_of: StageOf) -> Graph:
@@ -21,8 +18,8 @@ def sum_early(graph: Graph, stage_of: StageOf) -> Graph:
     def regroup(node: Node, operands: list[Node]) -> Node:
         now = rebuilt(node, operands)
         stage = stage_of(node)
-        early = [i for i, x in enumerate(node.inputs) if stage_of(x) == "before"]
-        if node.op.name != "add" or stage == "before" or len(early) in (0, 1, len(operands)):
+        early = [i for i, x in enumerate(node.inputs) if stage_of(x) == BEFORE]
+        if node.op.name != "add" or stage == BEFORE or len(early) in (0, 1, len(operands)):
             return now
         if all(node.inputs[i].axis is UNBATCHED for i in early):
             return now  # a sum of parameters, or a constant: it saves nothing to speak of

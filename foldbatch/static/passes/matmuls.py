@@ -7,14 +7,13 @@ never joined with one that it does not.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from foldbatch.static.graph import PARAMETER, Graph, Node, apply, reachable
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing
-
-StageOf = Callable[[Node], str]
+from foldbatch.static.stages import BEFORE, STEP, StageOf
 
 
 def split_by_stage(graph: Graph, stage_of: StageOf) -> Graph:
@@ -27,11 +26,11 @@ def split_by_stage(graph: Graph, stage_of: StageOf) -> Graph:
         joined = node.inputs[0] if node.op.name == "linear" else node
         if joined.op.name != "concat" or joined.attrs["axis"] != joined.ndim - 1 or joined is node:
             return rebuilt(node, operands)
-        if stage_of(node) != "step":
+        if stage_of(node) != STEP:
             return rebuilt(node, operands)
         runs = [
             [i for i, _ in run]
-            for _, run in groupby(enumerate(joined.inputs), lambda p: stage_of(p[1]) == "before")
+            for _, run in groupby(enumerate(joined.inputs), lambda p: stage_of(p[1]) == BEFORE)
         ]
         if len(runs) < 2 or operands[0].op is not joined.op:
             return rebuilt(node, operands)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from foldbatch.static.graph import Graph, Node, apply
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing
+from foldbatch.static.stages import StageOf
 
-StageOf = Callable[[Node], str]
 _ROUNDS = 20  # a gate is a few ops deep
 
 

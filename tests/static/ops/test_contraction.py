@@ -85,6 +85,7 @@ def test_the_bilinear_form_of_a_tensor_network_and_its_gradient():
     ("subscripts", "shapes", "match"),
     [
         ("ij,jk->ik", [(2, 3)], "letters for 1 operand"),
+        (3, [(2, 3)], "a string of letters, found int"),
         ("ij->i", [(2,)], "1 letters for float32"),
         ("i,i->", [(2,), (3,)], "one extent for 'i', found 2 and 3"),
         ("ii->", [(2, 2)], "each letter once in an operand"),
