@@ -75,6 +75,8 @@ def draw_schedule(
         animate: return an HTML page in which the steps light up one after the other, instead of SVG.
             Both need nothing but themselves.
 
+    Calls that run once for several (`share` of `foldbatch.compile`) are drawn wherever they are made.
+
     Raises:
         ExampleError: when the examples make more calls than a picture can show, or do not fit.
 

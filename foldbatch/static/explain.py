@@ -5,7 +5,7 @@ Read off the compiled cell, as data and as text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -20,8 +20,6 @@ from foldbatch.static.naming import expression, listing, name_nodes, whole
 from foldbatch.static.reasons import Placed, place
 from foldbatch.static.sides import trail
 from foldbatch.types import TensorType
-
-Transform = Callable[[Graph], Graph]
 
 
 @dataclass(frozen=True, slots=True)
