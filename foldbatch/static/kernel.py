@@ -42,6 +42,7 @@ def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: B
     scope: dict[str, Any] = {**backend.globals, **text.constants}
     if backend.loops is not None:
         scope |= {loop: backend.loops.compile(source) for loop, source in text.loops.items()}
+    scope |= {called: make() for called, make in backend.compiled.items() if f"{called}(" in text.source}
     exec(compile(text.source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
     function = scope[text.source.split("(", 1)[0].removeprefix("def ")]

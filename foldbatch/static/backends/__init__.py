@@ -1,7 +1,7 @@
 """The backends by name: how each spells the ops, and what its kernels see as globals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,7 +34,8 @@ class Loops:
 class Backend:
     """A spelling of the ops; `overwrites` says which operand buffers a result may reuse.
 
-    One that has `loops` computes groups of elementwise ops in them instead.
+    One that has `loops` computes groups of elementwise ops in them instead. `compiled` makes, by name,
+    what only those kernels see that call it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Backend:
     overwrites: Mapping[str, Sequence[int]]
     globals: Mapping[str, Any]
     loops: Loops | None = None
+    compiled: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 NUMBA = "numba"
@@ -49,10 +51,11 @@ BACKENDS = {"numpy": Backend("numpy", _numpy.SPELLINGS, _numpy.OVERWRITES, _nump
 if find_spec(NUMBA) is not None:  # only looked for: importing it takes a second
     BACKENDS[NUMBA] = Backend(
         NUMBA,
-        _numpy.SPELLINGS,
+        _numba.SPELLINGS,
         _numpy.OVERWRITES,
         _numpy.GLOBALS,
         Loops(_numba.takes, _numba.alone, _numba.spell, _numba.COMPILE),
+        _numba.COMPILED,
     )
 AUTO = (NUMBA, "numpy")  # the fastest first
 

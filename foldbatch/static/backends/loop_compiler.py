@@ -12,7 +12,7 @@ import inspect
 import linecache
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -61,17 +61,35 @@ def compile_loop(text: str) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    vector_functions = _vector_functions()
-    digest = hashlib.sha256(f"{FORM}\n{inspect.getsource(vector_functions)}\n{text}".encode()).hexdigest()[
-        :20
-    ]
+    return _compile(text, {}, "")
+
+
+@cache
+def compile_product(kind: str) -> Callable[..., None]:
+    """Return ``product(a, b, out)`` of `products.spell` for ``f4`` or ``f8``.
+
+    Raises:
+        BackendError: when Numba is not installed.
+    """
+    numba()
+    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+
+    cut = products.blocks()
+    assert cut is not None, "kernels multiply by BLAS where products have not been tried"
+    return _compile(products.spell(kind, cut), products.functions(kind, cut), inspect.getsource(products))
+
+
+def _compile(text: str, called: Mapping[str, Any], source: str) -> Callable[..., None]:
+    """Compile a text that calls what is `called` by name, all of it defined by `source`."""
+    sources = f"{inspect.getsource(_vector_functions())}{source}"
+    digest = hashlib.sha256(f"{FORM}\n{sources}\n{text}".encode()).hexdigest()[:20]
     kept = _write(cache_directory(), f"loop_{digest}.py", text)
     if kept is not None:
         try:
-            return _compiled(text, kept.as_posix(), keep=True)
+            return _compiled(text, called, kept.as_posix(), keep=True)
         except Exception:  # noqa: BLE001, S110 - if it was not the cache, the next line raises it again
             pass
-    return _compiled(text, f"<foldbatch loop {digest}>", keep=False)
+    return _compiled(text, called, f"<foldbatch loop {digest}>", keep=False)
 
 
 @cache
@@ -81,10 +99,10 @@ def _vector_functions() -> ModuleType:
     return vector_functions
 
 
-def _compiled(text: str, filename: str, *, keep: bool) -> Callable[..., None]:
+def _compiled(text: str, called: Mapping[str, Any], filename: str, *, keep: bool) -> Callable[..., None]:
     functions = _vector_functions()
     # what is read back from disk looks for the module that it came from
-    scope: dict[str, Any] = {**functions.GLOBALS, "__name__": functions.__name__}
+    scope: dict[str, Any] = {**functions.GLOBALS, **called, "__name__": functions.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
     if not keep:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

@@ -1,4 +1,6 @@
-"""How Numba computes: as NumPy does, but for elementwise ops, whose groups become compiled loops.
+"""How Numba computes: as NumPy does, but elementwise ops and products by weights are compiled.
+
+Groups of elementwise ops become loops; products are those of `products` where the processor is known to them.
 
 A loop's text is plain Python over raw memory, typed so that LLVM vectorises it: numbers of elements
 are unsigned (signed ones could count from the end), constants have the dtype of their op. tanh,
@@ -9,10 +11,12 @@ own loops are as fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from foldbatch.static.backends.loop_compiler import compile_loop
+from foldbatch.static.backends import numpy as _numpy
+from foldbatch.static.backends.loop_compiler import compile_loop, compile_product
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
 
@@ -136,4 +140,26 @@ def _expression(node: Node, operands: Sequence[str]) -> str:
     return f"{kind}({text})" if np.issubdtype(node.dtype, np.integer) else text
 
 
+def _multiplied(name: str) -> _numpy.Spelling:
+    """Return the spelling of a product by a weight, or of its gradient: NumPy's, or our own product."""
+
+    def spell(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+        lines = _numpy.SPELLINGS[name](node, operands, out, rows)
+        if not _has_product(node):
+            return lines
+        ours = f"product_{TYPES[node.dtype]}("
+        return [line.replace("np.matmul(", ours).replace(", out=", ", ") for line in lines]
+
+    return spell
+
+
+def _has_product(node: Node) -> bool:
+    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+
+    vector = node.ndim + (node.axis.rank > 0) < 2
+    return not vector and node.dtype in ("float32", "float64") and products.blocks() is not None
+
+
+SPELLINGS = {**_numpy.SPELLINGS, **{name: _multiplied(name) for name in ("linear", "sum_outer")}}
+COMPILED = {f"product_{kind}": partial(compile_product, kind) for kind in ("f4", "f8")}
 COMPILE: Callable[[str], Callable[..., None]] = compile_loop

@@ -187,6 +187,7 @@ GLOBALS: dict[str, Any] = {
     "u8": u8,
     "inf": math.inf,
     "nan": math.nan,
+    "min": min,
     "sqrt": math.sqrt,
     "flat": flat,
     "exp_f4": exp_f4,
@@ -203,14 +204,15 @@ _DTYPES = {"f4": f4, "f8": f8, "i4": i4, "i8": i8, "b1": types.boolean}
 def signature(text: str) -> Any:
     """Return Numba's signature for the types of a loop's arguments: ``i8, f4[2], f4[2]w``.
 
-    An array has a dtype, a number of axes, and a ``w`` if it is written.
+    An array has a dtype, a number of axes, an ``a`` if it may have gaps, and a ``w`` if it is written.
     """
     arguments = []
     for word in text.split(", "):
         dtype, _, rest = word.partition("[")
         if rest:
-            ndim, _, mark = rest.partition("]")
-            arguments.append(types.Array(_DTYPES[dtype], int(ndim), "C", readonly=not mark))
+            ndim, _, marks = rest.partition("]")
+            layout = "A" if "a" in marks else "C"
+            arguments.append(types.Array(_DTYPES[dtype], int(ndim), layout, readonly="w" not in marks))
         else:
             arguments.append(_DTYPES[dtype])
     return types.void(*arguments)
