@@ -125,23 +125,33 @@ def assert_lawful(program: BlockProgram, *, numba: bool = False) -> None:
 
 
 def assert_differentiated(program: BlockProgram) -> None:
-    """Check the gradient along a random direction against a difference of the interpreter's losses."""
+    """Check the gradient along a random direction against a difference of the interpreter's losses.
+
+    Where numbers are compared a loss may jump, next to the point or at it. A difference of a shorter step
+    misses the one; of the other it is as many times greater, and there is no gradient.
+    """
     compiled = fb.compile(program.block, "numpy")
     loss, gradients = gradients_of(compiled, program.examples)
     rng = np.random.default_rng(program.seed)
     directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
     origin = {name: compiled.params[name].copy() for name in gradients}
-    step = 1e-4
 
-    def at(k: int) -> float:
+    def at(distance: float) -> float:
         for name, direction in directions.items():
-            compiled.params[name] = origin[name] + k * step * direction
+            compiled.params[name] = origin[name] + distance * direction
         return sum(meaning(program.block, example).loss for example in program.examples)
 
-    difference = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
-    at(0)
+    def difference(step: float) -> float:
+        return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+
     found = sum(float(np.vdot(g, directions[name])) for name, g in gradients.items())
-    assert found == pytest.approx(difference, rel=1e-6, abs=1e-6 * max(1.0, abs(loss)))
+    right, closer = difference(1e-4), difference(1e-6)
+    at(0.0)
+    if abs(closer) > 50 * abs(right) > 50:
+        return
+    scale = max(1.0, abs(loss))
+    near = pytest.approx(right, rel=1e-6, abs=1e-6 * scale), pytest.approx(closer, rel=1e-5, abs=1e-5 * scale)
+    assert found in near
 
 
 @many

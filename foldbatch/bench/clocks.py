@@ -63,7 +63,7 @@ def kind_of(statement: ast.stmt) -> str:
         return OTHER
     assert isinstance(statement.value, ast.Call), ast.unparse(statement)
     name = _called(statement.value)
-    if name == "matmul":
+    if name == "matmul" or name.startswith("product_"):
         return GEMM
     return ELEMENTWISE if name.startswith("loop_") or isinstance(getattr(np, name, None), np.ufunc) else OTHER
 

@@ -7,9 +7,12 @@ nothing of blocks or examples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,12 +21,15 @@ from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
+from foldbatch.static.backends.levels import Base
 from foldbatch.static.backends.numpy import reduce_by_length, segment_sum
 from foldbatch.static.cell import Cell
 from foldbatch.static.codegen import Argument
 from foldbatch.static.kernel import Kernel
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.types import TensorType
+
+NO_ROWS = np.zeros(0, np.int64)
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
@@ -65,11 +71,11 @@ class Execution:
 
     def forward(self) -> None:
         """Compute every value, loss and metric."""
-        for step in self.schedule.steps:
+        for step, steps in _levels(self.schedule.steps):
             kernels = self.cells[step.cell].forward if self.training else self.cells[step.cell].inference
             for stage in step.stages:
                 if stage in kernels:
-                    self._run(kernels[stage], step)
+                    self._run_all(kernels[stage], steps)
 
     def backward(self) -> dict[Parameter, Gradient]:
         """Return the gradient of the summed losses for every trainable parameter reached."""
@@ -77,14 +83,14 @@ class Execution:
         for arena, rows in enumerate(self.schedule.zero_rows):
             if self.arenas[arena].is_float:
                 _zero(self.cotangents(arena), rows)
-        for step in reversed(self.schedule.steps):
+        for step, steps in _levels(reversed(self.schedule.steps)):
             kernels = self.cells[step.cell].backward
             stages = (
                 step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
             )
             for stage in stages:
                 if stage in kernels:
-                    self._run(kernels[stage], step)
+                    self._run_all(kernels[stage], steps)
         return {parameter: total(parts) for parameter, parts in self.gradients.items()}
 
     def fetch(self, numbers: Sequence[int], arena_of: Index) -> list[Array]:
@@ -105,6 +111,61 @@ class Execution:
     def cotangents(self, arena: int) -> Array:
         """Return the cotangents of an arena: ``[rows, *shape]``."""
         return self.workspace.rows(("cotangents", arena), self.arenas[arena], self.schedule.arena_rows[arena])
+
+    def _run_all(self, kernel: Kernel, steps: Sequence[Step]) -> None:
+        """Run a kernel for steps of one cell, one after the other."""
+        levels = kernel.levels
+        if levels is None or len(steps) == 1 or self.schedule.cells[steps[0].cell].copies is not None:
+            for step in steps:
+                self._run(kernel, step)
+            return
+        self.kernel_calls += len(steps)
+        bounds = np.array([(step.start, step.stop) for step in steps], np.int64)
+        widest = int((bounds[:, 1] - bounds[:, 0]).max())
+        given: list[Any] = [bounds]
+        for base in levels.bases:
+            given += self._base(base, steps[0].cell, widest)
+        levels.function(*given)
+
+    def _base(self, base: Base, cell: int, widest: int) -> list[Any]:
+        """Return what a loop over levels is given for a parameter or a result, as `Base` lists it."""
+        table, key, signature = self.schedule.cells[cell], base.key, self.signatures[cell]
+        match base.kind:
+            case "operand" | "store" | "sum":
+                span = table.operands[key]
+                arena = (self.values if base.kind == "operand" else self.cotangents)(span.arena)
+                place = [_flat(arena), -1 if span.start is None else span.start, span.width]
+                place.append(NO_ROWS if span.rows is None else span.rows)
+                if base.kind != "operand":
+                    place.append(span.first)
+                needed = span.rows is not None if base.kind == "operand" else not span.first
+                name = (base.kind, cell, key)
+                rows = widest * span.width if needed else 0
+                return place if base.kind == "sum" else [*place, self._buffer(name, span.arena, rows)]
+            case "cotangent":
+                arena = signature.outputs[key]
+                buffer = self._buffer(("cotangent", cell, key), arena, widest)
+                return [_flat(self.cotangents(arena)), table.outputs[key], buffer]
+            case "value":
+                return [_flat(self.values(signature.outputs[key])), table.outputs[key]]
+            case "kept":
+                return [self._all_kept(key, cell, table)]
+            case "scratch":
+                name = "scratch", key.type, key.number
+                if base.batched:
+                    return [self.workspace.rows(name, key.type, widest)]
+                return [self.workspace.single(name, key.type)]
+            case "feed":
+                return [np.ascontiguousarray(self.feeds[cell][key])]
+            case "constant":
+                return [key]
+            case _:
+                assert base.kind == "parameter", base.kind
+                return [np.ascontiguousarray(key.value)]
+
+    def _buffer(self, name: tuple[str, int, int], arena: int, rows: int) -> Array:
+        """Return memory for rows of an arena: ``[rows, numbers]``."""
+        return _flat(self.workspace.rows(name, self.arenas[arena], rows))
 
     def _run(self, kernel: Kernel, step: Step) -> None:
         table = self.schedule.cells[step.cell]
@@ -168,17 +229,23 @@ class Execution:
 
     def _kept(self, number: int, step: Step, table: CellTable) -> Array:
         cell = self.cells[step.cell]
-        kept = (cell.kept if self.training else cell.kept_inference)[number]
-        key = ("kept", step.cell, number, self.training)
+        axis = (cell.kept if self.training else cell.kept_inference)[number].axis
+        whole = self._all_kept(number, step.cell, table)
+        if axis is UNBATCHED:
+            return whole
+        start, stop = self._extent(axis, step, table)
+        return whole[start:stop]
+
+    def _all_kept(self, number: int, cell: int, table: CellTable) -> Array:
+        compiled = self.cells[cell]
+        kept = (compiled.kept if self.training else compiled.kept_inference)[number]
+        key = ("kept", cell, number, self.training)
         if kept.axis is UNBATCHED:
             return self.workspace.single(key, kept.type)
-        start, stop = self._extent(kept.axis, step, table)
-        rows = (
-            len(table.order)
-            if kept.axis is CALL
-            else int(table.segments[cell.graph.axes.index(kept.axis)][-1])
-        )
-        return self.workspace.rows(key, kept.type, rows)[start:stop]
+        if kept.axis is CALL:
+            return self.workspace.rows(key, kept.type, len(table.order))
+        rows = int(table.segments[compiled.graph.axes.index(kept.axis)][-1])
+        return self.workspace.rows(key, kept.type, rows)
 
     def _operand(self, number: int, step: Step, table: CellTable) -> Array:
         span = table.operands[number]
@@ -231,6 +298,22 @@ class Execution:
             _add_repeated(arena, span.rows[start:stop], rows)
         else:
             arena[span.rows[start:stop]] += rows
+
+
+def _levels(steps: Iterable[Step]) -> Iterator[tuple[Step, Sequence[Step]]]:
+    """Group steps of the same stage of one cell that follow each other; give the first of each group too.
+
+    What runs several stages goes through all of them before the next step does.
+    """
+    for (_, stages), group in groupby(steps, key=attrgetter("cell", "stages")):
+        found = list(group)
+        for part in [found] if len(stages) == 1 else ([step] for step in found):
+            yield part[0], part
+
+
+def _flat(array: Array) -> Array:
+    """Return an array with all but its first axis in one."""
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _count(extent: tuple[int, int]) -> int:

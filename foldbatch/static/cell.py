@@ -183,7 +183,7 @@ def _compile_sides(
         text = emit(name, part, results, arguments, {n: kept[n] for n in mine} | stores, known, backend)
         whats = tuple(("stored", what[1]) if node in stores else what for what, node in mine_of)
         parts[name] = Part(part, text.plan, {n: kept[n] for n in mine} | stores)
-        compiled[i][stage] = load(f"{graph.name} {name}", text, whats, backend)
+        compiled[i][stage] = load(f"{graph.name} {name}", text, whats, backend, levels=stage == "step")
     return compiled, tuple(buffers)
 
 

@@ -11,18 +11,19 @@ loop, which is given whole buffers and finds views in them itself.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
+from foldbatch.static.backends.levels import Base
+from foldbatch.static.backends.loop_compiler import loop_name
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.loops import Buffer, Loop, Place, Step, Sweep
 from foldbatch.static.memory import Plan, Section, plan, sections_of
-from foldbatch.static.op import CALL, Axis
+from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.stages import is_view
 from foldbatch.static.strided import access, broadcast
 
@@ -41,8 +42,26 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """A kernel's statements, all of which may stand inside a loop over levels.
+
+    Attributes:
+        given: by the names of its arguments, what they are made of.
+        lines: the statements.
+        results: the expressions that it returns, and of what nodes they are.
+    """
+
+    given: tuple[tuple[str, Base], ...]
+    lines: tuple[str, ...]
+    results: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
-    """A kernel's source with the arguments it takes, in order, the constants it reads, the loops it calls."""
+    """A kernel's source with the arguments it takes, in order, the constants it reads, the loops it calls.
+
+    It has a `body` if that may be compiled as a whole.
+    """
 
     source: str
     arguments: tuple[Argument, ...]
@@ -50,6 +69,7 @@ class Text:
     calls: int
     plan: Plan
     loops: Mapping[str, str] = field(default_factory=dict)
+    body: Body | None = None
 
 
 _PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d"}
@@ -126,6 +146,8 @@ class _Emitter:
         self.loops: dict[str, str] = {}
         self.lines: list[str] = []
         self.calls = 0
+        self.compiles = True  # as far as seen
+        self.gaps: set[str] = set()  # names of views whose elements do not lie side by side
 
     def _is_read(self, node: Node) -> bool:
         return any(node in other.inputs for other in self.graph.nodes)
@@ -141,11 +163,37 @@ class _Emitter:
                 self._node(unit)
         results = [self._name(node) for node in self.results]
         self.lines.append(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        whole = self._body(results)
         signature = ", ".join(self.arguments)
         body = "\n".join(f"    {line}" for line in self.lines)
         source = f"def {self.name}({signature}):\n{body}\n"
         arguments = tuple(self.arguments.values())
-        return Text(source, arguments, self.constants, self.calls, self.plan, self.loops)
+        return Text(source, arguments, self.constants, self.calls, self.plan, self.loops, whole)
+
+    def _body(self, results: Sequence[str]) -> Body | None:
+        """Return the statements with what they are given; None if some cannot be compiled with the rest."""
+        if self.backend.loops is None or not self.compiles:
+            return None
+        nodes = {argument: node for node, argument in (*self.given.items(), *self.kept.items())}
+        given = []
+        for name, argument in self.arguments.items():
+            key = argument.key
+            match argument.kind:
+                case "rows":
+                    continue
+                case "scratch" | "parameter":
+                    type_, axis = key.type, key.axis if argument.kind == "scratch" else UNBATCHED
+                case _:
+                    type_, axis = nodes[argument].type, nodes[argument].axis
+            if axis not in (CALL, UNBATCHED):
+                return None
+            given.append((name, Base(argument.kind, key, type_.shape, type_.dtype, axis is CALL)))
+        for name, value in self.constants.items():
+            given.append((name, Base("constant", value, value.shape, value.dtype.name, batched=False)))
+        whole = zip(results, self.results, strict=True)
+        if any(node.axis is not CALL or name in self.gaps for name, node in whole):
+            return None
+        return Body(tuple(given), tuple(self.lines[:-1]), tuple(zip(results, self.results, strict=True)))
 
     def _argument(self, name: str, argument: Argument) -> str:
         self.arguments.setdefault(name, argument)
@@ -188,7 +236,7 @@ class _Emitter:
         writer = _LoopWriter(self, group)
         axis = group.nodes[0].axis
         text = self.backend.loops.spell(Loop(tuple(writer.buffers.values()), writer.sweeps, axis.rank > 0))
-        name = f"loop_{zlib.crc32(text.encode()):08x}"
+        name = loop_name(text)
         self.loops[name] = text
         rows = [self._rows(axis)] if axis.rank else []
         self.lines.append(f"{name}({', '.join([*rows, *writer.buffers])})")
@@ -207,11 +255,17 @@ class _Emitter:
             expression = spell(node, operands, "", rows)[0]
             if self.backend.loops is not None and access(node).root is node:  # NumPy copies, in any order
                 expression = f"np.ascontiguousarray({expression})"
+                self.compiles = False
+            if node.op.name != "reshape":
+                self.gaps.add(name)
+            elif operands[0] in self.gaps:
+                self.compiles = False
             self.lines.append(f"{name} = {expression}")
             self.names[node] = name
             return
         self.calls += 1
         if node in self.sparse:
+            self.compiles = False
             self.names[node] = f"rows{len(self.lines)}"
             call = f"sum_rows({operands[0]}, {operands[1]}, {node.attrs['size']})"
             self.lines.append(f"{self.names[node]} = {call}")
@@ -226,12 +280,17 @@ class _Emitter:
             ]
         elif node.op.name == "concat":
             operands = self._parts(node, operands)
-        self.lines += spell(node, operands, out, rows)
+        lines = spell(node, operands, out, rows)
+        self.compiles = (
+            self.compiles and self.backend.loops is not None and self.backend.loops.compiles(node, lines)
+        )
+        self.lines += lines
 
     def _check(self, node: Node) -> None:
         """Refuse indices out of range, unless the data they are was checked when it was traced."""
         if node.op.bound is None:
             return
+        self.compiles = False
         at, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
         ids = node.inputs[at]
         if ids in self.checked:
@@ -268,6 +327,7 @@ class _Emitter:
                 ]
                 part += f".reshape(({', '.join(extents)}{',' if len(extents) == 1 else ''}))"
             self.lines.append(f"{name} = {part}")
+            self.gaps.add(name)
             return name
         return self._home(node)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foldbatch.static.backends import Backend
+from foldbatch.static.backends.levels import Base, spell
 from foldbatch.static.codegen import Argument, Text
 
 
@@ -33,10 +34,26 @@ class Kernel:
     arguments: tuple[Argument, ...]
     results: tuple[tuple[str, Any], ...]
     calls: int
+    levels: LevelsKernel | None = None
 
 
-def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: Backend) -> Kernel:
-    """Compile a kernel's text."""
+@dataclass(frozen=True, slots=True)
+class LevelsKernel:
+    """A kernel that runs many levels: `function(bounds, *arrays)` takes what `bases` list, in order.
+
+    ``bounds: [levels, 2] int64`` are the first call of each level and the first one after, in the order
+    in which levels run. It returns nothing; results are put where the arrays say.
+    """
+
+    source: str
+    function: Callable[..., None]
+    bases: tuple[Base, ...]
+
+
+def load(
+    name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: Backend, *, levels: bool = False
+) -> Kernel:
+    """Compile a kernel's text; for many `levels` at once too, where that can be."""
     # two programs may have cells of one name, so the text itself tells the registered texts apart
     filename = f"<foldbatch {backend.name} kernel {name} {zlib.crc32(text.source.encode()):08x}>"
     scope: dict[str, Any] = {**backend.globals, **text.constants}
@@ -47,4 +64,25 @@ def load(name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: B
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
     function = scope[text.source.split("(", 1)[0].removeprefix("def ")]
     loops = [source.replace("def loop(", f"def {loop}(") for loop, source in text.loops.items()]
-    return Kernel(name, "\n".join([text.source, *loops]), function, text.arguments, results, text.calls)
+    source = "\n".join([text.source, *loops])
+    whole = _load_levels(text, results, backend) if levels else None
+    return Kernel(name, source, function, text.arguments, results, text.calls, whole)
+
+
+# What becomes of a result in a loop over levels; what is stored has been put there already.
+_RESULTS = {"value": "value", "cotangent": "sum", "stored": ""}
+
+
+def _load_levels(text: Text, whats: tuple[tuple[str, Any], ...], backend: Backend) -> LevelsKernel | None:
+    if text.body is None or backend.loops is None or any(kind not in _RESULTS for kind, _ in whats):
+        return None
+    results = [
+        (value, Base(_RESULTS[kind], key, node.shape, node.dtype))
+        for (kind, key), (value, node) in zip(whats, text.body.results, strict=True)
+        if _RESULTS[kind]
+    ]
+    levels = spell(text.body.given, text.body.lines, results)
+    if levels is None:
+        return None
+    function = backend.loops.compile_levels(levels.source, tuple(text.loops.values()))
+    return LevelsKernel(levels.source, function, levels.bases)

@@ -35,6 +35,7 @@ def _program(trees, hidden: int = 8) -> fb.Program:
 def test_statements_have_kinds() -> None:
     """A reduction in passing makes a statement no elementwise one."""
     assert kind_of(_statement("np.matmul(v0.T, k0, out=s1)")) == GEMM
+    assert kind_of(_statement("product_f4(v0.T, k0, s1)")) == GEMM
     assert kind_of(_statement("np.add(s0, p1, out=s0)")) == ELEMENTWISE
     assert kind_of(_statement("loop_18b830f0(n, s0, p2)")) == ELEMENTWISE
     for text in (

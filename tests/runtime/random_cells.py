@@ -103,7 +103,7 @@ class _Maker:
         return ops.reshape(ops.tanh(ops.add(*terms)), type_.shape)
 
 
-def compiled(setting: Setting, rng: np.random.Generator) -> Runnable:
+def compiled(setting: Setting, rng: np.random.Generator, backend: str = "numpy") -> Runnable:
     """Return the setting with random compiled cells."""
     maker = _Maker(rng, setting.cells)
     cells, signatures = [], []
@@ -119,7 +119,7 @@ def compiled(setting: Setting, rng: np.random.Generator) -> Runnable:
             some(len(graph.operands)),
             some(len(graph.outputs)),
         )
-        cell = compile_cell(graph, ends, BACKENDS["numpy"])
+        cell = compile_cell(graph, ends, BACKENDS[backend])
         stored = cell.differentiated
         operands = tuple(replace(o, differentiable=i in stored) for i, o in enumerate(signature.operands))
         cells.append(cell)

@@ -147,7 +147,10 @@ def _sst(*, trainable: bool = True) -> tuple[Cell, dict[str, Parameter]]:
 
 def _products(kernels: Mapping[str, Kernel]) -> dict[str, int]:
     """Return the GEMMs of each stage."""
-    return {stage: len(re.findall(r"np\.matmul\(", kernel.source)) for stage, kernel in kernels.items()}
+    return {
+        stage: len(re.findall(r"(?:np\.matmul|product_f\d)\(", kernel.source))
+        for stage, kernel in kernels.items()
+    }
 
 
 def _results(kernels: Mapping[str, Kernel]) -> dict[str, list[str]]:

@@ -22,12 +22,16 @@ class Loops:
         alone: whether it is worth a loop of its own.
         spell: the text of a loop, a function called ``loop``.
         compile: that function.
+        compiles: whether a node's statements may stand in a loop over levels.
+        compile_levels: such a loop's function, given its text and those of the loops it calls.
     """
 
     takes: Callable[[Node], bool]
     alone: Callable[[Node], bool]
     spell: Callable[[Loop], str]
     compile: Callable[[str], Callable[..., None]]
+    compiles: Callable[[Node, Sequence[str]], bool]
+    compile_levels: Callable[[str, tuple[str, ...]], Callable[..., None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ if find_spec(NUMBA) is not None:  # only looked for: importing it takes a second
         _numba.SPELLINGS,
         _numpy.OVERWRITES,
         _numpy.GLOBALS,
-        Loops(_numba.takes, _numba.alone, _numba.spell, _numba.COMPILE),
+        Loops(
+            _numba.takes, _numba.alone, _numba.spell, _numba.COMPILE, _numba.compiles, _numba.COMPILE_LEVELS
+        ),
         _numba.COMPILED,
     )
 AUTO = (NUMBA, "numpy")  # the fastest first

@@ -12,6 +12,7 @@ import inspect
 import linecache
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -76,20 +77,53 @@ def compile_product(kind: str) -> Callable[..., None]:
 
     cut = products.blocks()
     assert cut is not None, "kernels multiply by BLAS where products have not been tried"
-    return _compile(products.spell(kind, cut), products.functions(kind, cut), inspect.getsource(products))
+    return _compile(products.spell(kind, cut), products.functions(kind, cut), _product_source())
 
 
-def _compile(text: str, called: Mapping[str, Any], source: str) -> Callable[..., None]:
+@cache
+def _product_source() -> str:
+    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+
+    return inspect.getsource(products)
+
+
+@lru_cache(1024)
+def compile_levels(text: str, called: tuple[str, ...]) -> Callable[..., None]:
+    """Return the function of a loop over levels (see `levels`), whose statements call loops of these texts.
+
+    Raises:
+        BackendError: when Numba is not installed.
+    """
+    numba()
+    from foldbatch.static.backends import row_functions  # noqa: PLC0415 - it needs Numba
+
+    functions: dict[str, Any] = {**row_functions.FUNCTIONS}
+    functions |= {loop_name(loop): compile_loop(loop) for loop in called}
+    functions |= {
+        f"product_{kind}": compile_product(kind) for kind in ("f4", "f8") if f"product_{kind}(" in text
+    }
+    source = f"{inspect.getsource(row_functions)}{_product_source()}{''.join(called)}"
+    return _compile(text, functions, source, distinct=False)
+
+
+def loop_name(text: str) -> str:
+    """Return what a loop is called in kernels: by its text, so that equal ones are one."""
+    return f"loop_{zlib.crc32(text.encode()):08x}"
+
+
+def _compile(
+    text: str, called: Mapping[str, Any], source: str, *, distinct: bool = True
+) -> Callable[..., None]:
     """Compile a text that calls what is `called` by name, all of it defined by `source`."""
     sources = f"{inspect.getsource(_vector_functions())}{source}"
     digest = hashlib.sha256(f"{FORM}\n{sources}\n{text}".encode()).hexdigest()[:20]
     kept = _write(cache_directory(), f"loop_{digest}.py", text)
     if kept is not None:
         try:
-            return _compiled(text, called, kept.as_posix(), keep=True)
+            return _compiled(text, called, kept.as_posix(), keep=True, distinct=distinct)
         except Exception:  # noqa: BLE001, S110 - if it was not the cache, the next line raises it again
             pass
-    return _compiled(text, called, f"<foldbatch loop {digest}>", keep=False)
+    return _compiled(text, called, f"<foldbatch loop {digest}>", keep=False, distinct=distinct)
 
 
 @cache
@@ -99,7 +133,9 @@ def _vector_functions() -> ModuleType:
     return vector_functions
 
 
-def _compiled(text: str, called: Mapping[str, Any], filename: str, *, keep: bool) -> Callable[..., None]:
+def _compiled(
+    text: str, called: Mapping[str, Any], filename: str, *, keep: bool, distinct: bool
+) -> Callable[..., None]:
     functions = _vector_functions()
     # what is read back from disk looks for the module that it came from
     scope: dict[str, Any] = {**functions.GLOBALS, **called, "__name__": functions.__name__}
@@ -107,7 +143,8 @@ def _compiled(text: str, called: Mapping[str, Any], filename: str, *, keep: bool
     if not keep:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
-    compiled: Callable[..., None] = numba().njit(signature, cache=keep, **functions.OPTIONS)(scope["loop"])
+    options = functions.OPTIONS if distinct else functions.SHARING_OPTIONS
+    compiled: Callable[..., None] = numba().njit(signature, cache=keep, **options)(scope["loop"])
     return compiled
 
 

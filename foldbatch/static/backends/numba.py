@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from foldbatch.static.backends import numpy as _numpy
-from foldbatch.static.backends.loop_compiler import compile_loop, compile_product
+from foldbatch.static.backends.loop_compiler import compile_levels, compile_loop, compile_product
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
 
@@ -160,6 +160,25 @@ def _has_product(node: Node) -> bool:
     return not vector and node.dtype in ("float32", "float64") and products.blocks() is not None
 
 
-SPELLINGS = {**_numpy.SPELLINGS, **{name: _multiplied(name) for name in ("linear", "sum_outer")}}
+def compiles(node: Node, lines: Sequence[str]) -> bool:
+    """Return whether a node's statements can be compiled as they stand: products, and moves to a buffer."""
+    if node.op.name == "linear":
+        return all(line.startswith("product_") for line in lines)
+    return node.op.name in ("concat", "stack", "pad")
+
+
+def _transpose(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+    """Spell the common case so that it costs nothing in a loop over levels."""
+    if node.axis.rank == 0 and node.attrs["axes"] == (1, 0):
+        return [f"{operands[0]}.T"]
+    return _numpy.SPELLINGS["transpose"](node, operands, out, rows)
+
+
+SPELLINGS = {
+    **_numpy.SPELLINGS,
+    "transpose": _transpose,
+    **{name: _multiplied(name) for name in ("linear", "sum_outer")},
+}
 COMPILED = {f"product_{kind}": partial(compile_product, kind) for kind in ("f4", "f8")}
 COMPILE: Callable[[str], Callable[..., None]] = compile_loop
+COMPILE_LEVELS: Callable[[str, tuple[str, ...]], Callable[..., None]] = compile_levels

@@ -185,7 +185,7 @@ def test_in_a_recursion_the_product_with_x_runs_once_per_batch() -> None:
         (fb.GRUCell(SIZE), ZERO, 1),
         (fb.GRUCell(SIZE, reset_after=False), ZERO, 2),
     ):
-        text = fb.compile(along(cell, start)).kernels()
+        text = fb.compile(along(cell, start), "numpy").kernels()
         kernels = {part.split("(")[0]: part.split("\ndef ")[0] for part in text.split("def ")[1:]}
         assert kernels["forward_step"].count("np.matmul") == products
         assert kernels["infer_forward_step"].count("np.matmul") == products
