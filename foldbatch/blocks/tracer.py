@@ -31,7 +31,7 @@ from foldbatch.errors import (
     FoldbatchError,
 )
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.scheduler.trace import CellSignature, Trace, pack
 from foldbatch.types import TensorType, describe_value
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
@@ -212,7 +212,7 @@ class _Record:
             feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
         labels = tuple(map(tuple, self.labels))
-        return Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
+        return pack(Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result))
 
 
 def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callable[[Any], None]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+from foldbatch.scheduler.trace import Index as Index
 
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 

@@ -4,18 +4,24 @@ Every result of a call is a *value* and has a number; the values of one call fol
 A call's arguments are numbers of earlier values. That is all a scheduler needs to know: a trace
 holds no tensor, no block, no kernel, so it can be cached, pickled and joined with others by
 adding offsets. What the example's data contributes rides along unread (`feeds`, `labels`).
+
+A finished trace is *packed*: all its small integers lie in one array, a head that counts them and then
+section after section, and what has a name is a view of that. So a batch is joined by touching one array
+an example, not dozens; a `Form` says what lies where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
+Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,56 @@ class CellSignature:
     repeatable: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """What lies where in a packed trace: the same for all traces of a program.
+
+    The head holds the number of values, then of calls per cell, then of elements per sequence argument.
+    Sections follow, of rows of integers: calls of each cell, elements, levels, and feeds that are single
+    integers. The form of a batch is that of its examples. Made by `form`.
+
+    Attributes:
+        arguments: per cell, how many single values a call takes.
+        sequences: per cell and sequence argument, how many values an element has.
+        integers: per cell and feed, whether it is a single integer, and so a section.
+        head: integers in the head.
+        counters: ``[sections] int64``: where in the head a section's rows are counted.
+        widths: ``[sections] int64``: integers a row.
+        numbers: ``[sections] int64``: how many of these, from the left, are value numbers.
+    """
+
+    arguments: tuple[int, ...]
+    sequences: tuple[tuple[int, ...], ...]
+    integers: tuple[tuple[bool, ...], ...]
+    head: int
+    counters: Index
+    widths: Index
+    numbers: Index
+
+    def __reduce__(self) -> tuple[Callable[..., Form], tuple[object, ...]]:
+        return form, (self.arguments, self.sequences, self.integers)
+
+
+@lru_cache(256)
+def form(
+    arguments: tuple[int, ...], sequences: tuple[tuple[int, ...], ...], integers: tuple[tuple[bool, ...], ...]
+) -> Form:
+    """Return the form of traces whose cells take these arguments, sequences and integers, each per cell.
+
+    >>> form((2,), ((),), ((True,),)).widths.tolist()
+    [3, 1, 1]
+    """
+    cells = len(arguments)
+    calls = [(1 + k, 1 + arguments[k] + len(sequences[k]), 1 + arguments[k]) for k in range(cells)]
+    flat = [width for widths in sequences for width in widths]
+    elements = [(1 + cells + s, width, width) for s, width in enumerate(flat)]
+    levels = [(1 + k, 1, 0) for k in range(cells)]
+    feeds = [(1 + k, 1, 0) for k in range(cells) for integer in integers[k] if integer]
+    sections = np.array([*calls, *elements, *levels, *feeds], np.int64).reshape(-1, 3)
+    counters, widths, numbers = np.ascontiguousarray(sections.T)
+    return Form(arguments, sequences, integers, 1 + cells + len(flat), counters, widths, numbers)
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The calls of one example, or of a batch; one entry of each tuple per cell.
@@ -73,6 +129,8 @@ class Trace:
         labels: per metric with labels, a list of n Python objects.
         values: one more than the largest value number.
         result: what the example's result is made of: value numbers in nested tuples and lists.
+        form: of what is packed, or None.
+        packed: ``[*] int32``: the integers of which those above are views, or None; see `pack`.
     """
 
     calls: tuple[Ints, ...]
@@ -82,11 +140,101 @@ class Trace:
     labels: tuple[tuple[list[Any], ...], ...]
     values: int
     result: Any = None
+    form: Form | None = field(default=None, init=False, repr=False, compare=False)
+    packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         """Number of calls."""
         return sum(map(len, self.calls))
+
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
+        if self.form is None or self.packed is None:
+            parts = (self.calls, self.elements, self.levels, self.feeds, self.labels, self.values, self.result)
+            return Trace, parts
+        feeds = unpacked_feeds(self)
+        return unpack, (self.form, self.packed, feeds, self.labels, self.result)
+
+
+def pack(trace: Trace) -> Trace:
+    """Return a trace with its integers packed."""
+    arguments = tuple(
+        rows.shape[1] - 1 - len(parts) for rows, parts in zip(trace.calls, trace.elements, strict=True)
+    )
+    sequences = tuple(tuple(part.shape[1] for part in parts) for parts in trace.elements)
+    integers = tuple(tuple(x.ndim == 1 and x.dtype == np.int32 for x in columns) for columns in trace.feeds)
+    its = form(arguments, sequences, integers)
+    packed_feeds = [
+        x
+        for columns, packed in zip(trace.feeds, integers, strict=True)
+        for x, integer in zip(columns, packed, strict=True)
+        if integer
+    ]
+    assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
+    elements = [part for parts in trace.elements for part in parts]
+    head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
+    sections = [*trace.calls, *elements, *trace.levels, *packed_feeds]
+    packed = np.concatenate([head, *(section.ravel() for section in sections)])
+    loose = _loose(trace.feeds, integers)
+    return unpack(its, packed, loose, trace.labels, trace.result)
+
+
+def unpacked_feeds(trace: Trace) -> tuple[tuple[NDArray[Any], ...], ...]:
+    """Return, per cell, the feeds of a packed trace that lie in arrays of their own."""
+    assert trace.form is not None, "the trace is not packed"
+    return _loose(trace.feeds, trace.form.integers)
+
+
+def _loose(
+    feeds: Sequence[Sequence[NDArray[Any]]], integers: Sequence[Sequence[bool]]
+) -> tuple[tuple[NDArray[Any], ...], ...]:
+    return tuple(
+        tuple(x for x, integer in zip(columns, packed, strict=True) if not integer)
+        for columns, packed in zip(feeds, integers, strict=True)
+    )
+
+
+def unpack(
+    its: Form,
+    packed: Ints,
+    loose: Sequence[Sequence[NDArray[Any]]],
+    labels: tuple[tuple[list[Any], ...], ...],
+    result: Any = None,
+) -> Trace:
+    """Return a packed trace; its arrays are views.
+
+    Args:
+        its: its form.
+        packed: the integers, head and all.
+        loose: per cell, the feeds that are not packed.
+        labels: as in `Trace`.
+        result: as in `Trace`.
+    """
+    head = packed[: its.head].tolist()
+    views = []
+    stop = its.head
+    for counter, width in zip(its.counters.tolist(), its.widths.tolist(), strict=True):
+        start, stop = stop, stop + head[counter] * width
+        views.append(packed[start:stop])
+    cut = iter(views)
+    calls = tuple(
+        [
+            next(cut).reshape(-1, 1 + arguments + len(sequences))
+            for arguments, sequences in zip(its.arguments, its.sequences, strict=True)
+        ]
+    )
+    elements = tuple([tuple([next(cut).reshape(-1, width) for width in widths]) for widths in its.sequences])
+    levels = tuple([next(cut) for _ in its.arguments])
+    feeds = tuple(
+        [
+            tuple([next(cut if integer else rest) for integer in integers])
+            for integers, rest in zip(its.integers, map(iter, loose), strict=True)
+        ]
+    )
+    trace = Trace(calls, elements, levels, feeds, labels, head[0], result)
+    object.__setattr__(trace, "form", its)
+    object.__setattr__(trace, "packed", packed)
+    return trace
 
 
 def arguments_of(trace: Trace, cells: Sequence[CellSignature], cell: int) -> Ints:

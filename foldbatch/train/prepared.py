@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.program import Prepared, Program
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.trace import Trace, pack
 from foldbatch.types import (
     BroadcastType,
     ObjectType,
@@ -205,7 +205,7 @@ def _pack(lowered: Lowered, traces: Sequence[Trace]) -> Arrays:
 
 
 def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
-    """Yield the traces that `_pack` packed; their arrays are views.
+    """Yield the traces that `_pack` packed.
 
     Raises:
         ValueError: when arrays do not fit together; also the others of `DAMAGE`.
@@ -234,7 +234,7 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
     parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
     numbers = arrays["values"].tolist()
     for *fields, values, result in zip(*parts, numbers, _parsed(arrays["results"]), strict=True):
-        yield Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result))
+        yield pack(Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result)))
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:
