@@ -6,7 +6,7 @@ the batch. `Arithmetic` names these functions, so that `compiled` can offer the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +85,18 @@ def group(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
     return order, bounds
 
 
+def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+    """Return some columns of some rows, side by side: ``[rows * columns] int64``.
+
+    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), [0, 2], np.array([1, 0]))
+    array([4, 6, 1, 3])
+    """
+    if len(columns) == 1:
+        return calls[:, columns[0]].take(order).astype(np.int64)
+    index = (order * calls.shape[1])[:, None] + np.array(columns)
+    return calls.ravel().take(index.ravel()).astype(np.int64)
+
+
 def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     """Give values that have no row (-1) the next ones, in order of first appearance.
 
@@ -111,12 +123,22 @@ def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     return used + len(fresh), len(fresh) == len(values)
 
 
-def number_once(rows: Index, values: Index, used: int) -> tuple[Index, int]:
-    """Do what `number` does for distinct values; return all their rows, and how many rows are taken now.
+def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
+    """Do what `number` does for one output of some calls, whose values are distinct.
 
-    >>> number_once(np.array([-1, 3, -1]), np.array([0, 1, 2]), 4)
+    Args:
+        rows: ``[*] int64``: the row of each value there is, which is changed.
+        bases: ``[n]``: the first value of each call.
+        output: the output's number.
+        used: how many rows are taken.
+
+    Returns:
+        The rows of these values: ``[n] int64``; and how many rows are taken now.
+
+    >>> number_results(np.array([-1, -1, 3, -1]), np.array([0, 1, 2]), 1, 4)
     (array([4, 3, 5]), 6)
     """
+    values = bases + output if output else bases
     found = rows[values]
     without = np.flatnonzero(found < 0)
     if len(without):
@@ -156,10 +178,11 @@ class Arithmetic:
     join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
+    read: Callable[[Ints, Sequence[int], Index], Index]
     number: Callable[[Index, Index, int], tuple[int, bool]]
-    number_once: Callable[[Index, Index, int], tuple[Index, int]]
+    number_results: Callable[[Index, Index, int, int], tuple[Index, int]]
     ranks: Callable[[Index, int], Index]
     consecutive: Callable[[Index], bool]
 
 
-NUMPY = Arithmetic(join, sort, group, number, number_once, ranks, consecutive)
+NUMPY = Arithmetic(join, sort, group, read, number, number_results, ranks, consecutive)

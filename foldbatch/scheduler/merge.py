@@ -36,9 +36,7 @@ class Merged:
         return np.repeat(np.arange(len(self.offsets)), self.counts[cell])
 
 
-def merge(
-    traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY
-) -> Merged:
+def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Merged:
     """Join the traces of a batch, which have one form; a batch of none has no calls.
 
     Args:
@@ -86,12 +84,12 @@ def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]
     ]
 
 
-def _labels(
-    traces: Sequence[Trace], cells: Sequence[CellSignature]
-) -> tuple[tuple[list[Any], ...], ...]:
+def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
     if not traces:
         return tuple(() for _ in cells)
     return tuple(
-        tuple([list(chain.from_iterable(trace.labels[k][i] for trace in traces)) for i in range(len(columns))])
+        tuple(
+            [list(chain.from_iterable(trace.labels[k][i] for trace in traces)) for i in range(len(columns))]
+        )
         for k, columns in enumerate(traces[0].labels)
     )

@@ -150,7 +150,15 @@ class Trace:
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
         if self.form is None or self.packed is None:
-            parts = (self.calls, self.elements, self.levels, self.feeds, self.labels, self.values, self.result)
+            parts = (
+                self.calls,
+                self.elements,
+                self.levels,
+                self.feeds,
+                self.labels,
+                self.values,
+                self.result,
+            )
             return Trace, parts
         feeds = unpacked_feeds(self)
         return unpack, (self.form, self.packed, feeds, self.labels, self.result)
