@@ -30,6 +30,7 @@ from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_me
 from foldbatch.runtime.threads import in_threads, single_threaded_blas, split
 from foldbatch.runtime.visits import Visits
 from foldbatch.runtime.workspace import Workspace
+from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import verify
@@ -81,6 +82,7 @@ class Engine:
         self.lowered = lowered
         self.options = options
         self.seed = seed
+        self.arithmetic = find_arithmetic(backend_of(options.backend).name)  # compiled now, not in a batch
         self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
@@ -179,7 +181,7 @@ class Engine:
         arenas = len(lowered.arenas)
         policy, layout = find_policy(options.policy), find_layout(options.layout)
         share = find_share(options.share)
-        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share)
+        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share, self.arithmetic)
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
         return batch

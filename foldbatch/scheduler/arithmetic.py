@@ -17,21 +17,28 @@ from foldbatch.scheduler.trace import Form, Index, Ints
 SHORT = 2**16  # keys below it are sorted by their digits, in linear time
 
 
-def join(blocks: Ints, starts: Index, form: Form) -> tuple[Ints, Ints]:
+def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
     """Return packed traces as one, section by section, value numbers raised by the values before.
 
     Args:
         blocks: the packed traces, one after the other.
-        starts: ``[examples]``: where each begins.
+        sizes: ``[examples]``: how many integers each has.
         form: of each, and of the result.
 
     Returns:
         The packed batch, and the heads of the examples: ``[examples, head] int32``.
+
+    Raises:
+        AssertionError: when a trace is of another form.
     """
+    starts = np.cumsum(sizes) - sizes
     heads = blocks[starts[:, None] + np.arange(form.head)]
-    rows = heads[:, form.counters].T.astype(np.int64)  # one line a section, then all is in the batch's order
+    rows = heads[:, form.counters].T.astype(np.int64)  # a line a section, then all is in the batch's order
     lengths = rows * form.widths[:, None]
-    origins = starts + form.head + np.cumsum(lengths, axis=0) - lengths
+    stops = form.head + np.cumsum(lengths, axis=0)
+    fits = stops[-1] == sizes if len(stops) else sizes == form.head
+    assert fits.all(), "the traces differ in form"
+    origins = starts + stops - lengths
     flat = lengths.ravel()
     ends = np.cumsum(flat)
     total = int(ends[-1]) if len(ends) else 0
@@ -44,7 +51,7 @@ def join(blocks: Ints, starts: Index, form: Form) -> tuple[Ints, Ints]:
     values = heads[:, 0].astype(np.int64)
     offsets = (np.cumsum(values) - values).astype(np.int32)
     numbered = int(np.count_nonzero(form.numbers))  # these sections come first
-    shifts = np.repeat(np.tile(offsets, numbered), flat[: numbered * len(starts)])
+    shifts = np.repeat(np.tile(offsets, numbered), flat[: numbered * len(sizes)])
     body[: len(shifts)] += shifts
     stop = 0
     for section in range(numbered):
@@ -148,16 +155,20 @@ def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[I
     return found, used + len(without)
 
 
-def ranks(keys: Index, size: int) -> Index:
-    """Return the stable order of keys below `size`; where they are distinct no sort is needed.
+def ranks(keys: Index, size: int) -> tuple[Index, bool]:
+    """Return the stable order of keys below `size`, and whether in it each is one more than the last.
 
-    >>> ranks(np.array([4, 0, 2]), 5)
-    array([1, 2, 0])
+    Where they are distinct no sort is needed.
+
+    >>> ranks(np.array([4, 2, 3]), 5)
+    (array([1, 2, 0]), True)
     """
     place = np.full(size, -1, np.int64)
     place[keys] = np.arange(len(keys))
-    order: Index = place[place >= 0]
-    return order if len(order) == len(keys) else np.argsort(keys, kind="stable")
+    found = np.flatnonzero(place >= 0)
+    if len(found) < len(keys):
+        return np.argsort(keys, kind="stable"), False
+    return place[found], len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
 
 
 def consecutive(rows: Index) -> bool:
@@ -181,7 +192,7 @@ class Arithmetic:
     read: Callable[[Ints, Sequence[int], Index], Index]
     number: Callable[[Index, Index, int], tuple[int, bool]]
     number_results: Callable[[Index, Index, int, int], tuple[Index, int]]
-    ranks: Callable[[Index, int], Index]
+    ranks: Callable[[Index, int], tuple[Index, bool]]
     consecutive: Callable[[Index], bool]
 
 

@@ -122,9 +122,10 @@ def by_consumer(
             elif number == 0 and orders[k] is None and operand.sequence is None:
                 width = len(operand.columns)
                 keys = rows.of_value[values[::width]]
-                order = orders[k] = arithmetic.ranks(keys, rows.used[operand.arena])
-                if width == 1 and arithmetic.consecutive(keys := keys[order]):
-                    rows.runs[k, number] = int(keys[0]), len(keys)
+                order, follows = arithmetic.ranks(keys, rows.used[operand.arena])
+                orders[k] = order
+                if follows and width == 1:
+                    rows.runs[k, number] = int(keys[order[0]]), len(keys)
     return rows
 
 

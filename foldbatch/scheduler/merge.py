@@ -46,10 +46,9 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     """
     its = _form(traces, cells)
     blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
-    lengths = np.array(list(map(len, blocks)), np.int64)
+    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
     joined = np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
-    packed, heads = arithmetic.join(joined, np.cumsum(lengths) - lengths, its)
-    assert len(packed) - its.head == len(joined) - len(traces) * its.head, "the traces differ in form"
+    packed, heads = arithmetic.join(joined, sizes, its)
     values = heads[:, 0].astype(np.int64)
     assert values.sum() < 2**31, "a batch has at most 2**31 values; make smaller batches"
     trace = unpack(its, packed, _loose_feeds(traces, its), _labels(traces, cells))

@@ -122,7 +122,9 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     phases = []
     for component in sorted({cell.component for cell in cells}):
         members = tuple(k for k, cell in enumerate(cells) if cell.component == component)
-        if len(members) == 1:
+        if len(members) == 1 and not cells[members[0]].recursive:
+            turns = [(k, 0) for k in members if len(trace.levels[k])]  # they need nothing of their scope
+        elif len(members) == 1:
             turns = _level_by_level(trace, members)
         else:
             graph = call_graph(trace, cells, members)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from foldbatch.scheduler.policies import Plan, Policy
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
+
+
+_NONE = np.zeros(0, np.int64)
 
 
 def build(
@@ -43,7 +46,7 @@ def build(
     rows = layout(trace, cells, orders, arenas, arithmetic)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
     steps = _steps(cells, bounds, plan)
-    outputs: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * len(cell.outputs) for cell in cells]
+    outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys([step.cell for step in steps]):  # in the order of execution
         sharing = shared[k]
         calls = orders[k] if sharing is None else sharing.order
@@ -126,73 +129,85 @@ def _steps(cells: Sequence[CellSignature], bounds: Sequence[list[int]], plan: Pl
     return steps
 
 
+class _Place(NamedTuple):
+    """The rows that an operand reads: `size` from `start` on, or `rows`, each as often as `counts` says."""
+
+    start: int | None
+    size: int
+    rows: Index | None = None
+    counts: Index | None = None
+
+
 def _operands(
     trace: Trace, cells: Sequence[CellSignature], orders: Sequence[Index | None], rows: Rows, plan: Plan
 ) -> list[tuple[Span, ...]]:
-    """Return where each cell's operands lie, and which of them may store cotangents.
-
-    An operand may store them, instead of adding to what is there, if no other one has been there before,
-    that is, reads any of its rows in a later phase, or in the same, where the steps of different operands
-    interleave.
-    """
-    spans: list[tuple[Span, ...]] = [()] * len(cells)
-    readers: list[list[_Reader]] = [[] for _ in rows.used]  # per arena; phases come in backward order
-    for phase in reversed(plan.phases):
-        found = {
-            k: [_span(trace, cells, k, number, orders[k], rows) for number in range(len(cells[k].operands))]
-            for k in phase.cells
-        }
-        differentiable = [
-            reader
-            for k in phase.cells
-            for reader, operand in zip(found[k], cells[k].operands, strict=True)
-            if operand.differentiable
-        ]
-        for reader in differentiable:
-            readers[reader.span.arena].append(reader)
-        for reader in differentiable:
-            span = reader.span
-            if span.rows is None and not any([reader.meets(other) for other in readers[span.arena]]):
-                reader.span = replace(span, first=True)
-        for k in phase.cells:
-            spans[k] = tuple([reader.span for reader in found[k]])
+    """Return where each cell's operands lie, and which of them may store cotangents."""
+    places = [
+        [_place(trace, cells, k, number, orders[k], rows) for number in range(len(cell.operands))]
+        for k, cell in enumerate(cells)
+    ]
+    first = _first(cells, places, plan, len(rows.used))
+    spans = []
+    for k, cell in enumerate(cells):
+        mine = []
+        for number, (operand, place) in enumerate(zip(cell.operands, places[k], strict=True)):
+            start, size, at, counts = place
+            repeats = counts is not None and int(counts.max()) > 1
+            width = len(operand.columns) or 1
+            stores = (k, number) in first
+            mine.append(Span(operand.arena, width, operand.sequence, size, start, at, repeats, stores))
+        spans.append(tuple(mine))
     return spans
 
 
-@dataclass(slots=True, eq=False)
-class _Reader:
-    """An operand's span, and how often it reads each row up to some, where these are not consecutive."""
-
-    span: Span
-    counts: Index | None
-
-    def meets(self, other: _Reader) -> bool:
-        """Return whether another operand reads any of this one's rows, which are consecutive."""
-        start = self.span.start
-        assert start is not None
-        if other is self:
-            return False
-        if other.counts is not None:
-            return bool(other.counts[start : start + self.span.size].any())
-        assert other.span.start is not None
-        return max(start, other.span.start) < min(start + self.span.size, other.span.start + other.span.size)
-
-
-def _span(
+def _place(
     trace: Trace, cells: Sequence[CellSignature], cell: int, number: int, order: Index | None, rows: Rows
-) -> _Reader:
-    operand = cells[cell].operands[number]
-    width = max(len(operand.columns), 1)
+) -> _Place:
     if (cell, number) in rows.runs:
-        start, size = rows.runs[cell, number]
-        return _Reader(Span(operand.arena, width, operand.sequence, size, start, None), None)
+        return _Place(*rows.runs[cell, number])
+    operand = cells[cell].operands[number]
     at = rows.of_value[values_read(trace, cells, cell, operand, order, rows.arithmetic)]
-    if not len(at) or rows.arithmetic.consecutive(at):
-        start = int(at[0]) if len(at) else 0
-        return _Reader(Span(operand.arena, width, operand.sequence, len(at), start, None), None)
-    counts = np.bincount(at)
-    repeats = int(counts.max()) > 1
-    return _Reader(Span(operand.arena, width, operand.sequence, len(at), None, at, repeats), counts)
+    if not len(at):
+        return _Place(0, 0)
+    if rows.arithmetic.consecutive(at):
+        return _Place(int(at[0]), len(at))
+    return _Place(None, len(at), at, np.bincount(at))
+
+
+def _first(
+    cells: Sequence[CellSignature], places: Sequence[Sequence[_Place]], plan: Plan, arenas: int
+) -> set[tuple[int, int]]:
+    """Return the operands, by cell and number, that may store cotangents instead of adding to what is there.
+
+    Backward, phases run in reverse order, and within one the steps of different operands interleave. So
+    an operand may store if its rows are consecutive and no other of its phase, or of a later one, reads any.
+    """
+    first = set()
+    readers: list[list[_Place]] = [[] for _ in range(arenas)]
+    for phase in reversed(plan.phases):
+        differentiable = [
+            (k, number, operand.arena)
+            for k in phase.cells
+            for number, operand in enumerate(cells[k].operands)
+            if operand.differentiable
+        ]
+        for k, number, arena in differentiable:
+            readers[arena].append(places[k][number])
+        for k, number, arena in differentiable:
+            mine = places[k][number]
+            if mine.start is not None and not any(
+                [_meet(mine.start, mine.size, other) for other in readers[arena] if other is not mine]
+            ):
+                first.add((k, number))
+    return first
+
+
+def _meet(start: int, size: int, other: _Place) -> bool:
+    """Return whether an operand reads any of some consecutive rows."""
+    if other.counts is not None:
+        return bool(other.counts[start : start + size].any())
+    assert other.start is not None
+    return max(start, other.start) < min(start + size, other.start + other.size)
 
 
 def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:
@@ -209,7 +224,7 @@ def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index,
             if start > stop:
                 gaps.append(np.arange(stop, start))
             stop = max(stop, end)
-        found.append(np.concatenate(gaps) if gaps else np.zeros(0, np.int64))
+        found.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]))
     return tuple(found)
 
 

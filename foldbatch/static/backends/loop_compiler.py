@@ -1,56 +1,17 @@
-"""Compiling loops with Numba, once per text and machine: in memory, and in a directory of the user.
-
-The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none; nor is there one where nothing can be written. Processes may share it:
-files are complete when they appear, and their names tell their contents.
-"""
+"""Compiling loops with Numba, once per text and machine; see `foldbatch.compiling` for where it is kept."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import linecache
-import os
-import tempfile
 from collections.abc import Callable
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache, lru_cache, partial
 from types import ModuleType
 from typing import Any
 
-from foldbatch.errors import BackendError
+from foldbatch.compiling import compile_text, numba
 
 FORM = "1"  # of the compiled code, where that is not seen in the texts below
-
-
-def numba() -> ModuleType:
-    """Return Numba.
-
-    Raises:
-        BackendError: when it is not installed, or does not work with the NumPy there is.
-    """
-    try:
-        import numba  # noqa: PLC0415 - optional, and slow to import
-    except ImportError as error:
-        fix = "pip install 'foldbatch[numba]', or take the backend numpy"
-        raise BackendError("backend numba", "Numba to be installed", str(error), fix) from None
-    module: ModuleType = numba
-    return module
-
-
-def cache_directory() -> Path | None:
-    """Return where compiled loops are kept between runs; None where the user wants none.
-
-    >>> import os; from unittest import mock
-    >>> with mock.patch.dict(os.environ, {"FOLDBATCH_CACHE": "/some/where"}):
-    ...     cache_directory().as_posix()
-    '/some/where'
-    """
-    named = os.environ.get("FOLDBATCH_CACHE")
-    if named is not None:
-        return Path(named) if named else None
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "foldbatch"
 
 
 @lru_cache(4096)
@@ -61,17 +22,9 @@ def compile_loop(text: str) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    vector_functions = _vector_functions()
-    digest = hashlib.sha256(f"{FORM}\n{inspect.getsource(vector_functions)}\n{text}".encode()).hexdigest()[
-        :20
-    ]
-    kept = _write(cache_directory(), f"loop_{digest}.py", text)
-    if kept is not None:
-        try:
-            return _compiled(text, kept.as_posix(), keep=True)
-        except Exception:  # noqa: BLE001, S110 - if it was not the cache, the next line raises it again
-            pass
-    return _compiled(text, f"<foldbatch loop {digest}>", keep=False)
+    known = f"{FORM}\n{inspect.getsource(_vector_functions())}\n{text}"
+    digest = hashlib.sha256(known.encode()).hexdigest()[:20]
+    return compile_text(f"loop_{digest}", text, partial(_compiled, text))
 
 
 @cache
@@ -81,34 +34,11 @@ def _vector_functions() -> ModuleType:
     return vector_functions
 
 
-def _compiled(text: str, filename: str, *, keep: bool) -> Callable[..., None]:
+def _compiled(text: str, filename: str, keep: bool) -> Callable[..., None]:  # noqa: FBT001
     functions = _vector_functions()
     # what is read back from disk looks for the module that it came from
     scope: dict[str, Any] = {**functions.GLOBALS, "__name__": functions.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    if not keep:
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
     compiled: Callable[..., None] = numba().njit(signature, cache=keep, **functions.OPTIONS)(scope["loop"])
     return compiled
-
-
-def _write(directory: Path | None, name: str, text: str) -> Path | None:
-    """Write a file that many may write at once, with the same text; None if that is impossible."""
-    if directory is None:
-        return None
-    path = directory / name
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():  # replacing it would make Numba forget what it compiled
-            with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False) as file:
-                file.write(text)
-            try:
-                os.link(file.name, path)
-            except FileExistsError:
-                pass
-            finally:
-                Path(file.name).unlink()
-    except OSError:
-        return None
-    return path
