@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from types import GeneratorType
 from typing import Any, NoReturn, TypeAlias
 
@@ -31,7 +32,7 @@ from foldbatch.errors import (
     FoldbatchError,
 )
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.trace import CellSignature, Trace, pack
+from foldbatch.scheduler.trace import CellSignature, Form, Trace, pack
 from foldbatch.types import TensorType, describe_value
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
@@ -112,6 +113,7 @@ class Tracer:
     cells: Sequence[CellSignature]
     bounds: Sequence[Sequence[int | None]]
     policy: Policy
+    form: Form
     source: str
     namespace: dict[str, Any]
     width: int
@@ -205,14 +207,16 @@ class _Record:
         calls, elements, feeds = [], [], []
         for k, (cell, draft, bounds) in enumerate(zip(cells, drafts, self.tracer.bounds, strict=True)):
             width = 1 + cell.arguments + len(cell.sequences)
-            calls.append(np.array(self.rows[k], np.int32).reshape(-1, width))
+            rows = np.fromiter(chain.from_iterable(self.rows[k]), np.int32, width * len(self.rows[k]))
+            calls.append(rows.reshape(-1, width))
             parts = zip(self.elements[k], cell.sequences, strict=True)
             elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
             types = [feed.type for _, feed in draft.feeds]
             feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
         labels = tuple(map(tuple, self.labels))
-        return pack(Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result))
+        trace = Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
+        return pack(trace, self.tracer.form)
 
 
 def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callable[[Any], None]:

@@ -77,7 +77,7 @@ def sort(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
     return order, bounds
 
 
-def group(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
+def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
     """Sort as `sort` does; return the order, and where each number that occurs begins, and the end.
 
     >>> group(np.array([5, 3, 5]), 6)
@@ -99,9 +99,11 @@ def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
     array([4, 6, 1, 3])
     """
     if len(columns) == 1:
-        return calls[:, columns[0]].take(order).astype(np.int64)
+        column: Index = calls[:, columns[0]].take(order).astype(np.int64)
+        return column
     index = (order * calls.shape[1])[:, None] + np.array(columns)
-    return calls.ravel().take(index.ravel()).astype(np.int64)
+    values: Index = calls.ravel().take(index.ravel()).astype(np.int64)
+    return values
 
 
 def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
@@ -119,11 +121,11 @@ def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     >>> number(rows, np.array([2, 0, 2]), 5), rows
     ((7, False), array([ 6, -1,  5, -1]))
     """
-    old = rows[values] >= 0
+    old = rows.take(values) >= 0
     fresh = values[~old] if old.any() else values
     taken = np.arange(used, used + len(fresh))
     rows[fresh[::-1]] = taken[::-1]  # of duplicates the first one stays
-    is_first = rows[fresh] == taken
+    is_first = rows.take(fresh) == taken
     if not is_first.all():
         fresh = fresh[is_first]
         rows[fresh] = taken[: len(fresh)]
@@ -146,7 +148,7 @@ def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[I
     (array([4, 3, 5]), 6)
     """
     values = bases + output if output else bases
-    found = rows[values]
+    found = rows.take(values)
     without = np.flatnonzero(found < 0)
     if len(without):
         taken = np.arange(used, used + len(without))
@@ -168,7 +170,7 @@ def ranks(keys: Index, size: int) -> tuple[Index, bool]:
     found = np.flatnonzero(place >= 0)
     if len(found) < len(keys):
         return np.argsort(keys, kind="stable"), False
-    return place[found], len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
+    return place.take(found), len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
 
 
 def consecutive(rows: Index) -> bool:
@@ -188,7 +190,7 @@ class Arithmetic:
 
     join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
-    group: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
+    group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
     read: Callable[[Ints, Sequence[int], Index], Index]
     number: Callable[[Index, Index, int], tuple[int, bool]]
     number_results: Callable[[Index, Index, int, int], tuple[Index, int]]

@@ -1,4 +1,8 @@
-"""Index arithmetic compiled: the functions of `loops` with Numba, each doing what that of `arithmetic` does."""
+"""Index arithmetic compiled: the functions of `loops` with Numba, in the form of those of `arithmetic`.
+
+Results are the same to the last bit. Where counting does not pay, or keys are of another type than those
+that traces are packed in, NumPy sorts here too.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., A
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
-    """Return the arithmetic that computes by functions like those of `loops`; they get results to write to."""
+    """Return the arithmetic that computes by functions like those of `loops`, given arrays to write to."""
 
     def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
         ends = np.cumsum(sizes)
@@ -86,7 +90,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         functions["sort"](keys, order, bounds)
         return order, bounds
 
-    def group(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
+    def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
         if keys.dtype != np.int32 or size > SPARSE * len(keys):
             return arithmetic.group(keys, size)
         order, bounds = np.empty(len(keys), np.int64), np.empty(min(len(keys), size) + 1, np.int64)

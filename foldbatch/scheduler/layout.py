@@ -121,7 +121,7 @@ def by_consumer(
                 rows.runs[k, number] = start, len(values)
             elif number == 0 and orders[k] is None and operand.sequence is None:
                 width = len(operand.columns)
-                keys = rows.of_value[values[::width]]
+                keys = rows.of_value.take(values[::width])
                 order, follows = arithmetic.ranks(keys, rows.used[operand.arena])
                 orders[k] = order
                 if follows and width == 1:

@@ -40,18 +40,18 @@ def join(
     to = u8(head)
     for s in range(len(counters)):
         width, number = u8(widths[s]), u8(numbers[s])
-        shift = heads.dtype.type(0)
+        shift = 0
         for e in range(examples):
             at, rows = u8(cursors[e]), u8(heads[e, counters[s]])
-            if number == width or number == 0:
-                more = shift if number else shift - shift
+            if 0 < number < width:
+                for i in range(rows * width):
+                    packed[to + i] = blocks[at + i] + (shift if i % width < number else 0)
+            else:
+                more = shift if number else 0
                 for i in range(rows * width):
                     packed[to + i] = blocks[at + i] + more
-            else:
-                for i in range(rows * width):
-                    packed[to + i] = blocks[at + i] + (shift if i % width < number else shift - shift)
             to += rows * width
-            cursors[e] += rows * width
+            cursors[e] = at + rows * width
             shift += heads[e, 0]
     return True
 
@@ -121,9 +121,9 @@ def number_results(rows: Index, bases: Index, output: int, used: int, found: Ind
 
 
 def ranks(keys: Index, place: Index, order: Index) -> int:
-    """Write `order`, if keys are distinct: return one more than the difference of the largest and the smallest.
+    """Write `order` and return over how many numbers keys spread, if they are distinct; else return -1.
 
-    Where they are not, return -1. `place` has an entry for each number.
+    `place` has an entry for each number.
     """
     for key in range(len(place)):
         place[key] = -1

@@ -49,11 +49,11 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
     joined = np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
     packed, heads = arithmetic.join(joined, sizes, its)
-    values = heads[:, 0].astype(np.int64)
-    assert values.sum() < 2**31, "a batch has at most 2**31 values; make smaller batches"
+    ends = np.cumsum(heads[:, 0], dtype=np.int64)
+    assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
     trace = unpack(its, packed, _loose_feeds(traces, its), _labels(traces, cells))
-    counts = tuple(heads[:, 1 : 1 + len(cells)].T.astype(np.int64))
-    return Merged(trace, counts, np.cumsum(values) - values)
+    counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
+    return Merged(trace, tuple(counts), ends - heads[:, 0])
 
 
 def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:

@@ -15,7 +15,6 @@ from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, 
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
 
-
 _NONE = np.zeros(0, np.int64)
 
 
@@ -116,7 +115,7 @@ def _steps(cells: Sequence[CellSignature], bounds: Sequence[list[int]], plan: Pl
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
-        alone = len({cells[k].component for k in members}) == 1 and any([cells[k].recursive for k in members])
+        alone = len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
         stages = ("step",) if alone else ALL
         if alone:
             steps += [Step(k, ("before",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
@@ -166,7 +165,7 @@ def _place(
     if (cell, number) in rows.runs:
         return _Place(*rows.runs[cell, number])
     operand = cells[cell].operands[number]
-    at = rows.of_value[values_read(trace, cells, cell, operand, order, rows.arithmetic)]
+    at = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
     if not len(at):
         return _Place(0, 0)
     if rows.arithmetic.consecutive(at):
@@ -195,9 +194,8 @@ def _first(
             readers[arena].append(places[k][number])
         for k, number, arena in differentiable:
             mine = places[k][number]
-            if mine.start is not None and not any(
-                [_meet(mine.start, mine.size, other) for other in readers[arena] if other is not mine]
-            ):
+            others = [other for other in readers[arena] if other is not mine]
+            if mine.start is not None and not any(_meet(mine.start, mine.size, x) for x in others):
                 first.add((k, number))
     return first
 

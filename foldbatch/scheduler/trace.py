@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Ints = NDArray[np.int32]
 Index = NDArray[np.int64]
@@ -160,46 +160,50 @@ class Trace:
                 self.result,
             )
             return Trace, parts
-        feeds = unpacked_feeds(self)
-        return unpack, (self.form, self.packed, feeds, self.labels, self.result)
+        loose = _feeds(self, self.form, packed=False)
+        return unpack, (self.form, self.packed, loose, self.labels, self.result)
 
 
-def pack(trace: Trace) -> Trace:
-    """Return a trace with its integers packed."""
-    arguments = tuple(
-        rows.shape[1] - 1 - len(parts) for rows, parts in zip(trace.calls, trace.elements, strict=True)
-    )
-    sequences = tuple(tuple(part.shape[1] for part in parts) for parts in trace.elements)
-    integers = tuple(tuple(x.ndim == 1 and x.dtype == np.int32 for x in columns) for columns in trace.feeds)
-    its = form(arguments, sequences, integers)
-    packed_feeds = [
-        x
-        for columns, packed in zip(trace.feeds, integers, strict=True)
-        for x, integer in zip(columns, packed, strict=True)
-        if integer
-    ]
+def pack(trace: Trace, its: Form | None = None) -> Trace:
+    """Return a trace with its integers packed; `its` is its form, if that is known.
+
+    >>> one = Trace((np.array([[0, 7]], np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 1)
+    >>> pack(one).packed
+    array([1, 1, 0, 7, 0], dtype=int32)
+    """
+    its = its or _form_of(trace)
     assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
     elements = [part for parts in trace.elements for part in parts]
+    integers = _feeds(trace, its, packed=True)
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
-    sections = [*trace.calls, *elements, *trace.levels, *packed_feeds]
-    packed = np.concatenate([head, *(section.ravel() for section in sections)])
-    loose = _loose(trace.feeds, integers)
-    return unpack(its, packed, loose, trace.labels, trace.result)
+    sections = [head, *trace.calls, *elements, *trace.levels, *[x for columns in integers for x in columns]]
+    packed = np.concatenate(sections, axis=None)
+    return unpack(its, packed, _feeds(trace, its, packed=False), trace.labels, trace.result)
 
 
-def unpacked_feeds(trace: Trace) -> tuple[tuple[NDArray[Any], ...], ...]:
-    """Return, per cell, the feeds of a packed trace that lie in arrays of their own."""
-    assert trace.form is not None, "the trace is not packed"
-    return _loose(trace.feeds, trace.form.integers)
+def _form_of(trace: Trace) -> Form:
+    sequences = tuple([tuple([part.shape[1] for part in parts]) for parts in trace.elements])
+    columns = zip(trace.calls, sequences, strict=True)
+    arguments = tuple([rows.shape[1] - 1 - len(widths) for rows, widths in columns])
+    integers = tuple([tuple([is_integer(x.dtype, x.shape[1:]) for x in mine]) for mine in trace.feeds])
+    return form(arguments, sequences, integers)
 
 
-def _loose(
-    feeds: Sequence[Sequence[NDArray[Any]]], integers: Sequence[Sequence[bool]]
-) -> tuple[tuple[NDArray[Any], ...], ...]:
-    return tuple(
-        tuple(x for x, integer in zip(columns, packed, strict=True) if not integer)
-        for columns, packed in zip(feeds, integers, strict=True)
-    )
+def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
+    """Return whether feeds of a type are packed, as single integers of 32 bits.
+
+    >>> is_integer("int32", ()), is_integer("int32", (2,)), is_integer("float32", ())
+    (True, False, False)
+    """
+    return not shape and np.dtype(dtype) == np.int32
+
+
+def _feeds(trace: Trace, its: Form, *, packed: bool) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are packed, or those that are not."""
+    return [
+        [x for x, integer in zip(columns, integers, strict=True) if integer == packed]
+        for columns, integers in zip(trace.feeds, its.integers, strict=True)
+    ]
 
 
 def unpack(
