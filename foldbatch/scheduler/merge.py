@@ -85,10 +85,10 @@ def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]
 
 def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
     if not traces:
-        return tuple(() for _ in cells)
+        return tuple([() for _ in cells])
     return tuple(
-        tuple(
-            [list(chain.from_iterable(trace.labels[k][i] for trace in traces)) for i in range(len(columns))]
-        )
-        for k, columns in enumerate(traces[0].labels)
+        [
+            tuple([list(chain.from_iterable([t.labels[k][i] for t in traces])) for i in range(len(columns))])
+            for k, columns in enumerate(traces[0].labels)
+        ]
     )

@@ -79,7 +79,8 @@ class Form:
         sequences: per cell and sequence argument, how many values an element has.
         integers: per cell and feed, whether it is a single integer, and so a section.
         head: integers in the head.
-        counters: ``[sections] int64``: where in the head a section's rows are counted.
+        sections: where in the head each section's rows are counted, and integers a row.
+        counters: ``[sections] int64``: the former once more, as an array; and so the latter:
         widths: ``[sections] int64``: integers a row.
         numbers: ``[sections] int64``: how many of these, from the left, are value numbers.
     """
@@ -88,6 +89,7 @@ class Form:
     sequences: tuple[tuple[int, ...], ...]
     integers: tuple[tuple[bool, ...], ...]
     head: int
+    sections: tuple[tuple[int, int], ...]
     counters: Index
     widths: Index
     numbers: Index
@@ -111,9 +113,10 @@ def form(
     elements = [(1 + cells + s, width, width) for s, width in enumerate(flat)]
     levels = [(1 + k, 1, 0) for k in range(cells)]
     feeds = [(1 + k, 1, 0) for k in range(cells) for integer in integers[k] if integer]
-    sections = np.array([*calls, *elements, *levels, *feeds], np.int64).reshape(-1, 3)
-    counters, widths, numbers = np.ascontiguousarray(sections.T)
-    return Form(arguments, sequences, integers, 1 + cells + len(flat), counters, widths, numbers)
+    sections = [*calls, *elements, *levels, *feeds]
+    counters, widths, numbers = np.array(sections, np.int64).reshape(-1, 3).T.copy()
+    pairs = tuple((counter, width) for counter, width, _ in sections)
+    return Form(arguments, sequences, integers, 1 + cells + len(flat), pairs, counters, widths, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Trace:
         result: what the example's result is made of: value numbers in nested tuples and lists.
         form: of what is packed, or None.
         packed: ``[*] int32``: the integers of which those above are views, or None; see `pack`.
+        size: number of calls.
     """
 
     calls: tuple[Ints, ...]
@@ -142,11 +146,10 @@ class Trace:
     result: Any = None
     form: Form | None = field(default=None, init=False, repr=False, compare=False)
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def size(self) -> int:
-        """Number of calls."""
-        return sum(map(len, self.calls))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum(map(len, self.calls)))
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
         if self.form is None or self.packed is None:
@@ -225,7 +228,7 @@ def unpack(
     head = packed[: its.head].tolist()
     views = []
     stop = its.head
-    for counter, width in zip(its.counters.tolist(), its.widths.tolist(), strict=True):
+    for counter, width in its.sections:
         start, stop = stop, stop + head[counter] * width
         views.append(packed[start:stop])
     cut = iter(views)
