@@ -91,7 +91,8 @@ class Engine:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this engine."""
         if self.options.backend == REFERENCE:
             return self._cut(traces)
-        return tuple(replace(part, batch=self._scheduled(part.traces)) for part in self._cut(traces))
+        parts = self._cut(traces)
+        return tuple([Part(part.first, part.traces, self._scheduled(part.traces)) for part in parts])
 
     def run(self, batch: Work, step: int = 0) -> Results:
         """Return one result per trace, with metrics and the summed loss, of inference."""

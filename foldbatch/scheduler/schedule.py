@@ -9,6 +9,7 @@ can reach the same operands; a `Span` says where.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,9 +90,8 @@ class CellTable:
         return self.outputs[output][start:stop]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Run the named stages of a cell on ranks start to stop."""
+class Step(NamedTuple):
+    """Run the named stages of a cell on ranks start to stop; a tuple, as a long chain has very many."""
 
     cell: int
     stages: tuple[str, ...]

@@ -119,10 +119,8 @@ def _steps(cells: Sequence[CellSignature], bounds: Sequence[list[int]], plan: Pl
         stages = ("step",) if alone else ALL
         if alone:
             steps += [Step(k, ("before",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
-        for k, group in phase.turns:
-            start, stop = bounds[k][group], bounds[k][group + 1]
-            if stop > start:
-                steps.append(Step(k, stages, start, stop))
+        turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
+        steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
         if alone:
             steps += [Step(k, ("after",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
     return steps
