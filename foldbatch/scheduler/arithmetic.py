@@ -31,6 +31,7 @@ def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
     Raises:
         AssertionError: when a trace is of another form.
     """
+    assert (sizes >= form.head).all(), "the traces differ in form"
     starts = np.cumsum(sizes) - sizes
     heads = blocks[starts[:, None] + np.arange(form.head)]
     rows = heads[:, form.counters].T.astype(np.int64)  # a line a section, then all is in the batch's order

@@ -28,6 +28,8 @@ def join(
     """
     examples, head = heads.shape
     for e in range(examples):
+        if ends[e] - cursors[e] < head:
+            return False
         for j in range(head):
             heads[e, j] = blocks[cursors[e] + j]
             packed[j] += heads[e, j]

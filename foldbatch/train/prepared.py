@@ -222,9 +222,15 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
         rows = arrays[f"calls{k}"]
         calls.append(cut(rows))
         levels.append(cut(arrays[f"levels{k}"]))
+        values = np.repeat(arrays["values"], counts)  # of each call's example; what is compiled does not look
+        _check_range(rows[:, : 1 + cell.arguments], values)
+        _check_range(rows[:, :1] + max(len(cell.outputs) - 1, 0), values)
+        _check_range(arrays[f"levels{k}"][:, None], values)
         ragged = []
         for i in range(len(cell.sequences)):
-            reached = np.concatenate([[0], np.cumsum(rows[:, 1 + cell.arguments + i])])[ends]
+            lengths = rows[:, 1 + cell.arguments + i]
+            _check_range(arrays[f"elements{k}_{i}"], np.repeat(values, lengths))
+            reached = np.concatenate([[0], np.cumsum(lengths)])[ends]
             ragged.append(_cut(arrays[f"elements{k}_{i}"], ends=reached))
         elements.append(_together(ragged, examples))
         names = [column.name for column in columns if column.name.startswith("feeds")]
@@ -235,6 +241,12 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
     numbers = arrays["values"].tolist()
     for *fields, values, result in zip(*parts, numbers, _parsed(arrays["results"]), strict=True):
         yield pack(Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result)))
+
+
+def _check_range(rows: Array, limits: Array) -> None:
+    """Refuse rows of numbers that are not from 0 to below their row's limit."""
+    if len(rows) != len(limits) or (rows < 0).any() or (rows >= limits[:, None]).any():
+        raise ValueError("a number out of range")
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:
