@@ -62,7 +62,7 @@ def compile(
     Args:
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which fuses elementwise ops into compiled loops (compiling takes
-            seconds, less once they are on disk; see `foldbatch.static.backends.loop_compiler`); ``auto``,
+            seconds, less once they are on disk; see `foldbatch.compiling`), schedules included; ``auto``,
             the faster of those installed; or ``reference`` (one call at a time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.

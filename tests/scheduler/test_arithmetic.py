@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.scheduler import loops
 from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
-from foldbatch.scheduler.compiled import SIGNATURES, arithmetic_of, compiled, find_arithmetic
+from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.trace import form, pack
 from tests.scheduler.random_traces import Setting, settings_of
+from tests.scheduler.test_loops import PLAIN
 
-PLAIN = arithmetic_of({name: getattr(loops, name) for name in SIGNATURES})
 NAMES = ["numpy", "loops", pytest.param("numba", marks=pytest.mark.numba)]
 
 small_ints = st.lists(st.integers(0, 9), max_size=30)
@@ -153,20 +152,3 @@ def test_a_trace_of_another_form_is_refused(arithmetic: Arithmetic) -> None:
             sizes = index([len(block) for block in blocks])
             with pytest.raises(AssertionError, match="differ in form"):
                 arithmetic.join(np.concatenate(blocks), sizes, its)
-
-
-@pytest.mark.numba
-def test_what_is_compiled_is_kept_on_disk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is found there by the next process; types are fixed, so nothing is compiled in a batch."""
-    pytest.importorskip("numba", reason="numba is not installed")
-    monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
-    hits = []
-    for _ in range(2):
-        compiled.cache_clear()
-        consecutive: Any = compiled().consecutive
-        hits.append(sum(consecutive.stats.cache_hits.values()))
-    assert hits == [0, 1]
-    assert [path.name.split("_")[0] for path in tmp_path.glob("*.py")] == ["schedule"]
-    with pytest.raises(TypeError, match="No matching definition"):
-        consecutive(np.zeros(3))
-    compiled.cache_clear()

@@ -19,7 +19,7 @@ from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.scheduler.tables import build
 from tests.scheduler.random_traces import Setting, settings_of
-from tests.scheduler.test_arithmetic import PLAIN
+from tests.scheduler.test_loops import PLAIN
 from tests.scheduler.test_merge import assert_same
 
 needs_numba = [
@@ -83,3 +83,20 @@ def test_compiled_arithmetic_is_there_before_the_first_batch() -> None:
         assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
         assert len(program.run([])) == 0
     assert not recorder.buffer
+
+
+@pytest.mark.numba
+def test_what_is_compiled_is_kept_on_disk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is found there by the next process; types are fixed, so nothing is compiled in a batch."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+    hits = []
+    for _ in range(2):
+        compiled.cache_clear()
+        consecutive: Any = compiled().consecutive
+        hits.append(sum(consecutive.stats.cache_hits.values()))
+    assert hits == [0, 1]
+    assert [path.name.split("_")[0] for path in tmp_path.glob("*.py")] == ["schedule"]
+    with pytest.raises(TypeError, match="No matching definition"):
+        consecutive(np.zeros(3))
+    compiled.cache_clear()
