@@ -9,12 +9,10 @@ place in it.
 
 from __future__ import annotations
 
-import gc
 import linecache
 import reprlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import GeneratorType
@@ -31,6 +29,7 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
+from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import CellSignature, Form, Trace, pack
 from foldbatch.types import TensorType, describe_value
@@ -153,7 +152,7 @@ class Tracer:
         record = _Record(self, careful=careful)
         self.namespace.update(record.bindings)
         self.running.append(record)
-        with _no_garbage():
+        with no_garbage():  # the numbers of a long trace are very many
             try:
                 result = _drive(self, record.start(example), careful=careful)
             finally:  # a function of the user's may trace other examples with this very program
@@ -161,18 +160,6 @@ class Tracer:
                 outer = self.running[-1].bindings if self.running else dict.fromkeys(record.bindings)
                 self.namespace.update(outer)
             return record.pack(result)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Spare the search for garbage while a long trace collects its numbers: it takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Record:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
@@ -39,12 +40,14 @@ def build(
         arithmetic: what computes on whole arrays.
     """
     trace = merged.trace
-    plan = policy.plan(trace, cells)
+    with no_garbage():
+        plan = policy.plan(trace, cells)
     shared = share(trace, cells, plan.groups, arithmetic)
     orders, bounds = _ranks(plan, shared, arithmetic)
     rows = layout(trace, cells, orders, arenas, arithmetic)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
-    steps = _steps(cells, bounds, plan)
+    with no_garbage():  # the turns and the steps of a long chain are very many
+        steps = _steps(cells, bounds, plan)
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys([step.cell for step in steps]):  # in the order of execution
         sharing = shared[k]
