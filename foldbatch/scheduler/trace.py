@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -163,8 +164,7 @@ class Trace:
                 self.result,
             )
             return Trace, parts
-        loose = _feeds(self, self.form, packed=False)
-        return unpack, (self.form, self.packed, loose, self.labels, self.result)
+        return unpack, (self.form, self.packed, _loose(self, self.form), self.labels, self.result)
 
 
 def pack(trace: Trace, its: Form | None = None) -> Trace:
@@ -177,11 +177,10 @@ def pack(trace: Trace, its: Form | None = None) -> Trace:
     its = its or _form_of(trace)
     assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
     elements = [part for parts in trace.elements for part in parts]
-    integers = _feeds(trace, its, packed=True)
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
-    sections = [head, *trace.calls, *elements, *trace.levels, *[x for columns in integers for x in columns]]
-    packed = np.concatenate(sections, axis=None)
-    return unpack(its, packed, _feeds(trace, its, packed=False), trace.labels, trace.result)
+    feeds = [x for mine, flags in zip(trace.feeds, its.integers, strict=True) for x in compress(mine, flags)]
+    packed = np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
+    return unpack(its, packed, _loose(trace, its), trace.labels, trace.result)
 
 
 def _form_of(trace: Trace) -> Form:
@@ -201,10 +200,10 @@ def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
     return not shape and np.dtype(dtype) == np.int32
 
 
-def _feeds(trace: Trace, its: Form, *, packed: bool) -> list[list[NDArray[Any]]]:
-    """Return, per cell, the feeds that are packed, or those that are not."""
+def _loose(trace: Trace, its: Form) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are not packed."""
     return [
-        [x for x, integer in zip(columns, integers, strict=True) if integer == packed]
+        [x for x, integer in zip(columns, integers, strict=True) if not integer]
         for columns, integers in zip(trace.feeds, its.integers, strict=True)
     ]
 
