@@ -81,9 +81,9 @@ class Form:
         integers: per cell and feed, whether it is a single integer, and so a section.
         head: integers in the head.
         sections: where in the head each section's rows are counted, and integers a row.
-        counters: ``[sections] int64``: the former once more, as an array; and so the latter:
-        widths: ``[sections] int64``: integers a row.
-        numbers: ``[sections] int64``: how many of these, from the left, are value numbers.
+        counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
+        widths: ``[sections] int64``: and integers a row.
+        numbers: ``[sections] int64``: how many of a row's integers, from the left, are value numbers.
     """
 
     arguments: tuple[int, ...]
