@@ -30,6 +30,7 @@ from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_me
 from foldbatch.runtime.threads import in_threads, single_threaded_blas, split
 from foldbatch.runtime.visits import Visits
 from foldbatch.runtime.workspace import Workspace
+from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import verify
@@ -81,6 +82,7 @@ class Engine:
         self.lowered = lowered
         self.options = options
         self.seed = seed
+        self.arithmetic = find_arithmetic(backend_of(options.backend).name)  # compiled now, not in a batch
         self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
@@ -89,7 +91,8 @@ class Engine:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this engine."""
         if self.options.backend == REFERENCE:
             return self._cut(traces)
-        return tuple(replace(part, batch=self._scheduled(part.traces)) for part in self._cut(traces))
+        parts = self._cut(traces)
+        return tuple([Part(part.first, part.traces, self._scheduled(part.traces)) for part in parts])
 
     def run(self, batch: Work, step: int = 0) -> Results:
         """Return one result per trace, with metrics and the summed loss, of inference."""
@@ -179,7 +182,7 @@ class Engine:
         arenas = len(lowered.arenas)
         policy, layout = find_policy(options.policy), find_layout(options.layout)
         share = find_share(options.share)
-        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share)
+        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share, self.arithmetic)
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
         return batch

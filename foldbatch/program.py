@@ -62,7 +62,7 @@ def compile(
     Args:
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which fuses elementwise ops into compiled loops (compiling takes
-            seconds, less once they are on disk; see `foldbatch.static.backends.loop_compiler`); ``auto``,
+            seconds, less once they are on disk; see `foldbatch.compiling`), schedules included; ``auto``,
             the faster of those installed; or ``reference`` (one call at a time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -176,7 +176,14 @@ class Program:
         if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
             fix = "for a single example, pass a list of one"
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-        return [self._trace(example, number) for number, example in enumerate(examples)]
+        found = []
+        for number, example in enumerate(examples):
+            known = self._traces.get(id(example))  # of a tree: from the second epoch on, all there is to do
+            if known is not None and known[0]() is example:
+                found.append(known[1])
+            else:
+                found.append(self._trace(example, number))
+        return found
 
     def _trace(self, example: Any, number: int) -> Trace:
         if isinstance(example, Prepared):
@@ -188,9 +195,6 @@ class Program:
         if not isinstance(example, Tree):
             return self.lowered.tracer.trace(example, number)
         key = id(example)
-        known = self._traces.get(key)
-        if known is not None and known[0]() is example:
-            return known[1]
         trace = self.lowered.tracer.trace(example, number)
         if not holds_objects(self.lowered, trace):  # a tree must not live as long as the program
             traces = self._traces  # not self: a program must not live as long as the trees it saw
@@ -331,7 +335,7 @@ class Program:
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""
-        return depth(self.lowered, self._trace(example, 0))
+        return depth(self.lowered, *self._trace_all([example]))
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:

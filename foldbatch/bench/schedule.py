@@ -1,7 +1,8 @@
 """The case ``schedule``: what it costs to trace a batch and to plan it, and that the cost grows linearly.
 
 Tracing is that of examples seen for the first time; all other parts start from traces, as from the
-second epoch on. Everything is plain Python and NumPy on one thread.
+second epoch on, on one thread. Index arithmetic is that of the backend. What a batch costs in training is
+timed as a whole, right after a training step, which leaves nothing of it in the processor's caches.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from foldbatch.bench.measure import interleave
 from foldbatch.bench.sst import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.blocks import Block, Embedding, Fold, Function, Map, Scalar, Sum, Zeros
+from foldbatch.engine import backend_of
 from foldbatch.errors import FoldbatchError
 from foldbatch.program import Program, compile
+from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import find_policy
@@ -29,8 +32,7 @@ from foldbatch.static import ops
 from foldbatch.trees import Tree, Vocabulary
 
 PARTS = TRACE, MERGE, PLAN, TABLES = "trace", "merge", "policy", "tables"
-CACHED = "cached"  # looking up the traces of a batch
-STEP = "step"
+STEP, PLANNED = "step", "planned"
 WORDS = 1000  # of stars and chains
 FEATURES = 2  # of their words: nothing is computed
 COLOURS = {TRACE: "#4d8ce5", MERGE: "#3fa66b", PLAN: "#d99a2b", TABLES: "#e5584d"}
@@ -47,7 +49,8 @@ class Row:
         name: of the batch.
         nodes: of all its examples; `calls` are those of cells.
         calls: that the traces hold.
-        seconds: medians by part, see `PARTS`; where a training step was timed too, `CACHED` and `STEP`.
+        seconds: medians by part, see `PARTS`; where a training step was timed too, that is `STEP`, and
+            `PLANNED` is all from a batch of examples whose traces are known to one that is ready to run.
     """
 
     name: str
@@ -62,8 +65,8 @@ class Row:
 
     @property
     def share(self) -> float | None:
-        """The share of scheduling, cached traces looked up, in a training step; None where none was timed."""
-        return (self.seconds[CACHED] + self.scheduling) / self.seconds[STEP] if STEP in self.seconds else None
+        """The share of scheduling, known traces looked up, in a training step; None where none was timed."""
+        return self.seconds[PLANNED] / self.seconds[STEP] if STEP in self.seconds else None
 
 
 def run(
@@ -92,9 +95,11 @@ def run(
         name = f"SST, {size} trees"
         rows.append(measure(name, program, batch, sum(tree.size for tree in batch), repeats, step))
     rows.append(
-        measure(f"star, {nodes} children", compile(star(), threads=1), [_words(nodes)], nodes, repeats)
+        measure(
+            f"star, {nodes} children", compile(star(), backend, threads=1), [_words(nodes)], nodes, repeats
+        )
     )
-    chained = compile(chain(), threads=1)
+    chained = compile(chain(), backend, threads=1)
     lengths = sorted({max(1, nodes * share // 100) for share in (1, 3, 10, 30, 100)})
     return rows, [measure(f"chain of {n}", chained, [_words(n)], n, repeats) for n in lengths]
 
@@ -120,22 +125,26 @@ def _child() -> Block:
 def measure(
     name: str, program: Program, examples: list[Any], nodes: int, repeats: int, step: Step | None = None
 ) -> Row:
-    """Time the parts of scheduling a batch, each on its own, and `step`, a training step, if there is one."""
+    """Time the parts of scheduling a batch, each on its own; and `step`, a training step, if there is one.
+
+    After that, scheduling is timed once more as a whole.
+    """
     lowered, options = program.lowered, program.options
     policy, layout = find_policy(options.policy), find_layout(options.layout)
     cells, arenas, share = lowered.signatures, len(lowered.arenas), find_share(options.share)
     traces = [prepared.trace for prepared in program.prepare(examples)]
-    merged = merge(traces, cells)
+    arithmetic = find_arithmetic(backend_of(options.backend).name)
+    merged = merge(traces, cells, arithmetic)
     plan = policy.plan(merged.trace, cells)
     planned = replace(policy, plan=lambda *_: plan)
     tasks: dict[str, Any] = {
         TRACE: lambda: [lowered.tracer.trace(example, i) for i, example in enumerate(examples)],
-        MERGE: lambda: merge(traces, cells),
+        MERGE: lambda: merge(traces, cells, arithmetic),
         PLAN: lambda: policy.plan(merged.trace, cells),
-        TABLES: lambda: build(merged, cells, planned, layout, arenas, share),
+        TABLES: lambda: build(merged, cells, planned, layout, arenas, share, arithmetic),
     }
     if step is not None:
-        tasks |= {CACHED: lambda: program.prepare(examples), STEP: lambda: step(examples)}
+        tasks |= {STEP: lambda: step(examples), PLANNED: lambda: program.plan(examples)}
     timings = interleave(tasks, repeats)
     return Row(name, nodes, merged.trace.size, {part: timings[part].median for part in tasks})
 

@@ -22,7 +22,7 @@ from foldbatch.blocks.wires import Wire, components, connected
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.params import Parameter
 from foldbatch.scheduler.policies import Policy, longest_chains
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace, form, is_integer
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.backends import Backend
 from foldbatch.static.cell import Cell, compile_cell
@@ -113,8 +113,10 @@ def lower(block: AnyBlock, policy: Policy, backend: Backend, kept_bytes: int | N
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     width = max([1, *(len(draft.outputs) for draft in drafts)])
     collections = tuple(builder.collecting.values())
+    integers = tuple(tuple(is_integer(f.type.dtype, f.type.shape) for _, f in d.feeds) for d in drafts)
+    its = form(tuple(s.arguments for s in signatures), tuple(s.sequences for s in signatures), integers)
     tracer = Tracer(
-        builder.functions, drafts, signatures, bounds, policy, source, namespace, width, collections
+        builder.functions, drafts, signatures, bounds, policy, its, source, namespace, width, collections
     )
     read = {p for cell in cells for p in cell.parameters}
     parameters = tuple(p for p in builder.parameters if p in read)

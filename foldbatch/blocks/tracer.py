@@ -9,13 +9,12 @@ place in it.
 
 from __future__ import annotations
 
-import gc
 import linecache
 import reprlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import GeneratorType
 from typing import Any, NoReturn, TypeAlias
 
@@ -30,8 +29,9 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
+from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.scheduler.trace import CellSignature, Form, Trace, pack
 from foldbatch.types import TensorType, describe_value
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
@@ -112,6 +112,7 @@ class Tracer:
     cells: Sequence[CellSignature]
     bounds: Sequence[Sequence[int | None]]
     policy: Policy
+    form: Form
     source: str
     namespace: dict[str, Any]
     width: int
@@ -151,7 +152,7 @@ class Tracer:
         record = _Record(self, careful=careful)
         self.namespace.update(record.bindings)
         self.running.append(record)
-        with _no_garbage():
+        with no_garbage():  # the numbers of a long trace are very many
             try:
                 result = _drive(self, record.start(example), careful=careful)
             finally:  # a function of the user's may trace other examples with this very program
@@ -159,18 +160,6 @@ class Tracer:
                 outer = self.running[-1].bindings if self.running else dict.fromkeys(record.bindings)
                 self.namespace.update(outer)
             return record.pack(result)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Spare the search for garbage while a long trace collects its numbers: it takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Record:
@@ -205,14 +194,16 @@ class _Record:
         calls, elements, feeds = [], [], []
         for k, (cell, draft, bounds) in enumerate(zip(cells, drafts, self.tracer.bounds, strict=True)):
             width = 1 + cell.arguments + len(cell.sequences)
-            calls.append(np.array(self.rows[k], np.int32).reshape(-1, width))
+            rows = np.fromiter(chain.from_iterable(self.rows[k]), np.int32, width * len(self.rows[k]))
+            calls.append(rows.reshape(-1, width))
             parts = zip(self.elements[k], cell.sequences, strict=True)
             elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
             types = [feed.type for _, feed in draft.feeds]
             feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
         labels = tuple(map(tuple, self.labels))
-        return Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
+        trace = Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
+        return pack(trace, self.tracer.form)
 
 
 def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callable[[Any], None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foldbatch.params import Array
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.policies import Policy
@@ -54,15 +55,18 @@ def schedule_batch(
     layout: Layout,
     arenas: int,
     share: Share = leaves,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Batch:
     """Merge traces and build their control tables; arguments are those of `merge` and `build`."""
     start = time.perf_counter()
-    merged = merge(traces, cells)
+    merged = merge(traces, cells, arithmetic)
     middle = time.perf_counter()
-    schedule = build(merged, cells, policy, layout, arenas, share)
+    schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
     feeds = tuple(
-        tuple(data[table.order] for data in columns)
-        for columns, table in zip(merged.trace.feeds, schedule.cells, strict=True)
+        [
+            tuple([data.take(table.order, axis=0) for data in columns])
+            for columns, table in zip(merged.trace.feeds, schedule.cells, strict=True)
+        ]
     )
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
-    return Batch(merged, schedule, feeds, tuple(trace.result for trace in traces), seconds)
+    return Batch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

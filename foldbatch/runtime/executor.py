@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -151,10 +151,10 @@ class Execution:
             case "kept":
                 return [self._all_kept(key, cell, table)]
             case "scratch":
-                name = "scratch", key.type, key.number
+                scratch = "scratch", key.type, key.number
                 if base.batched:
-                    return [self.workspace.rows(name, key.type, widest)]
-                return [self.workspace.single(name, key.type)]
+                    return [self.workspace.rows(scratch, key.type, widest)]
+                return [self.workspace.single(scratch, key.type)]
             case "feed":
                 return [np.ascontiguousarray(self.feeds[cell][key])]
             case "constant":
@@ -305,7 +305,7 @@ def _levels(steps: Iterable[Step]) -> Iterator[tuple[Step, Sequence[Step]]]:
 
     What runs several stages goes through all of them before the next step does.
     """
-    for (_, stages), group in groupby(steps, key=attrgetter("cell", "stages")):
+    for (_, stages), group in groupby(steps, key=itemgetter(0, 1)):
         found = list(group)
         for part in [found] if len(stages) == 1 else ([step] for step in found):
             yield part[0], part

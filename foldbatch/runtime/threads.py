@@ -72,6 +72,8 @@ def split(traces: Sequence[Trace], parts: int) -> list[tuple[int, list[Trace]]]:
 
     Returns each run with the number of its first trace.
     """
+    if parts == 1:
+        return [(0, list(traces))]
     sizes = [trace.size for trace in traces]
     parts = max(1, min(parts, len(traces), sum(sizes) // CALLS_PER_PART))
     target = sum(sizes) / parts

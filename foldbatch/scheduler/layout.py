@@ -10,37 +10,53 @@ made, and leaves every operand to an index array: the plain way, for comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace, lengths_of
 
 
 @dataclass(slots=True)
 class Rows:
-    """The numbering so far: the row of each value (-1: none yet), and rows used per arena."""
+    """The numbering so far.
+
+    Attributes:
+        of_value: ``[values] int64``: the row of each value, -1 where it has none yet.
+        used: rows used per arena.
+        runs: by cell and operand, the first row and the number of rows that it reads, where these are
+            known to follow each other.
+        arithmetic: what numbers them.
+    """
 
     of_value: Index
     used: list[int]
+    runs: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    arithmetic: Arithmetic = NUMPY
 
-    def append(self, arena: int, values: Index) -> None:
-        """Give values that have no row yet the next rows of an arena, in order of first appearance."""
-        fresh = values[self.of_value[values] < 0]
-        rows = self.used[arena] + np.arange(len(fresh))
-        self.of_value[fresh[::-1]] = rows[::-1]  # of duplicates the first one stays
-        is_first = self.of_value[fresh] == rows
-        if not is_first.all():
-            fresh = fresh[is_first]
-            self.of_value[fresh] = rows[: len(fresh)]
-        self.used[arena] += len(fresh)
+    def append(self, arena: int, values: Index) -> bool:
+        """Give values that have no row yet the next rows of an arena, in order of first appearance.
 
+        Returns whether none of them had one, so that their rows follow each other.
+        """
+        self.used[arena], alone = self.arithmetic.number(self.of_value, values, self.used[arena])
+        return alone
 
-def ranked(trace: Trace, cell: int, order: Index) -> Index:
-    """Return a cell's calls in rank order, as `Trace.calls` has them: ``[n, columns]``."""
-    return trace.calls[cell].take(order, axis=0).astype(np.int64)
+    def append_results(self, arena: int, bases: Index, output: int) -> Index:
+        """Give an output's values rows, where they have none yet, and return all their rows.
+
+        Args:
+            arena: the output's.
+            bases: ``[n]``: the first values of some calls.
+            output: its number.
+        """
+        rows, self.used[arena] = self.arithmetic.number_results(
+            self.of_value, bases, output, self.used[arena]
+        )
+        return rows
 
 
 def values_read(
@@ -48,28 +64,28 @@ def values_read(
     cells: Sequence[CellSignature],
     cell: int,
     operand: Operand,
-    order: Index,
-    calls: Index,
+    order: Index | None,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Index:
     """Return the values an operand reads, in rank order.
 
-    Shapes: ``order: [n]``; ``calls`` are those in that order (`ranked`); the result ``[n * width]``, or
-    one number per element of a sequence.
+    Shapes: ``order: [n]``, None for that of the trace; the result ``[n * width]``, or one number per
+    element of a sequence.
     """
     if operand.sequence is None:
-        first, width = operand.columns[0], len(operand.columns)
-        if operand.columns == tuple(range(first, first + width)):
-            return calls[:, 1 + first : 1 + first + width].ravel()
-        return calls[:, [1 + column for column in operand.columns]].ravel()
-    elements = trace.elements[cell][operand.sequence][:, operand.member]
-    return elements[element_order(trace, cells, cell, operand.sequence, order)].astype(np.int64)
+        columns = [1 + column for column in operand.columns]
+        if order is not None:
+            return arithmetic.read(trace.calls[cell], columns, order)
+        return trace.calls[cell][:, columns[0] if len(columns) == 1 else columns].astype(np.int64).ravel()
+    elements = trace.elements[cell][operand.sequence][:, operand.member].astype(np.int64)
+    return elements if order is None else elements[element_order(trace, cells, cell, operand.sequence, order)]
 
 
 def element_order(
     trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index
 ) -> Index:
     """Return the permutation of a sequence argument's elements that follows the calls' ranks."""
-    lengths = trace.calls[cell][:, 1 + cells[cell].arguments + sequence].astype(np.int64)
+    lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     ranked = lengths[order]
     shifts = starts[order] - (np.cumsum(ranked) - ranked)
@@ -77,48 +93,54 @@ def element_order(
 
 
 def by_consumer(
-    trace: Trace, cells: Sequence[CellSignature], orders: list[Index], fixed: Sequence[bool], arenas: int
+    trace: Trace,
+    cells: Sequence[CellSignature],
+    orders: list[Index | None],
+    arenas: int,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Rows:
     """Number rows by first consumer; recursive cells choose first.
 
     Args:
         trace: the merged trace.
         cells: the cells.
-        orders: by cell, the calls in rank order; the order of a cell that is not `fixed` is
-            replaced by one that makes its first operand consecutive, where that is possible.
-        fixed: whether a cell's order matters, because it runs in several groups.
+        orders: by cell, the calls in rank order. None is for a cell that may run in any order, as all its
+            calls are one group: if it can be done, it gets one that makes its first operand consecutive.
         arenas: how many there are.
+        arithmetic: what numbers rows.
     """
-    rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas)
+    rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
     priority = sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component))
     for k in priority:
-        calls = ranked(trace, k, orders[k])
         for number, operand in enumerate(cells[k].operands):
-            values = values_read(trace, cells, k, operand, orders[k], calls)
-            rows.append(operand.arena, values)
-            if number == 0 and not fixed[k] and operand.sequence is None and len(values):
-                key = rows.of_value[values.reshape(len(orders[k]), -1)[:, 0]]
-                orders[k] = orders[k][_ranks(key, rows.used[operand.arena])]
-                calls = ranked(trace, k, orders[k])
+            values = values_read(trace, cells, k, operand, orders[k], arithmetic)
+            start = rows.used[operand.arena]
+            if not len(values):
+                continue
+            if rows.append(operand.arena, values):
+                rows.runs[k, number] = start, len(values)
+            elif number == 0 and orders[k] is None and operand.sequence is None:
+                width = len(operand.columns)
+                keys = rows.of_value.take(values[::width])
+                order, follows = arithmetic.ranks(keys, rows.used[operand.arena])
+                orders[k] = order
+                if follows and width == 1:
+                    rows.runs[k, number] = int(keys[order[0]]), len(keys)
     return rows
 
 
-def _ranks(keys: Index, size: int) -> Index:
-    """Return the stable order of keys below `size`; where they are distinct no sort is needed."""
-    place = np.full(size, -1, np.int64)
-    place[keys] = np.arange(len(keys))
-    order: Index = place[place >= 0]
-    return order if len(order) == len(keys) else np.argsort(keys, kind="stable")
-
-
 def by_producer(
-    trace: Trace, cells: Sequence[CellSignature], orders: list[Index], fixed: Sequence[bool], arenas: int
+    trace: Trace,
+    cells: Sequence[CellSignature],
+    orders: list[Index | None],
+    arenas: int,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Rows:
     """Number rows as values are made; the order of no cell is changed."""
-    return Rows(np.full(trace.values, -1, np.int64), [0] * arenas)
+    return Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
 
 
-Layout = Callable[[Trace, Sequence[CellSignature], list[Index], Sequence[bool], int], Rows]
+Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int, Arithmetic], Rows]
 LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
 
 

@@ -5,17 +5,16 @@ Source: Looks et al. 2017, section 2.3, merges schedules by the same offset arit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import CellSignature, Ints, Trace
-
-P = TypeVar("P")
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.trace import CellSignature, Form, Ints, Trace, form, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,56 +36,59 @@ class Merged:
         return np.repeat(np.arange(len(self.offsets)), self.counts[cell])
 
 
-def merge(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Merged:
-    """Join the traces of a batch; a batch of none has no calls."""
-    values = np.array([trace.values for trace in traces], dtype=np.int64)
-    ends = np.cumsum(values)
-    total = int(ends[-1]) if len(traces) else 0
-    assert total < 2**31, "a batch has at most 2**31 values; make smaller batches"
-    offsets = ends - values
-    shifts = offsets.astype(np.int32)
-    calls, counts, elements = [], [], []
-    for cell, parts in zip(cells, _by_cell([trace.calls for trace in traces], cells), strict=True):
-        count = np.array(list(map(len, parts)), np.int64)
-        rows = _concatenate(parts, 1 + cell.arguments + len(cell.sequences))
-        rows[:, : 1 + cell.arguments] += np.repeat(shifts, count)[:, None]
-        calls.append(rows)
-        counts.append(count)
-    for cell, lists in zip(cells, _by_cell([trace.elements for trace in traces], cells), strict=True):
-        columns = zip(*lists, strict=True) if cell.sequences and lists else [()] * len(cell.sequences)
-        elements.append(
-            tuple(_shifted(part, width, shifts) for part, width in zip(columns, cell.sequences, strict=True))
-        )
-    levels = [_joined(parts) for parts in _by_cell([trace.levels for trace in traces], cells)]
-    feeds = [
-        tuple(map(_joined, _columns(parts))) for parts in _by_cell([trace.feeds for trace in traces], cells)
+def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Merged:
+    """Join the traces of a batch, which have one form; a batch of none has no calls.
+
+    Args:
+        traces: the traces; those that are not packed are.
+        cells: the cells.
+        arithmetic: what joins the integers.
+    """
+    its = _form(traces, cells)
+    blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
+    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
+    joined = np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
+    packed, heads = arithmetic.join(joined, sizes, its)
+    ends = np.cumsum(heads[:, 0], dtype=np.int64)
+    assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
+    trace = unpack(its, packed, _loose_feeds(traces, its), _labels(traces, cells))
+    counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
+    return Merged(trace, tuple(counts), ends - heads[:, 0])
+
+
+def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
+    if not traces:
+        none = tuple(() for _ in cells)
+        return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
+    its = traces[0].form or pack(traces[0]).form
+    assert its is not None
+    return its
+
+
+def _packed(trace: Trace) -> Ints:
+    packed = pack(trace).packed
+    assert packed is not None
+    return packed
+
+
+def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are not packed."""
+    return [
+        [
+            np.concatenate([trace.feeds[k][i] for trace in traces])
+            for i, integer in enumerate(integers)
+            if not integer
+        ]
+        for k, integers in enumerate(its.integers)
     ]
-    labels = [
-        tuple(list(chain.from_iterable(column)) for column in _columns(parts))
-        for parts in _by_cell([trace.labels for trace in traces], cells)
-    ]
-    joined = Trace(tuple(calls), tuple(elements), tuple(levels), tuple(feeds), tuple(labels), total)
-    return Merged(joined, tuple(counts), offsets)
 
 
-def _by_cell(parts: Sequence[Sequence[P]], cells: Sequence[CellSignature]) -> Iterable[Sequence[P]]:
-    """Turn what each trace holds for each cell into what each cell has of each trace."""
-    return zip(*parts, strict=True) if parts else [()] * len(cells)
-
-
-def _columns(parts: Sequence[Sequence[P]]) -> Iterable[Sequence[P]]:
-    """Turn what each trace has of each column into columns; mostly there are none."""
-    return zip(*parts, strict=True) if parts and parts[0] else ()
-
-
-def _concatenate(parts: Sequence[Ints], width: int) -> Ints:
-    return np.concatenate(parts) if parts else np.zeros((0, width), np.int32)
-
-
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
-
-def _shifted(parts: Sequence[Ints], width: int, shifts: Ints) -> Ints:
-    rows = _concatenate(parts, width)
-    return rows + np.repeat(shifts, list(map(len, parts)))[:, None]
+def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
+    if not traces:
+        return tuple([() for _ in cells])
+    return tuple(
+        [
+            tuple([list(chain.from_iterable([t.labels[k][i] for t in traces])) for i in range(len(columns))])
+            for k, columns in enumerate(traces[0].labels)
+        ]
+    )

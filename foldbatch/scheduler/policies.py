@@ -123,7 +123,10 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     for component in sorted({cell.component for cell in cells}):
         members = tuple(k for k, cell in enumerate(cells) if cell.component == component)
         if len(members) == 1:
-            turns = _level_by_level(trace, members)
+            (k,) = members
+            # without recursion they need nothing of their scope, and all have level 0
+            height = _height(trace.levels[k]) if cells[k].recursive else min(1, len(trace.levels[k]))
+            turns = [(k, level) for level in range(height)]
         else:
             graph = call_graph(trace, cells, members)
             found, turns = drain(graph, GreatestRatio(graph))
@@ -134,13 +137,17 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
 
 
 def _level_by_level(trace: Trace, cells: Sequence[int]) -> Turns:
-    heights = [int(trace.levels[k].max(initial=-1)) + 1 for k in cells]
+    heights = [_height(trace.levels[k]) for k in cells]
     return [
         (k, level)
         for level in range(max(heights, default=0))
         for k, height in zip(cells, heights, strict=True)
         if level < height
     ]
+
+
+def _height(levels: Ints) -> int:
+    return int(levels.max()) + 1 if len(levels) else 0
 
 
 POLICIES = {
@@ -202,11 +209,12 @@ def _level(
     level_of = [-1] * values
     reads = {k: _reads(cells[k], calls[k], elements[k]) for k in members}
     verdicts: dict[int, list[int]] = {k: [0] * len(calls[k]) for k in members}
-    sweep = sorted((base, k, i) for k in members for i, base in enumerate(calls[k][:, 0].tolist()))
+    outputs = [len(cell.outputs) for cell in cells]
+    sweep = sorted([(base, k, i) for k in members for i, base in enumerate(calls[k][:, 0].tolist())])
     for base, k, i in sweep:
-        level = 1 + max((level_of[value] for value in reads[k][i]), default=-1)
+        level = 1 + max(map(level_of.__getitem__, reads[k][i]), default=-1)
         verdicts[k][i] = level
-        for value in range(base, base + len(cells[k].outputs)):
+        for value in range(base, base + outputs[k]):
             level_of[value] = level
     for k in members:
         found[k][:] = verdicts[k]

@@ -9,11 +9,11 @@ can reach the same operands; a `Span` says where.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+from foldbatch.scheduler.trace import Index as Index
 
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 
@@ -65,7 +65,7 @@ class CellTable:
         operands: where each operand lies.
         outputs: per output ``[n] int64``: the arena row each result goes to, by rank.
         segments: per sequence argument ``[n + 1] int64``: where each call's elements start.
-        examples: ``[n] int64``: the example of each rank.
+        counts: ``[examples] int64``: how many of the cell's calls each example makes.
         copies: None, or ``[n + 1] int64``, where calls share ranks (see `sharing`): rank i stands
             for calls ``copies[i]`` to ``copies[i + 1]``, and `outputs` have a row for each of these.
     """
@@ -74,8 +74,14 @@ class CellTable:
     operands: tuple[Span, ...]
     outputs: tuple[Index, ...]
     segments: tuple[Index, ...]
-    examples: Index
+    counts: Index
     copies: Index | None = None
+
+    @property
+    def examples(self) -> Index:
+        """The example of each rank: ``[n] int64``; made when asked for, as few batches need it."""
+        found: Index = np.repeat(np.arange(len(self.counts)), self.counts)[self.order]
+        return found
 
     def written(self, output: int, start: int, stop: int) -> Index:
         """Return the arena rows that ranks start to stop write an output to."""
@@ -84,9 +90,8 @@ class CellTable:
         return self.outputs[output][start:stop]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Run the named stages of a cell on ranks start to stop."""
+class Step(NamedTuple):
+    """Run the named stages of a cell on ranks start to stop; a tuple, as a long chain has very many."""
 
     cell: int
     stages: tuple[str, ...]

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import UnknownNameError
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Ints, Trace, arguments_of, lengths_of
 
@@ -52,7 +53,9 @@ class Sharing:
         return self.order[self.copies[:-1]]
 
 
-def share(columns: Sequence[NDArray[np.generic]], calls: int) -> Sharing | None:
+def share(
+    columns: Sequence[NDArray[np.generic]], calls: int, arithmetic: Arithmetic = NUMPY
+) -> Sharing | None:
     """Group `calls` calls by the columns of their data; None where no two agree.
 
     Shapes: each column ``[calls]``, of integers or bools.
@@ -60,8 +63,9 @@ def share(columns: Sequence[NDArray[np.generic]], calls: int) -> Sharing | None:
     >>> share([np.array([7, 3, 7])], 3)
     Sharing(order=array([1, 0, 2]), copies=array([0, 1, 3]))
     """
-    if len(columns) == 1 and calls and columns[0].dtype.kind in "iub" and columns[0].min() >= 0:
-        return _share_ids(columns[0])
+    if len(columns) == 1 and calls and columns[0].dtype.kind in "iu" and columns[0].min() >= 0:
+        order, copies = arithmetic.group(columns[0], int(columns[0].max()) + 1)
+        return None if len(copies) > calls else Sharing(order, copies)
     group = np.zeros(calls, np.int64)
     for column in columns:
         distinct, inverse = np.unique(column, return_inverse=True)
@@ -75,27 +79,26 @@ def share(columns: Sequence[NDArray[np.generic]], calls: int) -> Sharing | None:
     return Sharing(np.argsort(group, kind="stable"), np.concatenate([[0], np.cumsum(count)]))
 
 
-def _share_ids(ids: NDArray[np.generic]) -> Sharing | None:
-    """Group calls by one column of small numbers: a radix sort, where 16 bits are enough for them."""
-    order = np.argsort(ids.astype(np.uint16) if int(ids.max()) < 2**16 else ids, kind="stable")
-    ranked = ids[order]
-    starts = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1
-    if len(starts) == len(ids) - 1:
-        return None
-    return Sharing(order, np.concatenate([[0], starts, [len(ids)]]))
-
-
-def leaves(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
+def leaves(
+    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
+) -> list[Sharing | None]:
     """Share calls that read no value and are known by a few integers."""
-    return [share(trace.feeds[k], len(trace.calls[k])) if x.shareable else None for k, x in enumerate(cells)]
+    return [
+        share(trace.feeds[k], len(trace.calls[k]), arithmetic) if cell.shareable else None
+        for k, cell in enumerate(cells)
+    ]
 
 
-def nothing(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
+def nothing(
+    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
+) -> list[Sharing | None]:
     """Run every call."""
     return [None] * len(cells)
 
 
-def subtrees(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
+def subtrees(
+    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
+) -> list[Sharing | None]:
     """Share calls of `repeatable` cells whose data, and all that they read, are identical."""
     same = stand_ins(trace, cells)
     shared = [
@@ -225,7 +228,7 @@ def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: in
     )
 
 
-Share = Callable[[Trace, Sequence[CellSignature], Sequence[Ints]], list[Sharing | None]]
+Share = Callable[[Trace, Sequence[CellSignature], Sequence[Ints], Arithmetic], list[Sharing | None]]
 SHARES: dict[str | None, Share] = {"leaves": leaves, "subtrees": subtrees, None: nothing}
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.scheduler.layout import Layout, Rows, ranked, values_read
+from foldbatch.garbage import no_garbage
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Plan, Policy
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace
+from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
+
+_NONE = np.zeros(0, np.int64)
 
 
 def build(
@@ -23,6 +26,7 @@ def build(
     layout: Layout,
     arenas: int,
     share: Share = leaves,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Schedule:
     """Return the schedule of a merged trace whose levels come from `policy`.
 
@@ -33,53 +37,69 @@ def build(
         layout: how rows are numbered.
         arenas: how many arenas the cells' operands and outputs name.
         share: which calls run as one.
+        arithmetic: what computes on whole arrays.
     """
     trace = merged.trace
-    plan = policy.plan(trace, cells)
-    runs: list[Index] = []  # the calls in rank order; of those that are shared, one
-    bounds: list[Index] = []
-    for group in plan.groups:
-        count = np.bincount(group) if len(group) else np.zeros(1, np.int64)
-        many = len(count) > 1
-        key = group.astype(np.uint16) if many and len(count) < 2**16 else group  # 16 bits: radix sort
-        runs.append(np.argsort(key, kind="stable") if many else np.arange(len(group)))
-        bounds.append(np.concatenate([[0], np.cumsum(count)]))
-    shared = share(trace, cells, plan.groups)
-    for k, sharing in enumerate(shared):
-        if sharing is not None:
-            runs[k] = sharing.representatives
-            bounds[k] = np.concatenate([[0], np.cumsum(np.bincount(plan.groups[k][runs[k]]))])
-    steps = _steps(cells, bounds, plan)
-    fixed = [len(bound) > 2 or sharing is not None for bound, sharing in zip(bounds, shared, strict=True)]
-    rows = layout(trace, cells, runs, fixed, arenas)
-    calls = [ranked(trace, k, run) for k, run in enumerate(runs)]
-    written = [
-        calls[k][:, 0] if x is None else trace.calls[k][x.order, 0].astype(np.int64)
-        for k, x in enumerate(shared)
-    ]
-    for k in _execution_order(steps):
-        for output, arena in enumerate(cells[k].outputs):
-            rows.append(arena, written[k] + output)
+    with no_garbage():
+        plan = policy.plan(trace, cells)
+    shared = share(trace, cells, plan.groups, arithmetic)
+    orders, bounds = _ranks(plan, shared, arithmetic)
+    rows = layout(trace, cells, orders, arenas, arithmetic)
+    runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
+    with no_garbage():  # the turns and the steps of a long chain are very many
+        steps = _steps(cells, bounds, plan)
+    outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
+    for k in dict.fromkeys([step.cell for step in steps]):  # in the order of execution
+        sharing = shared[k]
+        calls = orders[k] if sharing is None else sharing.order
+        bases = (
+            trace.calls[k][:, 0].astype(np.int64)
+            if calls is None
+            else arithmetic.read(trace.calls[k], [0], calls)
+        )
+        outputs[k] = tuple(
+            [rows.append_results(arena, bases, output) for output, arena in enumerate(cells[k].outputs)]
+        )
     _stand_in(trace, cells, shared, rows)
-    touched = [np.zeros(used, bool) for used in rows.used]
-    stored = [np.zeros(used, bool) for used in rows.used]
-    spans: dict[int, list[Span]] = {}
-    for phase in reversed(plan.phases):
-        for k in phase.cells:
-            spans[k] = [
-                _span(trace, cells, k, operand, runs[k], calls[k], rows) for operand in cells[k].operands
-            ]
-        _claim(phase.cells, cells, spans, touched, stored)
+    operands = _operands(trace, cells, orders, rows, plan)
     tables = []
     for k, cell in enumerate(cells):
-        outputs = tuple(rows.of_value[written[k] + output] for output in range(len(cell.outputs)))
-        segments = tuple(_segments(trace, cells, k, i, runs[k]) for i in range(len(cell.sequences)))
+        segments = tuple([_segments(trace, cells, k, i, runs[k]) for i in range(len(cell.sequences))])
         sharing = shared[k]
         copies = None if sharing is None else sharing.copies
-        examples = merged.examples(k)[runs[k]]
-        tables.append(CellTable(runs[k], tuple(spans[k]), outputs, segments, examples, copies))
-    zero_rows = tuple(np.flatnonzero(~mask) for mask in stored)
+        tables.append(CellTable(runs[k], operands[k], outputs[k], segments, merged.counts[k], copies))
+    zero_rows = _zero_rows(tables, rows.used)
     return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
+
+
+def _ranks(
+    plan: Plan, shared: Sequence[Sharing | None], arithmetic: Arithmetic
+) -> tuple[list[Index | None], list[list[int]]]:
+    """Return, per cell, its calls group by group, and where the groups begin and end.
+
+    Of calls that are shared, one stands for all. None is for a cell whose order is free: all its calls
+    are one group.
+    """
+    orders: list[Index | None] = []
+    bounds: list[list[int]] = []
+    groups = [0] * len(shared)
+    for phase in plan.phases:
+        for k, _ in phase.turns:
+            groups[k] += 1
+    for group, sharing, size in zip(plan.groups, shared, groups, strict=True):
+        if sharing is not None:
+            order = sharing.representatives
+            ends = np.cumsum(np.bincount(group[order])).tolist() if size > 1 else [len(order)]
+            orders.append(order)
+            bounds.append([0, *ends])
+        elif size > 1:
+            order, starts = arithmetic.sort(group, size)
+            orders.append(order)
+            bounds.append(starts.tolist())
+        else:
+            orders.append(None)
+            bounds.append([0, len(group)])
+    return orders, bounds
 
 
 def _stand_in(
@@ -94,80 +114,119 @@ def _stand_in(
                 rows.of_value[bases[sharing.dropped] + output] = found
 
 
-def _steps(cells: Sequence[CellSignature], bounds: Sequence[Index], plan: Plan) -> list[Step]:
+def _steps(cells: Sequence[CellSignature], bounds: Sequence[list[int]], plan: Plan) -> list[Step]:
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
         alone = len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
         stages = ("step",) if alone else ALL
         if alone:
-            steps += [Step(k, ("before",), 0, int(bounds[k][-1])) for k in members]
-        steps += [
-            Step(k, stages, int(bounds[k][group]), int(bounds[k][group + 1])) for k, group in phase.turns
-        ]
+            steps += [Step(k, ("before",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
+        turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
+        steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
         if alone:
-            steps += [Step(k, ("after",), 0, int(bounds[k][-1])) for k in members]
-    return [step for step in steps if step.stop > step.start]
+            steps += [Step(k, ("after",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
+    return steps
 
 
-def _execution_order(steps: Sequence[Step]) -> list[int]:
-    return list(dict.fromkeys(step.cell for step in steps))
+class _Place(NamedTuple):
+    """The rows that an operand reads: `size` from `start` on, or `rows`, each as often as `counts` says."""
+
+    start: int | None
+    size: int
+    rows: Index | None = None
+    counts: Index | None = None
 
 
-def _span(
-    trace: Trace,
-    cells: Sequence[CellSignature],
-    cell: int,
-    operand: Operand,
-    order: Index,
-    calls: Index,
-    rows: Rows,
-) -> Span:
-    at = rows.of_value[values_read(trace, cells, cell, operand, order, calls)]
-    width = max(len(operand.columns), 1)
-    start = int(at[0]) if len(at) else 0
-    if np.array_equal(at, np.arange(start, start + len(at))):
-        return Span(operand.arena, width, operand.sequence, len(at), start, None)
-    repeats = int(np.bincount(at).max()) > 1
-    return Span(operand.arena, width, operand.sequence, len(at), None, at, repeats)
-
-
-def _claim(
-    phase: Sequence[int],
-    cells: Sequence[CellSignature],
-    spans: dict[int, list[Span]],
-    touched: Sequence[NDArray[np.bool_]],
-    stored: Sequence[NDArray[np.bool_]],
-) -> None:
-    """Decide which operands may store cotangents instead of adding to what is there.
-
-    Phases come in backward order. Within one, the steps of different operands interleave, so an
-    operand may store only rows that no other operand of the phase, and no later phase, reads.
-    """
-    readers = [np.zeros(len(mask), np.int64) for mask in touched]
-    differentiable = [
-        (k, i, span) for k in phase for i, span in enumerate(spans[k]) if cells[k].operands[i].differentiable
+def _operands(
+    trace: Trace, cells: Sequence[CellSignature], orders: Sequence[Index | None], rows: Rows, plan: Plan
+) -> list[tuple[Span, ...]]:
+    """Return where each cell's operands lie, and which of them may store cotangents."""
+    places = [
+        [_place(trace, cells, k, number, orders[k], rows) for number in range(len(cell.operands))]
+        for k, cell in enumerate(cells)
     ]
-    for _, _, span in differentiable:
-        if span.rows is None:
-            readers[span.arena][_extent(span)] += 1
-        else:
-            readers[span.arena] += np.bincount(span.rows, minlength=len(readers[span.arena]))
-    for k, i, span in differentiable:
-        if span.rows is None:
-            extent = _extent(span)
-            if not touched[span.arena][extent].any() and (readers[span.arena][extent] == 1).all():
-                stored[span.arena][extent] = True
-                spans[k][i] = replace(span, first=True)
-    for arena, count in enumerate(readers):
-        touched[arena][count > 0] = True
+    first = _first(cells, places, plan, len(rows.used))
+    spans = []
+    for k, cell in enumerate(cells):
+        mine = []
+        for number, (operand, place) in enumerate(zip(cell.operands, places[k], strict=True)):
+            start, size, at, counts = place
+            repeats = counts is not None and int(counts.max()) > 1
+            width = len(operand.columns) or 1
+            stores = (k, number) in first
+            mine.append(Span(operand.arena, width, operand.sequence, size, start, at, repeats, stores))
+        spans.append(tuple(mine))
+    return spans
 
 
-def _extent(span: Span) -> slice:
-    assert span.start is not None
-    return slice(span.start, span.start + span.size)
+def _place(
+    trace: Trace, cells: Sequence[CellSignature], cell: int, number: int, order: Index | None, rows: Rows
+) -> _Place:
+    if (cell, number) in rows.runs:
+        return _Place(*rows.runs[cell, number])
+    operand = cells[cell].operands[number]
+    at = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
+    if not len(at):
+        return _Place(0, 0)
+    if rows.arithmetic.consecutive(at):
+        return _Place(int(at[0]), len(at))
+    return _Place(None, len(at), at, np.bincount(at))
+
+
+def _first(
+    cells: Sequence[CellSignature], places: Sequence[Sequence[_Place]], plan: Plan, arenas: int
+) -> set[tuple[int, int]]:
+    """Return the operands, by cell and number, that may store cotangents instead of adding to what is there.
+
+    Backward, phases run in reverse order, and within one the steps of different operands interleave. So
+    an operand may store if its rows are consecutive and no other of its phase, or of a later one, reads any.
+    """
+    first = set()
+    readers: list[list[_Place]] = [[] for _ in range(arenas)]
+    for phase in reversed(plan.phases):
+        differentiable = [
+            (k, number, operand.arena)
+            for k in phase.cells
+            for number, operand in enumerate(cells[k].operands)
+            if operand.differentiable
+        ]
+        for k, number, arena in differentiable:
+            readers[arena].append(places[k][number])
+        for k, number, arena in differentiable:
+            mine = places[k][number]
+            others = [other for other in readers[arena] if other is not mine]
+            if mine.start is not None and not any(_meet(mine.start, mine.size, x) for x in others):
+                first.add((k, number))
+    return first
+
+
+def _meet(start: int, size: int, other: _Place) -> bool:
+    """Return whether an operand reads any of some consecutive rows."""
+    if other.counts is not None:
+        return bool(other.counts[start : start + size].any())
+    assert other.start is not None
+    return max(start, other.start) < min(start + size, other.start + other.size)
+
+
+def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:
+    """Return, per arena, the rows whose cotangents no operand stores: what lies between the stored ones."""
+    stored: list[list[tuple[int, int]]] = [[] for _ in used]
+    for span in [span for table in tables for span in table.operands if span.first]:
+        assert span.start is not None
+        stored[span.arena].append((span.start, span.start + span.size))
+    found = []
+    for runs, rows in zip(stored, used, strict=True):
+        gaps = []
+        stop = 0
+        for start, end in [*sorted(runs), (rows, rows)]:
+            if start > stop:
+                gaps.append(np.arange(stop, start))
+            stop = max(stop, end)
+        found.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]))
+    return tuple(found)
 
 
 def _segments(trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index) -> Index:
-    lengths = trace.calls[cell][:, 1 + cells[cell].arguments + sequence].astype(np.int64)
+    lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
     return np.concatenate([[0], np.cumsum(lengths[order])])

@@ -4,18 +4,25 @@ Every result of a call is a *value* and has a number; the values of one call fol
 A call's arguments are numbers of earlier values. That is all a scheduler needs to know: a trace
 holds no tensor, no block, no kernel, so it can be cached, pickled and joined with others by
 adding offsets. What the example's data contributes rides along unread (`feeds`, `labels`).
+
+A finished trace is *packed*: all its small integers lie in one array, a head that counts them and then
+section after section, and what has a name is a view of that. So a batch is joined by touching one array
+an example, not dozens; a `Form` says what lies where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Ints = NDArray[np.int32]
+Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,59 @@ class CellSignature:
     repeatable: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """What lies where in a packed trace: the same for all traces of a program.
+
+    The head holds the number of values, then of calls per cell, then of elements per sequence argument.
+    Sections follow, of rows of integers: calls of each cell, elements, levels, and feeds that are single
+    integers. The form of a batch is that of its examples. Made by `form`.
+
+    Attributes:
+        arguments: per cell, how many single values a call takes.
+        sequences: per cell and sequence argument, how many values an element has.
+        integers: per cell and feed, whether it is a single integer, and so a section.
+        head: integers in the head.
+        sections: where in the head each section's rows are counted, and integers a row.
+        counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
+        widths: ``[sections] int64``: and integers a row.
+        numbers: ``[sections] int64``: how many of a row's integers, from the left, are value numbers.
+    """
+
+    arguments: tuple[int, ...]
+    sequences: tuple[tuple[int, ...], ...]
+    integers: tuple[tuple[bool, ...], ...]
+    head: int
+    sections: tuple[tuple[int, int], ...]
+    counters: Index
+    widths: Index
+    numbers: Index
+
+    def __reduce__(self) -> tuple[Callable[..., Form], tuple[object, ...]]:
+        return form, (self.arguments, self.sequences, self.integers)
+
+
+@lru_cache(256)
+def form(
+    arguments: tuple[int, ...], sequences: tuple[tuple[int, ...], ...], integers: tuple[tuple[bool, ...], ...]
+) -> Form:
+    """Return the form of traces whose cells take these arguments, sequences and integers, each per cell.
+
+    >>> form((2,), ((),), ((True,),)).widths.tolist()
+    [3, 1, 1]
+    """
+    cells = len(arguments)
+    calls = [(1 + k, 1 + arguments[k] + len(sequences[k]), 1 + arguments[k]) for k in range(cells)]
+    flat = [width for widths in sequences for width in widths]
+    elements = [(1 + cells + s, width, width) for s, width in enumerate(flat)]
+    levels = [(1 + k, 1, 0) for k in range(cells)]
+    feeds = [(1 + k, 1, 0) for k in range(cells) for integer in integers[k] if integer]
+    sections = [*calls, *elements, *levels, *feeds]
+    counters, widths, numbers = np.array(sections, np.int64).reshape(-1, 3).T.copy()
+    pairs = tuple((counter, width) for counter, width, _ in sections)
+    return Form(arguments, sequences, integers, 1 + cells + len(flat), pairs, counters, widths, numbers)
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The calls of one example, or of a batch; one entry of each tuple per cell.
@@ -73,6 +133,9 @@ class Trace:
         labels: per metric with labels, a list of n Python objects.
         values: one more than the largest value number.
         result: what the example's result is made of: value numbers in nested tuples and lists.
+        form: of what is packed, or None.
+        packed: ``[*] int32``: the integers of which those above are views, or None; see `pack`.
+        size: number of calls.
     """
 
     calls: tuple[Ints, ...]
@@ -82,11 +145,110 @@ class Trace:
     labels: tuple[tuple[list[Any], ...], ...]
     values: int
     result: Any = None
+    form: Form | None = field(default=None, init=False, repr=False, compare=False)
+    packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def size(self) -> int:
-        """Number of calls."""
-        return sum(map(len, self.calls))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum(map(len, self.calls)))
+
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
+        if self.form is None or self.packed is None:
+            parts = (
+                self.calls,
+                self.elements,
+                self.levels,
+                self.feeds,
+                self.labels,
+                self.values,
+                self.result,
+            )
+            return Trace, parts
+        return unpack, (self.form, self.packed, _loose(self, self.form), self.labels, self.result)
+
+
+def pack(trace: Trace, its: Form | None = None) -> Trace:
+    """Return a trace with its integers packed; `its` is its form, if that is known.
+
+    >>> one = Trace((np.array([[0, 7]], np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 1)
+    >>> pack(one).packed
+    array([1, 1, 0, 7, 0], dtype=int32)
+    """
+    its = its or _form_of(trace)
+    assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
+    elements = [part for parts in trace.elements for part in parts]
+    head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
+    feeds = [x for mine, flags in zip(trace.feeds, its.integers, strict=True) for x in compress(mine, flags)]
+    packed = np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
+    return unpack(its, packed, _loose(trace, its), trace.labels, trace.result)
+
+
+def _form_of(trace: Trace) -> Form:
+    sequences = tuple([tuple([part.shape[1] for part in parts]) for parts in trace.elements])
+    columns = zip(trace.calls, sequences, strict=True)
+    arguments = tuple([rows.shape[1] - 1 - len(widths) for rows, widths in columns])
+    integers = tuple([tuple([is_integer(x.dtype, x.shape[1:]) for x in mine]) for mine in trace.feeds])
+    return form(arguments, sequences, integers)
+
+
+def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
+    """Return whether feeds of a type are packed, as single integers of 32 bits.
+
+    >>> is_integer("int32", ()), is_integer("int32", (2,)), is_integer("float32", ())
+    (True, False, False)
+    """
+    return not shape and np.dtype(dtype) == np.int32
+
+
+def _loose(trace: Trace, its: Form) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are not packed."""
+    return [
+        [x for x, integer in zip(columns, integers, strict=True) if not integer]
+        for columns, integers in zip(trace.feeds, its.integers, strict=True)
+    ]
+
+
+def unpack(
+    its: Form,
+    packed: Ints,
+    loose: Sequence[Sequence[NDArray[Any]]],
+    labels: tuple[tuple[list[Any], ...], ...],
+    result: Any = None,
+) -> Trace:
+    """Return a packed trace; its arrays are views.
+
+    Args:
+        its: its form.
+        packed: the integers, head and all.
+        loose: per cell, the feeds that are not packed.
+        labels: as in `Trace`.
+        result: as in `Trace`.
+    """
+    head = packed[: its.head].tolist()
+    views = []
+    stop = its.head
+    for counter, width in its.sections:
+        start, stop = stop, stop + head[counter] * width
+        views.append(packed[start:stop])
+    cut = iter(views)
+    calls = tuple(
+        [
+            next(cut).reshape(-1, 1 + arguments + len(sequences))
+            for arguments, sequences in zip(its.arguments, its.sequences, strict=True)
+        ]
+    )
+    elements = tuple([tuple([next(cut).reshape(-1, width) for width in widths]) for widths in its.sequences])
+    levels = tuple([next(cut) for _ in its.arguments])
+    feeds = tuple(
+        [
+            tuple([next(cut if integer else rest) for integer in integers])
+            for integers, rest in zip(its.integers, map(iter, loose), strict=True)
+        ]
+    )
+    trace = Trace(calls, elements, levels, feeds, labels, head[0], result)
+    object.__setattr__(trace, "form", its)
+    object.__setattr__(trace, "packed", packed)
+    return trace
 
 
 def arguments_of(trace: Trace, cells: Sequence[CellSignature], cell: int) -> Ints:

@@ -59,7 +59,7 @@ def load(
     scope: dict[str, Any] = {**backend.globals, **text.constants}
     if backend.loops is not None:
         scope |= {loop: backend.loops.compile(source) for loop, source in text.loops.items()}
-    scope |= {called: make() for called, make in backend.compiled.items() if f"{called}(" in text.source}
+    scope |= backend.called_by(text.source)
     exec(compile(text.source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
     function = scope[text.source.split("(", 1)[0].removeprefix("def ")]

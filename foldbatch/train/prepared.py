@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.program import Prepared, Program
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.trace import Trace, pack
 from foldbatch.types import (
     BroadcastType,
     ObjectType,
@@ -205,7 +205,7 @@ def _pack(lowered: Lowered, traces: Sequence[Trace]) -> Arrays:
 
 
 def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
-    """Yield the traces that `_pack` packed; their arrays are views.
+    """Yield the traces that `_pack` packed.
 
     Raises:
         ValueError: when arrays do not fit together; also the others of `DAMAGE`.
@@ -222,9 +222,15 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
         rows = arrays[f"calls{k}"]
         calls.append(cut(rows))
         levels.append(cut(arrays[f"levels{k}"]))
+        values = np.repeat(arrays["values"], counts)  # of each call's example; what is compiled does not look
+        _check_range(rows[:, : 1 + cell.arguments], values)
+        _check_range(rows[:, :1] + max(len(cell.outputs) - 1, 0), values)
+        _check_range(arrays[f"levels{k}"][:, None], values)
         ragged = []
         for i in range(len(cell.sequences)):
-            reached = np.concatenate([[0], np.cumsum(rows[:, 1 + cell.arguments + i])])[ends]
+            lengths = rows[:, 1 + cell.arguments + i]
+            _check_range(arrays[f"elements{k}_{i}"], np.repeat(values, lengths))
+            reached = np.concatenate([[0], np.cumsum(lengths)])[ends]
             ragged.append(_cut(arrays[f"elements{k}_{i}"], ends=reached))
         elements.append(_together(ragged, examples))
         names = [column.name for column in columns if column.name.startswith("feeds")]
@@ -234,7 +240,13 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
     parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
     numbers = arrays["values"].tolist()
     for *fields, values, result in zip(*parts, numbers, _parsed(arrays["results"]), strict=True):
-        yield Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result))
+        yield pack(Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result)))
+
+
+def _check_range(rows: Array, limits: Array) -> None:
+    """Refuse rows of numbers that are not from 0 to below their row's limit."""
+    if len(rows) != len(limits) or (rows < 0).any() or (rows >= limits[:, None]).any():
+        raise ValueError("a number out of range")
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:

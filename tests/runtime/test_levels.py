@@ -51,12 +51,16 @@ def twice() -> fb.Block:
 W = fb.Parameter([13, 4], init=np.random.default_rng(3).normal(size=(13, 4)), name="w")
 
 
+DOUBLE = fb.types.TensorType((3,), "float64")
+V = fb.Parameter(fb.types.TensorType((5, 3), "float64"), init=np.random.default_rng(4).normal(size=(5, 3)))
+
+
 def in_double_precision() -> fb.Block:
-    step = fb.Linear(3, "tanh", dtype="float64")
-    return with_loss(
-        fb.Map(fb.Vector(2, "float64"))
-        >> fb.Fold(fb.Concat() >> step, fb.Zeros(fb.types.TensorType((3,), "float64")))
+    """Sums over an axis of each instance too."""
+    step = fb.Function(
+        lambda s, x: ops.tanh(ops.concat([s, x]) @ V + ops.sum(ops.reshape(s, (3, 1)), axis=1))
     )
+    return with_loss(fb.Map(fb.Vector(2, "float64")) >> fb.Fold(step, fb.Zeros(DOUBLE)))
 
 
 def _tree(rng: np.random.Generator, leaves: int) -> tuple[Any, ...]:
@@ -90,11 +94,9 @@ def test_all_levels_at_once_give_the_same_bits(model: Any, layout: str) -> None:
     program = fb.compile(block, "numba", layout=layout, threads=1, debug=True)
     examples = examples_of(model)
     compiled = [kernel for cell in program.lowered.cells for kernel in cell.kernels if kernel.levels]
-    assert {kernel.name.split()[-1] for kernel in compiled} == {
-        "forward_step",
-        "backward_step",
-        "infer_forward_step",
-    }
+    stages = {"forward_step", "infer_forward_step", "backward_step"}
+    without = {"backward_step"} if model is in_double_precision else set()  # it broadcasts a sum's cotangent
+    assert {kernel.name.split()[-1] for kernel in compiled} == stages - without
     ran: list[str] = []
     run_all = Execution._run_all
 

@@ -202,7 +202,13 @@ def random_trace(rng: np.random.Generator, cells: Cells, calls: int, *, tree: bo
             for parts, cell in zip(elements, cells.signatures, strict=True)
         ),
         tuple(np.zeros(len(part), np.int32) for part in rows),
-        tuple(tuple(rng.integers(0, 3, len(rows[k])) for _ in range(cells.feeds[k])) for k in kinds),
+        tuple(
+            tuple(
+                rng.integers(0, 3, len(rows[k])).astype(np.int64 if i else np.int32)
+                for i in range(cells.feeds[k])
+            )
+            for k in kinds
+        ),
         tuple(([f"{k}.{i}" for i in range(len(rows[k]))],) for k in kinds),
         used,
     )

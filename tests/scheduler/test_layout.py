@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, find_layout, ranked, values_read
+from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, find_layout, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import Schedule
@@ -78,13 +78,13 @@ def test_columns_of_a_packed_operand_are_read_side_by_side() -> None:
     cell = CellSignature("join", 0, False, (Operand(0, (2, 0)), Operand(0, (1,))), (0,), 3)
     trace = Trace((np.array([[9, 1, 2, 3], [10, 4, 5, 6]], np.int32),), ((),), (), ((),), ((),), 11)
     order = np.array([1, 0])
-    assert values_read(trace, [cell], 0, cell.operands[0], order, ranked(trace, 0, order)).tolist() == [
+    assert values_read(trace, [cell], 0, cell.operands[0], order).tolist() == [
         6,
         4,
         3,
         1,
     ]
-    assert values_read(trace, [cell], 0, cell.operands[1], order, ranked(trace, 0, order)).tolist() == [5, 2]
+    assert values_read(trace, [cell], 0, cell.operands[1], order).tolist() == [5, 2]
 
 
 def test_a_shared_value_lives_at_its_first_reader() -> None:

@@ -113,3 +113,13 @@ def test_a_batch_too_large_for_its_integers_is_refused() -> None:
     assert merge([trace], cells).trace.values == 2**30
     with pytest.raises(AssertionError, match="smaller batches"):
         merge([trace, trace], cells)
+
+
+def test_traces_of_different_forms_are_no_batch() -> None:
+    """Those of one program have one form; others are not to be mixed."""
+    cells = [CellSignature("a", 0, False, (), (0,), 0)]
+    rows, levels = (np.zeros((1, 1), np.int32),), (np.zeros(1, np.int32),)
+    one = Trace(rows, ((),), levels, ((np.zeros(1, np.int32),),), ((),), 1)
+    other = Trace(rows, ((),), levels, ((),), ((),), 1)
+    with pytest.raises(AssertionError, match="differ in form"):
+        merge([one, other], cells)

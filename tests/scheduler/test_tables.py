@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.params import Array
-from foldbatch.scheduler.layout import LAYOUTS, Layout, ranked, values_read
+from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, verify
@@ -56,8 +56,7 @@ def test_every_operand_finds_its_values_in_its_rows(setting: Setting, layout: La
         for span, operand in zip(table.operands, cell.operands, strict=True):
             found = arenas[span.arena][_rows(span, table, step.start, step.stop)]
             order = table.order[step.start : step.stop]
-            calls = ranked(setting.merged.trace, step.cell, order)
-            expected = values_read(setting.merged.trace, setting.signatures, step.cell, operand, order, calls)
+            expected = values_read(setting.merged.trace, setting.signatures, step.cell, operand, order)
             assert found.tolist() == expected.tolist()
         ranks = _calls(setting, schedule, step.cell, step.start, step.stop)
         for j, arena in enumerate(cell.outputs):
@@ -93,7 +92,7 @@ class Backward:
             for i, operand in enumerate(cell.operands):
                 if operand.differentiable:
                     order = schedule.cells[k].order
-                    read = values_read(trace, setting.signatures, k, operand, order, ranked(trace, k, order))
+                    read = values_read(trace, setting.signatures, k, operand, order)
                     np.add.at(self.expected, read, self.gives[k][i])
         self.stage_of = [
             [self._stage(i in setting.cells.recursive_operands[k]) for i in range(len(cell.operands))]

@@ -27,6 +27,10 @@ def _sigmoid(dtype: Any) -> Callable[[Any], Any]:
     return lambda x: half + half * np.tanh(half * x)
 
 
+def no_levels(text: str, loops: tuple[str, ...]) -> Callable[..., None]:
+    raise AssertionError("no kernel has a body to stand in a loop over levels")
+
+
 def run_in_python(text: str) -> Callable[..., None]:
     """Return a loop's function as it stands."""
     scope: dict[str, Any] = {
@@ -61,5 +65,7 @@ PYTHON_LOOPS = Backend(
     SPELLINGS,
     OVERWRITES,
     GLOBALS,
-    Loops(spelling.takes, spelling.alone, spelling.spell, run_in_python),
+    Loops(
+        spelling.takes, spelling.alone, spelling.spell, run_in_python, lambda node, lines: False, no_levels
+    ),
 )

@@ -257,6 +257,25 @@ def test_arrays_that_do_not_fit_are_a_read_error(tmp_path, change):
         load_prepared(program, file_of(tmp_path))
 
 
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+@pytest.mark.parametrize("name", ["calls", "levels", "elements"])
+def test_numbers_out_of_range_are_a_read_error(tmp_path, name, wrong):
+    """What is compiled would follow them out of its arrays."""
+    program = model()
+    prepare(program, EXAMPLES, file_of(tmp_path))
+    whole = file_of(tmp_path).read_bytes()
+    with np.load(file_of(tmp_path)) as file:
+        arrays = {key: file[key] for key in file.files if key.startswith(name) and file[key].size}
+    assert arrays
+    for key, array in arrays.items():
+        changed = array.copy()
+        changed.reshape(len(array), -1)[-1, 0] = wrong
+        file_of(tmp_path).write_bytes(whole)
+        rewritten(file_of(tmp_path), **{key: changed})
+        with pytest.raises(ReadError, match="found arrays that do not fit together"):
+            load_prepared(program, file_of(tmp_path))
+
+
 def test_every_array_is_of_the_form_that_the_program_reads(tmp_path):
     program = model()
     for name in [column.name for columns in prepared._columns(program.lowered) for column in columns]:

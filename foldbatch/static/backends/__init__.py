@@ -1,14 +1,14 @@
 """The backends by name: how each spells the ops, and what its kernels see as globals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from foldbatch.compiling import numba as _import_numba
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.static.backends import numba as _numba
 from foldbatch.static.backends import numpy as _numpy
-from foldbatch.static.backends.loop_compiler import numba as _import_numba
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop
 
@@ -38,8 +38,8 @@ class Loops:
 class Backend:
     """A spelling of the ops; `overwrites` says which operand buffers a result may reuse.
 
-    One that has `loops` computes groups of elementwise ops in them instead. `compiled` makes, by name,
-    what only those kernels see that call it.
+    One that has `loops` computes groups of elementwise ops in them instead. `called_by` gives, by name,
+    what a kernel of this text calls besides.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Backend:
     overwrites: Mapping[str, Sequence[int]]
     globals: Mapping[str, Any]
     loops: Loops | None = None
-    compiled: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    called_by: Callable[[str], Mapping[str, Any]] = lambda text: {}
 
 
 NUMBA = "numba"
@@ -61,7 +61,7 @@ if find_spec(NUMBA) is not None:  # only looked for: importing it takes a second
         Loops(
             _numba.takes, _numba.alone, _numba.spell, _numba.COMPILE, _numba.compiles, _numba.COMPILE_LEVELS
         ),
-        _numba.COMPILED,
+        _numba.CALLED_BY,
     )
 AUTO = (NUMBA, "numpy")  # the fastest first
 

@@ -1,57 +1,45 @@
-"""Compiling loops with Numba, once per text and machine: in memory, and in a directory of the user.
-
-The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none; nor is there one where nothing can be written. Processes may share it:
-files are complete when they appear, and their names tell their contents.
-"""
+"""Compiling loops with Numba, once per text and machine; see `foldbatch.compiling` for where it is kept."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import linecache
-import os
-import tempfile
+import re
 import zlib
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache, lru_cache, partial
 from types import ModuleType
 from typing import Any
 
-from foldbatch.errors import BackendError
+from foldbatch.compiling import compile_text, numba
 
 FORM = "1"  # of the compiled code, where that is not seen in the texts below
 
-
-def numba() -> ModuleType:
-    """Return Numba.
-
-    Raises:
-        BackendError: when it is not installed, or does not work with the NumPy there is.
-    """
-    try:
-        import numba  # noqa: PLC0415 - optional, and slow to import
-    except ImportError as error:
-        fix = "pip install 'foldbatch[numba]', or take the backend numpy"
-        raise BackendError("backend numba", "Numba to be installed", str(error), fix) from None
-    module: ModuleType = numba
-    return module
-
-
-def cache_directory() -> Path | None:
-    """Return where compiled loops are kept between runs; None where the user wants none.
-
-    >>> import os; from unittest import mock
-    >>> with mock.patch.dict(os.environ, {"FOLDBATCH_CACHE": "/some/where"}):
-    ...     cache_directory().as_posix()
-    '/some/where'
-    """
-    named = os.environ.get("FOLDBATCH_CACHE")
-    if named is not None:
-        return Path(named) if named else None
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "foldbatch"
+# What kernels call besides loops: sums over an axis, ``x: [a, b, c] -> out: [a, c]``, and products.
+SUM = """\
+# {kind}[3], {kind}[2]w
+def loop(x, out):
+    a0, a1 = flat(x), flat(out)
+    middle, inner = u8(x.shape[1]), u8(x.shape[2])
+    for i in range(u8(x.shape[0])):
+        for j in range(inner):
+            a1[i * inner + j] = {kind}(0)
+        for s in range(middle):
+            for j in range(inner):
+                a1[i * inner + j] += a0[(i * middle + s) * inner + j]
+"""
+SUM_OF_ALL = """\
+# {kind}[3], {kind}[2]w
+def loop(x, out):
+    a0, a1 = flat(x), flat(out)
+    middle = u8(x.shape[1])
+    for i in range(u8(x.shape[0])):
+        total = {kind}(0)
+        for s in range(middle):
+            total += a0[i * middle + s]
+        a1[i] = total
+"""
+_CALLS = re.compile(r"\b((?:product|sum_axis|sum_last)_f[48])\(")
 
 
 @lru_cache(4096)
@@ -62,68 +50,65 @@ def compile_loop(text: str) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    return _compile(text, {}, "")
+    return _compile(text, {}, "", "OPTIONS")
 
 
-@cache
-def compile_product(kind: str) -> Callable[..., None]:
-    """Return ``product(a, b, out)`` of `products.spell` for ``f4`` or ``f8``.
+def loop_name(text: str) -> str:
+    """Return what a loop is called in kernels: by its text, so that equal ones are one.
+
+    >>> loop_name("# f4[1]w")
+    'loop_c1f0eab0'
+    """
+    return f"loop_{zlib.crc32(text.encode()):08x}"
+
+
+def called_by(text: str) -> dict[str, Callable[..., None]]:
+    """Return the functions that a kernel's text calls besides loops, by name.
 
     Raises:
         BackendError: when Numba is not installed.
+
+    >>> called_by("np.matmul(x, p0, out=s0)")
+    {}
     """
+    return {name: _function(name) for name in sorted(set(_CALLS.findall(text)))}
+
+
+@cache
+def _function(name: str) -> Callable[..., None]:
+    """Compile ``product_f4``, ``sum_axis_f8`` and their like."""
     numba()
+    name, kind = name.rsplit("_", 1)
+    if name != "product":
+        return compile_loop({"sum_axis": SUM, "sum_last": SUM_OF_ALL}[name].format(kind=kind))
     from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
 
     cut = products.blocks()
     assert cut is not None, "kernels multiply by BLAS where products have not been tried"
-    return _compile(products.spell(kind, cut), products.functions(kind, cut), _product_source())
-
-
-@cache
-def _product_source() -> str:
-    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
-
-    return inspect.getsource(products)
+    text, functions = products.spell(kind, cut), products.functions(kind, cut)
+    return _compile(text, functions, inspect.getsource(products), "OPTIONS")
 
 
 @lru_cache(1024)
-def compile_levels(text: str, called: tuple[str, ...]) -> Callable[..., None]:
+def compile_levels(text: str, loops: tuple[str, ...]) -> Callable[..., None]:
     """Return the function of a loop over levels (see `levels`), whose statements call loops of these texts.
 
     Raises:
         BackendError: when Numba is not installed.
     """
     numba()
-    from foldbatch.static.backends import row_functions  # noqa: PLC0415 - it needs Numba
+    from foldbatch.static.backends import products, row_functions  # noqa: PLC0415 - they need Numba
 
-    functions: dict[str, Any] = {**row_functions.FUNCTIONS}
-    functions |= {loop_name(loop): compile_loop(loop) for loop in called}
-    functions |= {
-        f"product_{kind}": compile_product(kind) for kind in ("f4", "f8") if f"product_{kind}(" in text
-    }
-    source = f"{inspect.getsource(row_functions)}{_product_source()}{''.join(called)}"
-    return _compile(text, functions, source, distinct=False)
+    called = called_by(text) | {loop_name(loop): compile_loop(loop) for loop in loops}
+    source = "".join([*map(inspect.getsource, (products, row_functions)), SUM, SUM_OF_ALL, *loops])
+    return _compile(text, row_functions.FUNCTIONS | called, source, "SHARING_OPTIONS")
 
 
-def loop_name(text: str) -> str:
-    """Return what a loop is called in kernels: by its text, so that equal ones are one."""
-    return f"loop_{zlib.crc32(text.encode()):08x}"
-
-
-def _compile(
-    text: str, called: Mapping[str, Any], source: str, *, distinct: bool = True
-) -> Callable[..., None]:
+def _compile(text: str, called: Mapping[str, Any], source: str, options: str) -> Callable[..., None]:
     """Compile a text that calls what is `called` by name, all of it defined by `source`."""
-    sources = f"{inspect.getsource(_vector_functions())}{source}"
-    digest = hashlib.sha256(f"{FORM}\n{sources}\n{text}".encode()).hexdigest()[:20]
-    kept = _write(cache_directory(), f"loop_{digest}.py", text)
-    if kept is not None:
-        try:
-            return _compiled(text, called, kept.as_posix(), keep=True, distinct=distinct)
-        except Exception:  # noqa: BLE001, S110 - if it was not the cache, the next line raises it again
-            pass
-    return _compiled(text, called, f"<foldbatch loop {digest}>", keep=False, distinct=distinct)
+    known = f"{FORM}\n{inspect.getsource(_vector_functions())}{source}\n{text}"
+    digest = hashlib.sha256(known.encode()).hexdigest()[:20]
+    return compile_text(f"loop_{digest}", text, partial(_compiled, text, called, options))
 
 
 @cache
@@ -134,36 +119,17 @@ def _vector_functions() -> ModuleType:
 
 
 def _compiled(
-    text: str, called: Mapping[str, Any], filename: str, *, keep: bool, distinct: bool
+    text: str,
+    called: Mapping[str, Any],
+    options: str,
+    filename: str,
+    keep: bool,  # noqa: FBT001
 ) -> Callable[..., None]:
     functions = _vector_functions()
     # what is read back from disk looks for the module that it came from
     scope: dict[str, Any] = {**functions.GLOBALS, **called, "__name__": functions.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    if not keep:
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
-    options = functions.OPTIONS if distinct else functions.SHARING_OPTIONS
-    compiled: Callable[..., None] = numba().njit(signature, cache=keep, **options)(scope["loop"])
+    njit = numba().njit(signature, cache=keep, **getattr(functions, options))
+    compiled: Callable[..., None] = njit(scope["loop"])
     return compiled
-
-
-def _write(directory: Path | None, name: str, text: str) -> Path | None:
-    """Write a file that many may write at once, with the same text; None if that is impossible."""
-    if directory is None:
-        return None
-    path = directory / name
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():  # replacing it would make Numba forget what it compiled
-            with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False) as file:
-                file.write(text)
-            try:
-                os.link(file.name, path)
-            except FileExistsError:
-                pass
-            finally:
-                Path(file.name).unlink()
-    except OSError:
-        return None
-    return path

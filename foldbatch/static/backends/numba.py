@@ -11,14 +11,15 @@ own loops are as fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from math import prod
 
 import numpy as np
 
 from foldbatch.static.backends import numpy as _numpy
-from foldbatch.static.backends.loop_compiler import compile_levels, compile_loop, compile_product
+from foldbatch.static.backends.loop_compiler import called_by, compile_levels, compile_loop
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
+from foldbatch.static.strided import access
 
 TYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}
 
@@ -162,8 +163,8 @@ def _has_product(node: Node) -> bool:
 
 def compiles(node: Node, lines: Sequence[str]) -> bool:
     """Return whether a node's statements can be compiled as they stand: products, and moves to a buffer."""
-    if node.op.name == "linear":
-        return all(line.startswith("product_") for line in lines)
+    if node.op.name in ("linear", "sum"):
+        return all(line.startswith(("product_", "sum_")) for line in lines)
     return node.op.name in ("concat", "stack", "pad")
 
 
@@ -174,11 +175,33 @@ def _transpose(node: Node, operands: Sequence[str], out: str, rows: str) -> list
     return _numpy.SPELLINGS["transpose"](node, operands, out, rows)
 
 
+def _sum(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+    """Spell a sum over neighbouring axes of what lies side by side; of anything else it is NumPy's."""
+    (x,), axes = node.inputs, node.attrs["axes"]
+    first, last = min(axes, default=0), max(axes, default=0) + 1
+    apart = len(axes) < last - first or not _is_whole(x) or x.type.size == 0
+    if apart or node.dtype not in ("float32", "float64"):
+        return _numpy.SPELLINGS["sum"](node, operands, out, rows)
+    outer = [rows] * (node.axis.rank > 0) + [str(prod(x.shape[:first]))]
+    middle, inner = prod(x.shape[first:last]), prod(x.shape[last:])
+    name = f"sum_{'last' if inner == 1 else 'axis'}_{TYPES[node.dtype]}"
+    left = " * ".join(outer)
+    return [f"{name}({operands[0]}.reshape({left}, {middle}, {inner}), {out}.reshape({left}, {inner}))"]
+
+
+def _is_whole(x: Node) -> bool:
+    """Return whether a value's elements lie side by side, row by row."""
+    found = access(x)
+    strides = tuple(prod(x.shape[i + 1 :]) for i in range(x.ndim))
+    return found.strides == strides and found.row == (x.type.size if x.axis.rank else 0)
+
+
 SPELLINGS = {
     **_numpy.SPELLINGS,
     "transpose": _transpose,
+    "sum": _sum,
     **{name: _multiplied(name) for name in ("linear", "sum_outer")},
 }
-COMPILED = {f"product_{kind}": partial(compile_product, kind) for kind in ("f4", "f8")}
+CALLED_BY: Callable[[str], dict[str, Callable[..., None]]] = called_by
 COMPILE: Callable[[str], Callable[..., None]] = compile_loop
 COMPILE_LEVELS: Callable[[str, tuple[str, ...]], Callable[..., None]] = compile_levels

@@ -17,7 +17,7 @@ import pytest
 
 from foldbatch.errors import BackendError
 from foldbatch.static.backends import loop_compiler
-from foldbatch.static.backends.loop_compiler import cache_directory, compile_loop
+from foldbatch.static.backends.loop_compiler import compile_loop
 
 TEXT = """# i8, f4[1], f4[1]w
 def loop(n, x0, x1):
@@ -50,20 +50,6 @@ def _runs(function: Any, factor: float) -> None:
     x, y = np.arange(5, dtype="float32"), np.zeros(5, "float32")
     function(5, x, y)
     np.testing.assert_array_equal(y, x * factor)
-
-
-def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable of our own goes before the desktop's, and may say that there is none."""
-    monkeypatch.setenv("HOME", "/home/anna")
-    monkeypatch.delenv("FOLDBATCH_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_directory() == Path("/home/anna/.cache/foldbatch")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
-    assert cache_directory() == Path("/shared/foldbatch")
-    monkeypatch.setenv("FOLDBATCH_CACHE", "/mine")
-    assert cache_directory() == Path("/mine")
-    monkeypatch.setenv("FOLDBATCH_CACHE", "")
-    assert cache_directory() is None
 
 
 def test_without_numba_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,202 @@
+"""Index arithmetic: what merging and tables do to whole arrays of integers, in NumPy.
+
+Everything else in the scheduler is bookkeeping per cell and operand; here is the work that grows with
+the batch. `Arithmetic` names these functions, so that `compiled` can offer the same ones as loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.scheduler.trace import Form, Index, Ints
+
+SHORT = 2**16  # keys below it are sorted by their digits, in linear time
+
+
+def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
+    """Return packed traces as one, section by section, value numbers raised by the values before.
+
+    Args:
+        blocks: the packed traces, one after the other.
+        sizes: ``[examples]``: how many integers each has.
+        form: of each, and of the result.
+
+    Returns:
+        The packed batch, and the heads of the examples: ``[examples, head] int32``.
+
+    Raises:
+        AssertionError: when a trace is of another form.
+    """
+    assert (sizes >= form.head).all(), "the traces differ in form"
+    starts = np.cumsum(sizes) - sizes
+    heads = blocks[starts[:, None] + np.arange(form.head)]
+    rows = heads[:, form.counters].T.astype(np.int64)  # a line a section, then all is in the batch's order
+    lengths = rows * form.widths[:, None]
+    stops = form.head + np.cumsum(lengths, axis=0)
+    fits = stops[-1] == sizes if len(stops) else sizes == form.head
+    assert fits.all(), "the traces differ in form"
+    origins = starts + stops - lengths
+    flat = lengths.ravel()
+    ends = np.cumsum(flat)
+    total = int(ends[-1]) if len(ends) else 0
+    index = np.repeat(origins.ravel() - ends + flat, flat)
+    index += np.arange(total)
+    packed = np.empty(form.head + total, np.int32)
+    packed[: form.head] = heads.sum(axis=0)
+    body = packed[form.head :]
+    blocks.take(index, out=body, mode="clip")
+    values = heads[:, 0].astype(np.int64)
+    offsets = (np.cumsum(values) - values).astype(np.int32)
+    numbered = int(np.count_nonzero(form.numbers))  # these sections come first
+    shifts = np.repeat(np.tile(offsets, numbered), flat[: numbered * len(sizes)])
+    body[: len(shifts)] += shifts
+    stop = 0
+    for section in range(numbered):
+        start, stop = stop, stop + int(lengths[section].sum())
+        if form.numbers[section] < form.widths[section]:  # the rest of a row is no value numbers
+            whole = body[start:stop].reshape(-1, int(form.widths[section]))
+            whole[:, form.numbers[section] :] -= np.repeat(offsets, rows[section])[:, None]
+    return packed, heads
+
+
+def sort(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
+    """Sort small numbers, all below `size`, and leave equal ones in their order.
+
+    Returns:
+        The order, and where each number's begin in it: ``[size + 1] int64``.
+
+    >>> sort(np.array([1, 0, 1]), 3)
+    (array([1, 0, 2]), array([0, 1, 3, 3]))
+    """
+    order = np.argsort(keys.astype(np.uint16) if size <= SHORT else keys, kind="stable")
+    bounds = np.zeros(size + 1, np.int64)
+    np.cumsum(np.bincount(keys, minlength=size), out=bounds[1:])
+    return order, bounds
+
+
+def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
+    """Sort as `sort` does; return the order, and where each number that occurs begins, and the end.
+
+    >>> group(np.array([5, 3, 5]), 6)
+    (array([1, 0, 2]), array([0, 1, 3]))
+    """
+    order = np.argsort(keys.astype(np.uint16) if size <= SHORT else keys, kind="stable")
+    ranked = keys[order]
+    starts = np.flatnonzero(ranked[1:] != ranked[:-1])
+    bounds = np.zeros(len(starts) + 2, np.int64)
+    np.add(starts, 1, out=bounds[1:-1])
+    bounds[-1] = len(keys)
+    return order, bounds
+
+
+def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+    """Return some columns of some rows, side by side: ``[rows * columns] int64``.
+
+    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), [0, 2], np.array([1, 0]))
+    array([4, 6, 1, 3])
+    """
+    if len(columns) == 1:
+        column: Index = calls[:, columns[0]].take(order).astype(np.int64)
+        return column
+    index = (order * calls.shape[1])[:, None] + np.array(columns)
+    values: Index = calls.ravel().take(index.ravel()).astype(np.int64)
+    return values
+
+
+def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
+    """Give values that have no row (-1) the next ones, in order of first appearance.
+
+    Args:
+        rows: ``[*] int64``: the row of each value there is, which is changed.
+        values: ``[n]``: some values' numbers.
+        used: how many rows are taken.
+
+    Returns:
+        How many rows are taken now, and whether all these values got rows of their own.
+
+    >>> rows = np.full(4, -1)
+    >>> number(rows, np.array([2, 0, 2]), 5), rows
+    ((7, False), array([ 6, -1,  5, -1]))
+    """
+    old = rows.take(values) >= 0
+    fresh = values[~old] if old.any() else values
+    taken = np.arange(used, used + len(fresh))
+    rows[fresh[::-1]] = taken[::-1]  # of duplicates the first one stays
+    is_first = rows.take(fresh) == taken
+    if not is_first.all():
+        fresh = fresh[is_first]
+        rows[fresh] = taken[: len(fresh)]
+    return used + len(fresh), len(fresh) == len(values)
+
+
+def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
+    """Do what `number` does for one output of some calls, whose values are distinct.
+
+    Args:
+        rows: ``[*] int64``: the row of each value there is, which is changed.
+        bases: ``[n]``: the first value of each call.
+        output: the output's number.
+        used: how many rows are taken.
+
+    Returns:
+        The rows of these values: ``[n] int64``; and how many rows are taken now.
+
+    >>> number_results(np.array([-1, -1, 3, -1]), np.array([0, 1, 2]), 1, 4)
+    (array([4, 3, 5]), 6)
+    """
+    values = bases + output if output else bases
+    found = rows.take(values)
+    without = np.flatnonzero(found < 0)
+    if len(without):
+        taken = np.arange(used, used + len(without))
+        found[without] = taken
+        rows[values[without]] = taken
+    return found, used + len(without)
+
+
+def ranks(keys: Index, size: int) -> tuple[Index, bool]:
+    """Return the stable order of keys below `size`, and whether in it each is one more than the last.
+
+    Where they are distinct no sort is needed.
+
+    >>> ranks(np.array([4, 2, 3]), 5)
+    (array([1, 2, 0]), True)
+    """
+    place = np.full(size, -1, np.int64)
+    place[keys] = np.arange(len(keys))
+    found = np.flatnonzero(place >= 0)
+    if len(found) < len(keys):
+        return np.argsort(keys, kind="stable"), False
+    return place.take(found), len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
+
+
+def consecutive(rows: Index) -> bool:
+    """Return whether rows follow each other, each one more than the last; there are some.
+
+    >>> consecutive(np.array([3, 4, 5])), consecutive(np.array([3, 5, 4, 6]))
+    (True, False)
+    """
+    if int(rows[-1]) - int(rows[0]) != len(rows) - 1:
+        return False
+    return bool((rows[1:] - rows[:-1] == 1).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The functions of this module by name, or others that do the same."""
+
+    join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
+    sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
+    group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
+    read: Callable[[Ints, Sequence[int], Index], Index]
+    number: Callable[[Index, Index, int], tuple[int, bool]]
+    number_results: Callable[[Index, Index, int, int], tuple[Index, int]]
+    ranks: Callable[[Index, int], tuple[Index, bool]]
+    consecutive: Callable[[Index], bool]
+
+
+NUMPY = Arithmetic(join, sort, group, read, number, number_results, ranks, consecutive)

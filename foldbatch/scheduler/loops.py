@@ -1,0 +1,151 @@
+"""Index arithmetic once more, as loops over single integers: what `compiled` compiles.
+
+Each function is the mirror of the one of the same name in `arithmetic`, which says what it does; results
+are the same to the last bit. Here every pass is one over memory, and sorting is counting. Nothing is
+allocated: what is returned there is written to arguments here. They are plain Python, and can be run so.
+"""
+
+from __future__ import annotations
+
+from foldbatch.scheduler.trace import Index, Ints
+
+u8 = int  # compiled: an index that is never negative, so that need not be looked at
+
+
+def join(
+    blocks: Ints,
+    cursors: Index,
+    ends: Index,
+    counters: Index,
+    widths: Index,
+    numbers: Index,
+    packed: Ints,
+    heads: Ints,
+) -> bool:
+    """Write `packed`, whose head is zeros, and `heads`; return whether all traces are of the form.
+
+    `cursors` are where the traces' heads begin, `ends` where they end; the cursors move on to the ends.
+    """
+    examples, head = heads.shape
+    for e in range(examples):
+        if ends[e] - cursors[e] < head:
+            return False
+        for j in range(head):
+            heads[e, j] = blocks[cursors[e] + j]
+            packed[j] += heads[e, j]
+        cursors[e] += head
+        size = cursors[e]
+        for s in range(len(counters)):
+            size += heads[e, counters[s]] * widths[s]
+        if size != ends[e]:
+            return False
+    to = u8(head)
+    for s in range(len(counters)):
+        width, number = u8(widths[s]), u8(numbers[s])
+        shift = 0
+        for e in range(examples):
+            at, rows = u8(cursors[e]), u8(heads[e, counters[s]])
+            if 0 < number < width:
+                for i in range(rows * width):
+                    packed[to + i] = blocks[at + i] + (shift if i % width < number else 0)
+            else:
+                more = shift if number else 0
+                for i in range(rows * width):
+                    packed[to + i] = blocks[at + i] + more
+            to += rows * width
+            cursors[e] = at + rows * width
+            shift += heads[e, 0]
+    return True
+
+
+def sort(keys: Ints, order: Index, bounds: Index) -> None:
+    """Write `order` and `bounds`, which are zeros."""
+    for key in keys:
+        bounds[key + 1] += 1
+    for i in range(1, len(bounds)):
+        bounds[i] += bounds[i - 1]
+    for i in range(len(keys)):  # bounds are where the next one goes, and end up one place ahead
+        key = keys[i]
+        order[bounds[key]] = i
+        bounds[key] += 1
+    for i in range(len(bounds) - 1, 0, -1):
+        bounds[i] = bounds[i - 1]
+    bounds[0] = 0
+
+
+def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
+    """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
+    for key in keys:
+        counts[key] += 1
+    groups, start = 0, 0
+    for key in range(len(counts)):
+        count = counts[key]
+        if count:
+            bounds[groups] = start
+            groups += 1
+            counts[key] = start
+            start += count
+    bounds[groups] = start
+    for i in range(len(keys)):
+        key = keys[i]
+        order[counts[key]] = i
+        counts[key] += 1
+    return groups
+
+
+def read(calls: Ints, columns: Index, order: Index, values: Index) -> None:
+    """Write `values`."""
+    width = len(columns)
+    for i in range(len(order)):
+        call = order[i]
+        for j in range(width):
+            values[i * width + j] = calls[call, columns[j]]
+
+
+def number(rows: Index, values: Index, used: int) -> int:
+    """Return how many rows are taken now."""
+    for value in values:
+        if rows[value] < 0:
+            rows[value] = used
+            used += 1
+    return used
+
+
+def number_results(rows: Index, bases: Index, output: int, used: int, found: Index) -> int:
+    """Write the rows `found`; return how many rows are taken now."""
+    for i in range(len(bases)):
+        value = bases[i] + output
+        if rows[value] < 0:
+            rows[value] = used
+            used += 1
+        found[i] = rows[value]
+    return used
+
+
+def ranks(keys: Index, place: Index, order: Index) -> int:
+    """Write `order` and return over how many numbers keys spread, if they are distinct; else return -1.
+
+    `place` has an entry for each number.
+    """
+    for key in range(len(place)):
+        place[key] = -1
+    for i in range(len(keys)):
+        if place[keys[i]] >= 0:
+            return -1
+        place[keys[i]] = i
+    rank, least, most = 0, 0, -1
+    for key in range(len(place)):
+        if place[key] >= 0:
+            least = least if rank else key
+            most = key
+            order[rank] = place[key]
+            rank += 1
+    return most - least + 1
+
+
+def consecutive(rows: Index) -> bool:
+    """Return whether rows follow each other."""
+    jumps = 0  # counting them all is faster than looking at each whether it is one
+    for i in range(u8(1), u8(len(rows))):
+        jumps += rows[i] != rows[i - u8(1)] + 1
+    return jumps == 0

@@ -1,0 +1,154 @@
+"""What is done to whole arrays: in NumPy as one says it, and as loops, run plainly and compiled, to the bit."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
+from foldbatch.scheduler.compiled import find_arithmetic
+from foldbatch.scheduler.trace import form, pack
+from tests.scheduler.random_traces import Setting, settings_of
+from tests.scheduler.test_loops import PLAIN
+
+NAMES = ["numpy", "loops", pytest.param("numba", marks=pytest.mark.numba)]
+
+small_ints = st.lists(st.integers(0, 9), max_size=30)
+
+
+@pytest.fixture(params=NAMES, scope="module")
+def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
+    if request.param == "numba" and find_spec("numba") is None:
+        pytest.skip("numba is not installed")
+    return PLAIN if request.param == "loops" else find_arithmetic(request.param)
+
+
+def index(items: Any) -> Any:
+    return np.array(items, np.int64)
+
+
+def is_index(*arrays: Any) -> bool:
+    return all(array.dtype == np.int64 and array.ndim == 1 for array in arrays)
+
+
+@given(small_ints, st.integers(0, 5))
+def test_sorting_is_stable_and_bounds_its_groups(arithmetic: Arithmetic, keys: list[int], more: int) -> None:
+    """Also of numbers that do not occur."""
+    size = max(keys, default=0) + 1 + more
+    order, bounds = arithmetic.sort(np.array(keys, np.int32), size)
+    assert is_index(order, bounds)
+    assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
+    assert bounds.tolist() == [sum(key < bound for key in keys) for bound in range(size + 1)]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from(["int32", "uint8", "int64"]))
+def test_grouping_leaves_out_numbers_that_do_not_occur(
+    arithmetic: Arithmetic, keys: list[int], dtype: str
+) -> None:
+    order, bounds = arithmetic.group(np.array(keys, dtype), max(keys) + 1)
+    assert is_index(order, bounds)
+    assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
+    assert bounds.tolist() == [sum(k < key for k in keys) for key in sorted(set(keys))] + [len(keys)]
+
+
+def test_few_large_numbers_are_sorted_without_a_table_of_all(arithmetic: Arithmetic) -> None:
+    """Two thousand million of them would not fit."""
+    keys = np.array([2**31 - 1, SHORT, 2**31 - 1, 0], np.int32)
+    order, bounds = arithmetic.group(keys, 2**31)
+    assert (order.tolist(), bounds.tolist()) == ([3, 1, 0, 2], [0, 1, 2, 4])
+
+
+@given(st.lists(st.permutations(range(4)), max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_columns_are_read_side_by_side(
+    arithmetic: Arithmetic, rows: list[list[int]], columns: list[int]
+) -> None:
+    """Row by row, in any order of these."""
+    calls = np.array(rows, np.int32).reshape(-1, 4)
+    order = index(range(len(rows))[::-1])
+    found = arithmetic.read(calls, columns, order)
+    assert is_index(found)
+    assert found.tolist() == [row[column] for row in rows[::-1] for column in columns]
+
+
+@given(small_ints, st.lists(st.booleans(), min_size=10, max_size=10))
+def test_values_get_rows_in_order_of_first_appearance(
+    arithmetic: Arithmetic, values: list[int], known: list[bool]
+) -> None:
+    """Those that have none yet."""
+    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
+    expected = rows.tolist()
+    used = 7
+    for value in values:
+        if expected[value] < 0:
+            expected[value], used = used, used + 1
+    taken, alone = arithmetic.number(rows, index(values), 7)
+    assert rows.tolist() == expected
+    assert taken == used
+    assert alone is (used - 7 == len(values))
+
+
+@given(
+    st.lists(st.integers(0, 4), max_size=5, unique=True), st.lists(st.booleans(), min_size=10, max_size=10)
+)
+def test_results_get_rows_where_they_have_none(
+    arithmetic: Arithmetic, calls: list[int], known: list[bool]
+) -> None:
+    """Each call makes two values here, and the second is asked for."""
+    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
+    before = rows.copy()
+    found, used = arithmetic.number_results(rows, index(calls) * 2, 1, 7)
+    assert is_index(found)
+    values = [2 * call + 1 for call in calls]
+    fresh = [value for value in values if not known[value]]
+    assert used == 7 + len(fresh)
+    assert rows[fresh].tolist() == list(range(7, used))
+    assert found.tolist() == rows[values].tolist()
+    others = [value for value in range(10) if value not in fresh]
+    assert rows[others].tolist() == before[others].tolist()
+
+
+@given(small_ints)
+def test_ranks_are_a_stable_order_that_may_have_no_gaps(arithmetic: Arithmetic, keys: list[int]) -> None:
+    order, follows = arithmetic.ranks(index(keys), 10)
+    assert is_index(order)
+    assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
+    if keys:
+        assert follows is (sorted(keys) == list(range(min(keys), min(keys) + len(keys))))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 3))
+def test_rows_that_follow_each_other_are_told_from_others(
+    arithmetic: Arithmetic, rows: list[int], start: int
+) -> None:
+    for some in (rows, list(range(start, start + len(rows)))):
+        assert arithmetic.consecutive(index(some)) == (some == list(range(some[0], some[0] + len(some))))
+
+
+@given(settings_of())
+def test_packed_traces_are_joined_alike(arithmetic: Arithmetic, setting: Setting) -> None:
+    """What joining does is tested where traces are merged."""
+    blocks = [pack(trace).packed for trace in setting.traces]
+    if not blocks:
+        return
+    its = pack(setting.traces[0]).form
+    sizes, joined = index([len(block) for block in blocks]), np.concatenate(blocks)  # type: ignore[arg-type, misc]
+    found, expected = (a.join(joined, sizes, its) for a in (arithmetic, NUMPY))  # type: ignore[arg-type]
+    for array, right in zip(found, expected, strict=True):
+        assert array.dtype == np.int32
+        assert array.tolist() == right.tolist()
+
+
+def test_a_trace_of_another_form_is_refused(arithmetic: Arithmetic) -> None:
+    """Or loops would read beyond its end."""
+    its = form((1,), ((),), ((),))
+    good = np.array([2, 1, 0, 1, 0], np.int32)  # two values, one call: value 0 of value 1, at level 0
+    for bad in (good[:1], good[:-1], np.append(good, np.int32(0)), np.array([2, 3, 0, 1, 0], np.int32)):
+        for blocks in ([bad], [good, bad], [bad, good]):
+            sizes = index([len(block) for block in blocks])
+            with pytest.raises(AssertionError, match="differ in form"):
+                arithmetic.join(np.concatenate(blocks), sizes, its)
