@@ -13,47 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
-from foldbatch.static.backends.levels import Base
 from foldbatch.static.backends.loop_compiler import loop_name
+from foldbatch.static.body import Argument as Argument
+from foldbatch.static.body import Body, body_of
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.loops import Buffer, Loop, Place, Step, Sweep
 from foldbatch.static.memory import Plan, Section, plan, sections_of
-from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.op import CALL, Axis
 from foldbatch.static.stages import is_view
 from foldbatch.static.strided import access, broadcast
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What the runtime passes to a kernel.
-
-    Attributes:
-        kind: operand, feed, cotangent, kept, store, parameter, scratch, rows, owner, starts or counts.
-        key: what tells it from others of its kind: a number, a Parameter, a Slot or an Axis.
-    """
-
-    kind: str
-    key: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A kernel's statements, all of which may stand inside a loop over levels.
-
-    Attributes:
-        given: by the names of its arguments, what they are made of.
-        lines: the statements.
-        results: the expressions that it returns, and of what nodes they are.
-    """
-
-    given: tuple[tuple[str, Base], ...]
-    lines: tuple[str, ...]
-    results: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,28 +144,11 @@ class _Emitter:
 
     def _body(self, results: Sequence[str]) -> Body | None:
         """Return the statements with what they are given; None if some cannot be compiled with the rest."""
-        if self.backend.loops is None or not self.compiles:
+        if self.backend.loops is None or not self.compiles or not self.gaps.isdisjoint(results):
             return None
         nodes = {argument: node for node, argument in (*self.given.items(), *self.kept.items())}
-        given = []
-        for name, argument in self.arguments.items():
-            key = argument.key
-            match argument.kind:
-                case "rows":
-                    continue
-                case "scratch" | "parameter":
-                    type_, axis = key.type, key.axis if argument.kind == "scratch" else UNBATCHED
-                case _:
-                    type_, axis = nodes[argument].type, nodes[argument].axis
-            if axis not in (CALL, UNBATCHED):
-                return None
-            given.append((name, Base(argument.kind, key, type_.shape, type_.dtype, axis is CALL)))
-        for name, value in self.constants.items():
-            given.append((name, Base("constant", value, value.shape, value.dtype.name, batched=False)))
-        whole = zip(results, self.results, strict=True)
-        if any(node.axis is not CALL or name in self.gaps for name, node in whole):
-            return None
-        return Body(tuple(given), tuple(self.lines[:-1]), tuple(zip(results, self.results, strict=True)))
+        named = tuple(zip(results, self.results, strict=True))
+        return body_of(self.arguments, nodes, self.constants, self.lines[:-1], named)
 
     def _argument(self, name: str, argument: Argument) -> str:
         self.arguments.setdefault(name, argument)
