@@ -15,7 +15,7 @@ import numpy as np
 
 from foldbatch.bench.by_hand import TorchByHand
 from foldbatch.bench.flat import FlatTree
-from foldbatch.bench.measure import Timing, interleave, machine
+from foldbatch.bench.measure import Timing, interleave
 from foldbatch.bench.peers import TorchByLevel, set_torch_threads, torch_version
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.engine import backend_of
@@ -35,7 +35,6 @@ class Outcome:
 
     Attributes:
         options: hidden, batch, repeats, backend.
-        machine: see `measure.machine`.
         trees: number of trees in the batch, `nodes` all their nodes.
         timings: seconds per batch (``train``, ``infer``), per tree one at a time (``train_one``,
             ``infer_one``), and per batch of each peer (its name, then ``train`` or ``infer``).
@@ -47,7 +46,6 @@ class Outcome:
     """
 
     options: dict[str, Any]
-    machine: dict[str, str]
     trees: int
     nodes: int
     timings: dict[str, Timing]
@@ -121,9 +119,7 @@ def run(
     chosen = backend_of(backend).name
     options = {"hidden": hidden, "batch": len(trees), "repeats": repeats, "backend": chosen}
     report = str(program.describe(list(trees)))
-    return Outcome(
-        options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers
-    )
+    return Outcome(options, len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Tasks run in turn, and the machine is named."""
+"""Tasks run in turn."""
 
-from foldbatch.bench.measure import interleave, machine
+from foldbatch.bench.measure import interleave
 
 
 def test_tasks_take_turns_and_warm_up_runs_do_not_count() -> None:
@@ -12,9 +12,3 @@ def test_tasks_take_turns_and_warm_up_runs_do_not_count() -> None:
     assert order == ["a", "b"] * 4
     assert timings["a"].runs == 3
     assert timings["a"].low <= timings["a"].median <= timings["a"].high
-
-
-def test_the_machine_line_names_what_figures_depend_on() -> None:
-    """A figure without its machine says nothing."""
-    assert {"processor", "cores", "python", "numpy", "blas"} <= machine().keys()
-    assert all(machine().values())

@@ -1,14 +1,12 @@
 """The benchmark runs at toy size and reports what it says it does."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from foldbatch.bench import sst
-from foldbatch.bench.__main__ import main
+from foldbatch.bench.command import main
 from foldbatch.bench.workload import random_trees
 from foldbatch.static.backends import AUTO
 
@@ -57,12 +55,3 @@ def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     """No traceback for a wrong path."""
     assert main(["--data", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
-
-
-def test_wrong_options_are_refused() -> None:
-    """Status 2 and the reason."""
-    done = subprocess.run(
-        [sys.executable, "-m", "foldbatch.bench", "--batch", "0"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "expected 1 or more, found 0" in done.stderr
