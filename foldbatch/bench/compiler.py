@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from foldbatch.bench.clocks import KINDS, Seconds, array_calls_of, timed
-from foldbatch.bench.sst import Step
+from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.errors import BackendError
 from foldbatch.program import Program, compile

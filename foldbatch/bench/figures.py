@@ -10,7 +10,18 @@ from foldbatch.bench.case import Figure
 from foldbatch.bench.options import output_file
 
 SUFFIXES = (".png", ".svg")
-COLOURS = ("#4d8ce5", "#e5584d", "#3fa66b", "#d99a2b", "#8e6bd1", "#5aa9b8", "#b05c8b", "#77808a")
+COLOURS = (
+    "#4d8ce5",
+    "#e5584d",
+    "#3fa66b",
+    "#d99a2b",
+    "#8e6bd1",
+    "#5aa9b8",
+    "#b05c8b",
+    "#77808a",
+    "#7a5230",
+    "#222222",
+)
 
 
 def plot_file(text: str) -> Path:

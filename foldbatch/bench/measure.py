@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -21,6 +21,11 @@ class Timing:
     high: float
     runs: int
 
+    @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles, as a share of the median."""
+        return (self.high - self.low) / 2 / self.median
+
 
 def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 1) -> dict[str, Timing]:
     """Run every task `repeats` times, in turn, and return the timings by name."""
@@ -31,9 +36,11 @@ def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: 
             task()
             if turn >= warmup:
                 seconds[name].append(time.perf_counter() - start)
-    return {name: _timing(values) for name, values in seconds.items()}
+    return {name: timing(values) for name, values in seconds.items()}
 
 
-def _timing(values: list[float]) -> Timing:
-    quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-    return Timing(statistics.median(values), quartiles[0], quartiles[2], len(values))
+def timing(values: Sequence[float], parts: int = 1) -> Timing:
+    """Return the timing of runs, each of as many equal parts: it is that of one part."""
+    median = statistics.median(values)
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else [median] * 3
+    return Timing(median / parts, low / parts, high / parts, len(values))

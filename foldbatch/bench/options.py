@@ -55,8 +55,10 @@ def add_backend(parser: ArgumentParser) -> None:
     )
 
 
-def trees_of(options: Namespace, limit: int) -> tuple[list[Tree], str]:
+def trees_of(options: Namespace, limit: int, *, whole: bool = False) -> tuple[list[Tree], str]:
     """Return the first `limit` trees of the options' treebank, or random ones; and what they are.
+
+    With `whole` it is all of the treebank.
 
     Raises:
         OSError: when the treebank cannot be read.
@@ -65,4 +67,4 @@ def trees_of(options: Namespace, limit: int) -> tuple[list[Tree], str]:
     directory = options.data or (DEFAULT_DATA if DEFAULT_DATA.is_dir() else None)
     if directory is None:
         return random_trees(limit), "random trees (give --data for a treebank)"
-    return load_trees(directory, limit), f"trees of {directory}"
+    return load_trees(directory, None if whole else limit), f"trees of {directory}"

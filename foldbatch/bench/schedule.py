@@ -18,7 +18,7 @@ from foldbatch.bench.case import Case, Figure
 from foldbatch.bench.figures import COLOURS, new_figure
 from foldbatch.bench.measure import interleave
 from foldbatch.bench.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
-from foldbatch.bench.sst import Step
+from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.blocks import Block, Embedding, Fold, Function, Map, Scalar, Sum, Zeros
 from foldbatch.errors import FoldbatchError
