@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from foldbatch.bench import compiler
-from foldbatch.bench.case import Case, Figure
-from foldbatch.bench.figures import COLOURS, new_figure
+from foldbatch.bench.case import Case
+from foldbatch.bench.figures import COLOURS, Figure, new_figure
 from foldbatch.bench.options import add_batch, add_data, add_repeats, positive, trees_of
 
 LEGEND = """\
@@ -104,8 +104,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 def _figure(outcome: Outcome) -> Figure:
     """Draw where the CPU time of a training step goes, as stacked bars."""
-    figure = new_figure(1.2, 1)
-    axes = figure.add_subplot()
+    figure, (axes,) = new_figure()
     bars = {
         f"{name},\nhidden {size.hidden}": spent
         for size in outcome.sizes

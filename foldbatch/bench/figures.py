@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from foldbatch.bench.case import Figure
+from foldbatch.bench.case import Figure as Figure
 from foldbatch.bench.options import output_file
+from foldbatch.errors import BackendError
 
+Axes = Any  # matplotlib.axes.Axes
+
+INSTALL = "pip install 'foldbatch[plot]'"
 SUFFIXES = (".png", ".svg")
 COLOURS = (
     "#4d8ce5",
@@ -30,8 +36,9 @@ def plot_file(text: str) -> Path:
     if path.suffix.lower() not in SUFFIXES:
         raise ArgumentTypeError(f"expected a name that ends in .png or .svg, found {text}")
     if not installed():
-        fix = "pip install 'foldbatch[plot]'"
-        raise ArgumentTypeError(f"expected matplotlib to be installed, found no module of that name; {fix}")
+        raise ArgumentTypeError(
+            f"expected matplotlib to be installed, found no module of that name; {INSTALL}"
+        )
     return path
 
 
@@ -43,11 +50,27 @@ def installed() -> bool:
         return False
 
 
-def new_figure(columns: float, rows: float) -> Figure:
-    """Return an empty figure with room for that many panels side by side, and one above the other."""
-    from matplotlib.figure import Figure as MatplotlibFigure  # noqa: PLC0415 - optional
+def new_figure(rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure, and its axes row by row.
 
-    return MatplotlibFigure(figsize=(5.2 * columns, 3.8 * rows), layout="constrained")
+    Raises:
+        BackendError: when matplotlib is not installed.
+    """
+    try:
+        module = import_module("matplotlib.figure")
+    except ImportError as error:
+        raise BackendError("figure", "matplotlib to be installed", str(error), INSTALL) from None
+    figure = module.Figure(figsize=(6.4 * columns, 4.4 * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False).reshape(-1).tolist()
+
+
+def log_axes(axes: Axes, x: str, y_label: str, *, y: bool = True) -> None:
+    """Label axes, count x (and y) in powers of ten, and tell lines apart by a legend."""
+    axes.set(xscale="log", xlabel=x, ylabel=y_label)
+    if y:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
 
 
 def write(figure: Figure, path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from foldbatch.bench.case import Case, Figure
-from foldbatch.bench.figures import COLOURS, new_figure
+from foldbatch.bench.case import Case
+from foldbatch.bench.figures import COLOURS, Figure, new_figure
 from foldbatch.bench.models import models
 from foldbatch.bench.options import add_batch, add_data, trees_of
 from foldbatch.bench.structures import count, random_lattices, structures
@@ -91,8 +91,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 def _figure(outcome: Outcome) -> Figure:
     """Draw the groups of the compiled models, and the bound as a mark."""
-    figure = new_figure(1.6, 1.2)
-    axes = figure.add_subplot()
+    figure, (axes,) = new_figure()
     rows = [row for row in outcome.rows if row.cells == BLOCKS]
     for k, policy in enumerate(POLICIES):
         heights = [i + (k - 1) * 0.27 for i in range(len(rows))]

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from foldbatch.bench.case import Case, Figure
-from foldbatch.bench.figures import COLOURS, new_figure
+from foldbatch.bench.case import Case
+from foldbatch.bench.figures import COLOURS, Figure, log_axes, new_figure
 from foldbatch.bench.measure import interleave
 from foldbatch.bench.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
 from foldbatch.bench.ours import Step
@@ -208,15 +208,14 @@ def figure(outcome: Outcome) -> Figure:
 
     Where the cost is linear, the lines rise like the dashed one.
     """
-    drawn = new_figure(1.3, 1.2)
-    axes = drawn.add_subplot(xscale="log", yscale="log", xlabel="nodes of a chain", ylabel="ms")
+    drawn, (axes,) = new_figure()
     nodes = [row.nodes for row in outcome.chains]
     ms = {part: [row.seconds[part] * 1e3 for row in outcome.chains] for part in PARTS}
     for colour, (part, values) in zip(COLOURS, ms.items(), strict=False):
         axes.plot(nodes, values, "o-", color=colour, label=part)
     least = min(map(min, ms.values()))
     axes.plot(nodes, [least * n / nodes[0] for n in nodes], "--", color="#9aa4af", label="linear")
-    axes.legend()
+    log_axes(axes, "nodes of a chain", "ms")
     return drawn
 
 

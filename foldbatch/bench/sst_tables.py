@@ -11,9 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from foldbatch.bench import sst
-from foldbatch.bench.case import Case, Figure
+from foldbatch.bench.case import Case
 from foldbatch.bench.contest import INFER, TASKS, TRAIN
-from foldbatch.bench.figures import COLOURS, new_figure
+from foldbatch.bench.figures import COLOURS, Figure, log_axes, new_figure
 from foldbatch.bench.options import add_backend, add_data, add_repeats, positive, trees_of
 from foldbatch.bench.sst_outcome import Found, Outcome, Settings
 from foldbatch.bench.variants import OURS, PEERS
@@ -206,9 +206,8 @@ def _memory(outcome: Outcome, hidden: int) -> Table:
 def figure(outcome: Outcome) -> Figure:
     """Draw the speed-up over batch size, ours and each contender's, and the phases of our step as bars."""
     sizes = outcome.settings.hidden
-    drawn = new_figure(2.4, len(sizes))
-    panels = drawn.subplots(len(sizes), 2, squeeze=False)
-    for hidden, (speed, bars) in zip(sizes, panels, strict=True):
+    drawn, panels = new_figure(len(sizes), 2)
+    for hidden, speed, bars in zip(sizes, panels[::2], panels[1::2], strict=True):
         found = [each for each in outcome.found if each.hidden == hidden]
         for number, name in enumerate(_names(found)):
             taking_part = [each for each in found if name in each.timings]
@@ -219,14 +218,9 @@ def figure(outcome: Outcome) -> Figure:
                 speed.plot(
                     [e.batch for e in taking_part], ups, style, color=colour, label=label, markersize=3
                 )
-        speed.set(
-            xscale="log",
-            yscale="log",
-            title=f"hidden {hidden}: training (lines) and inference (dots)",
-            xlabel="trees in a batch",
-            ylabel="times our speed at one tree at a time",
-        )
-        speed.set_xticks([each.batch for each in found], [str(each.batch) for each in found], minor=False)
+        log_axes(speed, "trees in a batch", "times our speed at one tree at a time")
+        speed.set_title(f"hidden {hidden}: training (lines) and inference (dots)")
+        speed.set_xticks([each.batch for each in found], [str(each.batch) for each in found])
         speed.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.15))
         below = [0.0] * len(found)
         names = [str(each.batch) for each in found]

@@ -27,8 +27,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _figure(outcome: int):
-    figure = figures.new_figure(1, 1)
-    figure.add_subplot().bar(["number"], [outcome])
+    figure, (axes,) = figures.new_figure()
+    axes.bar(["number"], [outcome])
     return figure
 
 
