@@ -12,7 +12,7 @@ from foldbatch.bench.busy import Neighbours
 from foldbatch.bench.measure import Timing, timing
 from foldbatch.bench.ours import Ours
 from foldbatch.bench.remote import Remote
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.trees import Tree
 
 TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the same model
@@ -101,14 +101,21 @@ def _compare(name: str, ours: float, theirs: float) -> None:
         raise FoldbatchError(where, f"a loss of {ours:.6f}", f"{theirs:.6f}", "the models differ")
 
 
-def warm_up(contender: Contender, numbers: list[int]) -> None:
-    """Run everything once, as it is timed: what is compiled for a shape is compiled now.
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a contest found.
 
-    Raises:
-        BackendError: when it fails.
+    Attributes:
+        quiet: the timings, of one batch.
+        busy: the same beside busy neighbours; empty without them.
+        further: seconds of all runs of the further tasks.
+        failed: by contender, why it dropped out; it has no timings.
     """
-    contender.train(numbers)
-    contender.infer(numbers)
+
+    quiet: Timings
+    busy: Timings
+    further: dict[str, list[float]]
+    failed: dict[str, str]
 
 
 def contest(
@@ -117,45 +124,45 @@ def contest(
     repeats: int,
     further: Mapping[str, Callable[[], float]],
     neighbours: Neighbours | None = None,
-) -> tuple[Timings, Timings, dict[str, list[float]]]:
-    """Time contenders that are warm; a run is all of the batches, a figure one batch's.
+) -> Result:
+    """Warm up contenders, then time them in turn; a run is all of the batches.
 
     Args:
-        contenders: in the order in which they take their turns.
+        contenders: in the order in which they take their turns; ours may not fail.
         numbers: of the batches.
         repeats: of each run; who is slow has fewer (`ENOUGH_RUNS`, `ENOUGH_SECONDS`).
         further: tasks that take turns with them and return seconds of their own.
         neighbours: beside which everything is run once more in each turn.
-
-    Returns:
-        The timings; those beside busy neighbours; and the seconds of the further tasks.
     """
-    quiet: Seconds = {(who.name, task): [] for who in contenders for task in TASKS}
-    loud: Seconds = {key: [] for key in quiet}
-    others: dict[str, list[float]] = {name: [] for name in further}
+    result = Result({}, {}, {name: [] for name in further}, {})
+    quiet: Seconds = {}
+    busy: Seconds = {}
+    _take_turns(contenders, numbers, {}, result.failed)  # what is compiled for a shape is compiled now
     for _ in range(repeats):
-        _take_turns(contenders, numbers, quiet)
+        _take_turns(contenders, numbers, quiet, result.failed)
         for name, task in further.items():
-            others[name].append(task())
+            result.further[name].append(task())
         if neighbours:
             neighbours.wake()
             try:
-                _take_turns(contenders, numbers, loud)
+                _take_turns(contenders, numbers, busy, result.failed)
             finally:
                 neighbours.sleep()
-    return _timings(quiet, len(numbers)), _timings(loud, len(numbers)) if neighbours else {}, others
+    for seconds, timings in ((quiet, result.quiet), (busy, result.busy)):
+        for (who, kind), values in seconds.items():
+            if who not in result.failed:
+                timings.setdefault(who, {})[kind] = timing(values, len(numbers))
+    return result
 
 
-def _take_turns(contenders: Sequence[Contender], numbers: list[int], seconds: Seconds) -> None:
+def _take_turns(
+    contenders: Sequence[Contender], numbers: list[int], seconds: Seconds, failed: dict[str, str]
+) -> None:
     for who in contenders:
         for task, run in ((TRAIN, who.train), (INFER, who.infer)):
-            mine = seconds[who.name, task]
-            if len(mine) < ENOUGH_RUNS or sum(mine) < ENOUGH_SECONDS:
-                mine.append(run(numbers))
-
-
-def _timings(seconds: Seconds, parts: int) -> Timings:
-    found: Timings = {}
-    for (name, task), values in seconds.items():
-        found.setdefault(name, {})[task] = timing(values, parts)
-    return found
+            mine = seconds.setdefault((who.name, task), [])
+            if who.name not in failed and (len(mine) < ENOUGH_RUNS or sum(mine) < ENOUGH_SECONDS):
+                try:
+                    mine.append(run(numbers))
+                except BackendError as error:
+                    failed[who.name] = str(error)

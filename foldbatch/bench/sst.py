@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -23,7 +24,6 @@ from foldbatch.bench.contest import (
     contest,
     our_contender,
     verify,
-    warm_up,
 )
 from foldbatch.bench.floor import Products, count
 from foldbatch.bench.measure import Timing, timing
@@ -62,14 +62,14 @@ def run(trees: Sequence[Tree], source: str, settings: Settings) -> Outcome:
         neighbours = stack.enter_context(Neighbours(settings.busy)) if settings.busy else None
         folder = Path(stack.enter_context(TemporaryDirectory()))
         for hidden in settings.hidden:
-            round_ = _Round(trees, hidden, settings, folder / f"{hidden}.npz")
-            found += round_.run(remotes, neighbours, absent)
+            measurement = _Measurement(trees, hidden, settings, folder / f"{hidden}.npz")
+            found += measurement.run(remotes, neighbours, absent)
             if settings.memory:
-                memory[hidden] = round_.memory(absent)
+                memory[hidden] = measurement.memory(absent)
     return Outcome(source, settings, tuple(found), absent, memory)
 
 
-class _Round:
+class _Measurement:
     """All that is measured with one size of the model."""
 
     def __init__(self, trees: Sequence[Tree], hidden: int, settings: Settings, file: Path) -> None:
@@ -95,32 +95,38 @@ class _Round:
         found = []
         one: dict[str, Timing] = {}
         with Products(self.hidden) as products:
-            for size in sorted({1, *self.settings.batches}):
+            for size, numbers in self.numbers.items():
                 asked = size in self.settings.batches
-                ready = [ours, *self._warm(peers, size, absent)] if asked else [ours]
-                numbers = self.numbers[size]
-                warm_up(ours, numbers)
                 further: dict[str, Callable[[], float]] = {
                     GEMM: products.seconds,
-                    TRACE: lambda: self._trace(numbers),
+                    TRACE: partial(self._trace, numbers),
                 }
-                timings, busy, others = contest(
-                    ready, numbers, self.settings.repeats, further, neighbours if asked else None
+                taking_part = [p for p in peers if p.batched or size <= self.settings.per_node_batch]
+                result = contest(
+                    [ours, *taking_part] if asked else [ours],
+                    numbers,
+                    self.settings.repeats,
+                    further,
+                    neighbours if asked else None,
                 )
-                one = one or timings[ours.name]
+                absent |= {
+                    f"{name}, batch {size}, hidden {self.hidden}": why for name, why in result.failed.items()
+                }
+                one = one or result.quiet[ours.name]
                 if asked:
+                    counts = count([self.batches[k] for k in numbers])
                     found.append(
                         Found(
                             self.hidden,
                             size,
                             len(numbers),
-                            count([self.batches[k] for k in numbers]),
-                            timings,
-                            busy,
+                            counts,
+                            result.quiet,
+                            result.busy,
                             one,
                             self._phases(numbers),
-                            timing(others[TRACE], len(numbers)),
-                            products.operations / median(others[GEMM]),
+                            timing(result.further[TRACE], len(numbers)),
+                            products.operations / median(result.further[GEMM]),
                             str(self.ours.program.describe(self.batches[numbers[0]])),
                         )
                     )
@@ -135,9 +141,9 @@ class _Round:
 
     def _verified(
         self, ours: Contender, remotes: Sequence[Remote], absent: dict[str, str]
-    ) -> list[tuple[str, Contender]]:
-        """Return the peers' variants that compute what we do, with their peers' titles."""
-        asked = [k for size in sorted(self.settings.batches) for k in self.numbers[size]]
+    ) -> list[Contender]:
+        """Return the peers' variants, which compute what we do; who fails is `absent`."""
+        asked = [k for size in self.settings.batches for k in self.numbers[size]]
         losses = {k: ours.loss(k) for k in asked}
         first = asked[0]
         ours.train([first])
@@ -149,29 +155,15 @@ class _Round:
                     mine = losses if contender.batched else {k: losses[k] for k in self._small()}
                     if mine:
                         verify(contender, mine, after)
-                        found.append((remote.title, contender))
+                        found.append(contender)
             except BackendError as error:
-                absent[remote.title] = str(error)
+                absent[f"{remote.title}, hidden {self.hidden}"] = str(error)
         return found
 
     def _small(self) -> list[int]:
         """Return the batches for those who gain nothing from large ones."""
         sizes = [size for size in self.settings.batches if size <= self.settings.per_node_batch]
         return [k for size in sizes for k in self.numbers[size]]
-
-    def _warm(
-        self, peers: Sequence[tuple[str, Contender]], size: int, absent: dict[str, str]
-    ) -> list[Contender]:
-        """Return the peers that take part at a size of batch, warm."""
-        found = []
-        for title, contender in peers:
-            if contender.batched or size <= self.settings.per_node_batch:
-                try:
-                    warm_up(contender, self.numbers[size])
-                    found.append(contender)
-                except BackendError as error:
-                    absent[f"{title}, batch {size}, hidden {self.hidden}"] = str(error)
-        return found
 
     def _trace(self, numbers: list[int]) -> float:
         """Return the seconds of tracing batches as if they had never been seen."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from foldbatch.bench import contest as contests
-from foldbatch.bench.contest import INFER, TRAIN, Contender, contest, our_contender, verify, warm_up
+from foldbatch.bench.contest import INFER, TRAIN, Contender, contest, our_contender, verify
 from foldbatch.bench.ours import Ours
 from foldbatch.bench.workload import random_trees
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.trees import Vocabulary
 
 
@@ -59,18 +59,17 @@ def test_a_peer_that_does_not_learn_is_refused() -> None:
 
 
 def test_contenders_take_turns() -> None:
-    """Training, inference, the next; then what else there is."""
+    """Training, inference, the next; then what else there is. The first turn warms up."""
     order: list[str] = []
     toys = [Toy("x", order).contender, Toy("y", order, 4.0).contender]
-    further = {"other": lambda: order.append("other") or 3.0}
-    quiet, loud, others = contest(toys, [5, 6], 2, further)
-    turn = ["x train [5, 6]", "x infer [5, 6]", "y train [5, 6]", "y infer [5, 6]", "other"]
-    assert order == turn * 2
-    assert loud == {}
-    assert others == {"other": [3.0, 3.0]}
-    assert quiet["y"][TRAIN].median == 2.0  # a batch's
-    assert quiet["y"][INFER].median == 1.0
-    assert quiet["x"][TRAIN].runs == 2
+    found = contest(toys, [5, 6], 2, {"other": lambda: order.append("other") or 3.0})
+    turn = ["x train [5, 6]", "x infer [5, 6]", "y train [5, 6]", "y infer [5, 6]"]
+    assert order == turn + [*turn, "other"] * 2
+    assert (found.busy, found.failed) == ({}, {})
+    assert found.further == {"other": [3.0, 3.0]}
+    assert found.quiet["y"][TRAIN].median == 2.0  # a batch's
+    assert found.quiet["y"][INFER].median == 1.0
+    assert found.quiet["x"][TRAIN].runs == 2
 
 
 def test_beside_neighbours_all_is_run_once_more() -> None:
@@ -85,28 +84,48 @@ def test_beside_neighbours_all_is_run_once_more() -> None:
             order.append("sleep")
 
     toy = Toy("x", order).contender
-    _, loud, _ = contest([toy], [0], 1, {"other": lambda: 0.0}, Neighbours())
-    assert order == ["x train [0]", "x infer [0]", "wake", "x train [0]", "x infer [0]", "sleep"]
-    assert loud["x"][TRAIN].runs == 1
+    found = contest([toy], [0], 1, {}, Neighbours())
+    run = ["x train [0]", "x infer [0]"]
+    assert order == [*run, *run, "wake", *run, "sleep"]
+    assert found.busy["x"][TRAIN].runs == 1
     with pytest.raises(ZeroDivisionError):
-        contest([replace(toy, infer=lambda _: 1 / (len(order) < 8))], [0], 1, {}, Neighbours())
+        contest([replace(toy, infer=lambda _: 1 / (order[-2] != "wake"))], [0], 1, {}, Neighbours())
     assert order[-1] == "sleep"
 
 
 def test_who_is_slow_runs_less_often(monkeypatch) -> None:
     """But three times at least."""
     monkeypatch.setattr(contests, "ENOUGH_SECONDS", 5.0)
-    quiet, _, _ = contest([Toy("x", [], 1.0).contender, Toy("y", [], 4.0).contender], [0], 9, {})
-    assert {name: timings[TRAIN].runs for name, timings in quiet.items()} == {"x": 5, "y": 3}
+    found = contest([Toy("x", [], 1.0).contender, Toy("y", [], 4.0).contender], [0], 9, {})
+    assert {name: timings[TRAIN].runs for name, timings in found.quiet.items()} == {"x": 5, "y": 3}
+
+
+def test_who_fails_drops_out() -> None:
+    """At whatever turn; the others go on."""
+    order: list[str] = []
+
+    def failing(numbers) -> float:
+        if len(order) > 6:
+            raise BackendError("Y peer", "an answer", "none", "leave it out")
+        return 1.0
+
+    found = contest(
+        [Toy("x", order).contender, replace(Toy("y", order).contender, infer=failing)], [0], 4, {}
+    )
+    assert found.quiet.keys() == {"x"}
+    assert found.quiet["x"][TRAIN].runs == 4
+    assert found.failed == {"y": "Y peer: expected an answer, found none; leave it out"}
+    assert order.count("y train [0]") == 3
 
 
 def test_we_run_the_batches_that_are_asked_for() -> None:
+    """And learn from them."""
     trees = random_trees(3, seed=1)
     ours = Ours(3, Vocabulary.count(w for t in trees for w in t.words()), "numpy")
     contender = our_contender(ours, [trees, trees[:1]])
     assert contender.name == "foldbatch (numpy)"
-    assert contender.loss(1) == ours.loss(trees[:1])
-    warm_up(contender, [0, 1])
-    assert contender.loss(1) < ours.loss(trees[1:]) + contender.loss(1)
-    assert contender.train([1]) > 0
+    before = contender.loss(1)
+    assert before == ours.loss(trees[:1])
+    assert contender.train([0, 1]) > 0
+    assert contender.loss(1) < before
     assert contender.infer([0]) > 0
