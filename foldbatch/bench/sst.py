@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,6 +21,7 @@ from tempfile import TemporaryDirectory
 from foldbatch.bench.busy import Neighbours
 from foldbatch.bench.contest import (
     Contender,
+    Result,
     contenders_of,
     contest,
     our_contender,
@@ -94,6 +96,7 @@ class _Measurement:
         peers = self._verified(ours, remotes, absent)
         found = []
         one: dict[str, Timing] = {}
+        products_seconds: list[float] = []
         with Products(self.hidden) as products:
             for size, numbers in self.numbers.items():
                 asked = size in self.settings.batches
@@ -113,24 +116,28 @@ class _Measurement:
                     f"{name}, batch {size}, hidden {self.hidden}": why for name, why in result.failed.items()
                 }
                 one = one or result.quiet[ours.name]
+                products_seconds += result.further[GEMM]
                 if asked:
-                    counts = count([self.batches[k] for k in numbers])
-                    found.append(
-                        Found(
-                            self.hidden,
-                            size,
-                            len(numbers),
-                            counts,
-                            result.quiet,
-                            result.busy,
-                            one,
-                            self._phases(numbers),
-                            timing(result.further[TRACE], len(numbers)),
-                            products.operations / median(result.further[GEMM]),
-                            str(self.ours.program.describe(self.batches[numbers[0]])),
-                        )
-                    )
-        return found
+                    found.append(self._found(size, result, one))
+        rate = products.operations / min(products_seconds)
+        return [replace(each, rate=rate) for each in found]
+
+    def _found(self, size: int, result: Result, one: dict[str, Timing]) -> Found:
+        """Return what was found at a size of batch, but for the rate of products."""
+        numbers = self.numbers[size]
+        return Found(
+            self.hidden,
+            size,
+            len(numbers),
+            count([self.batches[k] for k in numbers]),
+            result.quiet,
+            result.busy,
+            one,
+            self._phases(numbers),
+            timing(result.further[TRACE], len(numbers)),
+            0.0,
+            str(self.ours.program.describe(self.batches[numbers[0]])),
+        )
 
     def memory(self, absent: dict[str, str]) -> dict[str, Peak]:
         """Return the memory of training on the largest batches."""

@@ -52,7 +52,7 @@ class Found:
         one: ours, of batches of a single tree.
         phases: seconds of each phase of a training step of ours, with the whole batch on one thread.
         trace: what tracing adds when a batch is seen for the first time.
-        rate: of products on all cores, operations a second.
+        rate: of products on all cores, operations a second, in the fastest of all runs.
         report: `Program.describe` of the first batch.
     """
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from foldbatch.bench import sst
 from foldbatch.bench.case import Case
 from foldbatch.bench.contest import INFER, TASKS, TRAIN
-from foldbatch.bench.figures import COLOURS, Figure, log_axes, new_figure
+from foldbatch.bench.figures import COLOURS, Axes, Figure, log_axes, new_figure
 from foldbatch.bench.options import add_backend, add_data, add_repeats, positive, trees_of
 from foldbatch.bench.sst_outcome import Found, Outcome, Settings
 from foldbatch.bench.variants import OURS, PEERS
@@ -204,37 +204,46 @@ def _memory(outcome: Outcome, hidden: int) -> Table:
 
 
 def figure(outcome: Outcome) -> Figure:
-    """Draw the speed-up over batch size, ours and each contender's, and the phases of our step as bars."""
+    """Draw the speed over batch size, each library's at its best, and the phases of our step."""
     sizes = outcome.settings.hidden
-    drawn, panels = new_figure(len(sizes), 2)
-    for hidden, speed, bars in zip(sizes, panels[::2], panels[1::2], strict=True):
+    drawn, panels = new_figure(len(sizes), 3)
+    for row, hidden in enumerate(sizes):
         found = [each for each in outcome.found if each.hidden == hidden]
-        for number, name in enumerate(_names(found)):
-            taking_part = [each for each in found if name in each.timings]
-            colour = COLOURS[number % len(COLOURS)]
-            for task, style in ((TRAIN, "o-"), (INFER, "o:")):
-                ups = [each.per_second(name, task) * each.one[task].median for each in taking_part]
-                label = name if task == TRAIN else None
-                speed.plot(
-                    [e.batch for e in taking_part], ups, style, color=colour, label=label, markersize=3
-                )
-        log_axes(speed, "trees in a batch", "times our speed at one tree at a time")
-        speed.set_title(f"hidden {hidden}: training (lines) and inference (dots)")
-        speed.set_xticks([each.batch for each in found], [str(each.batch) for each in found])
-        speed.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.15))
-        below = [0.0] * len(found)
-        names = [str(each.batch) for each in found]
-        for colour, phase in zip(COLOURS, found[0].phases, strict=False):
-            heights = [each.phases[phase] / each.batch * 1e6 for each in found]
-            bars.bar(names, heights, 0.6, below, color=colour, label=phase)
-            below = [a + b for a, b in zip(below, heights, strict=True)]
-        bars.set(
-            title=f"hidden {hidden}: our training step, one thread",
-            xlabel="trees in a batch",
-            ylabel="us a tree",
-        )
-        bars.legend(fontsize=7)
+        for task, axes in zip(TASKS, panels[3 * row :], strict=False):
+            for colour, (library, ups) in zip(COLOURS, _speedups(found, task).items(), strict=False):
+                axes.plot(list(ups), list(ups.values()), "o-", color=colour, label=library)
+            log_axes(axes, "trees in a batch", "times our speed at one tree at a time")
+            axes.set_title(f"hidden {hidden}, {TITLES[task]}, best variant of each")
+            axes.set_xticks([each.batch for each in found], [str(each.batch) for each in found])
+        _stack(panels[3 * row + 2], found)
     return drawn
+
+
+def _speedups(found: Sequence[Found], task: str) -> dict[str, dict[int, float]]:
+    """Return, by library, its fastest variant's speed at each size of batch, ours at one tree being 1."""
+    ups: dict[str, dict[int, float]] = {}
+    for each in found:
+        for name in each.timings:
+            library = ups.setdefault(name.partition(" ")[0], {})
+            up = each.per_second(name, task) * each.one[task].median
+            library[each.batch] = max(up, library.get(each.batch, 0.0))
+    return ups
+
+
+def _stack(axes: Axes, found: Sequence[Found]) -> None:
+    """Draw the phases of our step as stacked bars."""
+    below = [0.0] * len(found)
+    names = [str(each.batch) for each in found]
+    for colour, phase in zip(COLOURS, found[0].phases, strict=False):
+        heights = [each.phases[phase] / each.batch * 1e6 for each in found]
+        axes.bar(names, heights, 0.6, below, color=colour, label=phase)
+        below = [a + b for a, b in zip(below, heights, strict=True)]
+    axes.set(
+        title=f"hidden {found[0].hidden}, phases of our training step, one thread",
+        xlabel="trees in a batch",
+        ylabel="us a tree",
+    )
+    axes.legend(fontsize="small")
 
 
 CASE = Case(

@@ -39,6 +39,9 @@ def test_outcome_has_every_figure() -> None:
         for task in TASKS:
             assert found.speedup(task) > 0
             assert 0 < found.of_floor(task, shared=True) <= found.of_floor(task, shared=False)
+    rates = [found.rate for found in outcome.found]
+    assert rates[0] == rates[1]  # the machine has one for each size of the model
+    assert rates[2] == rates[3]
     assert outcome.absent == {}
     assert outcome.memory == {}
 

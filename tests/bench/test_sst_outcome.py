@@ -23,8 +23,8 @@ FOUND = Found(
     counts=Counts(trees=8, leaves=16, words=6, inner=8),
     timings={
         "ours": {"train": _t(0.5), "infer": _t(0.2)},
-        "slow": {"train": _t(2.0), "infer": _t(0.1)},
-        "slower": {"train": _t(4.0), "infer": _t(1.0)},
+        "Peer slow": {"train": _t(2.0), "infer": _t(0.1)},
+        "Peer slower": {"train": _t(4.0), "infer": _t(1.0)},
     },
     busy={"ours": {"train": _t(1.0), "infer": _t(0.4)}},
     one={"train": _t(0.25), "infer": _t(0.1)},
@@ -39,7 +39,7 @@ def test_rates_ratios_and_shares() -> None:
     assert FOUND.ours == "ours"
     assert FOUND.per_second("ours", "train") == 8
     assert FOUND.speedup("train") == 2
-    assert FOUND.best_peer("train") == "slow"
+    assert FOUND.best_peer("train") == "Peer slow"
     assert FOUND.ratio("train") == 4
     assert FOUND.ratio("infer") == 0.5
     assert FOUND.kept("ours", "train") == 0.5
@@ -61,6 +61,11 @@ def test_all_of_it_is_plain_data() -> None:
     data = json.loads(json.dumps(outcome.as_dict()))
     assert data["found"][0]["derived"]["train"]["ratio_to_best_peer"] == 4
     assert data["found"][0]["derived"]["train"]["kept_beside_busy"] == {"ours": 0.5}
-    assert data["found"][0]["timings"]["slow"]["train"] == {"median": 2.0, "low": 2.0, "high": 2.0, "runs": 3}
+    assert data["found"][0]["timings"]["Peer slow"]["train"] == {
+        "median": 2.0,
+        "low": 2.0,
+        "high": 2.0,
+        "runs": 3,
+    }
     assert data["memory"] == {"10": {"ours": {"imported": 1, "ready": 2, "trained": 3}}}
     assert data["settings"]["hidden"] == [150]

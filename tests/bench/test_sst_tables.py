@@ -68,7 +68,7 @@ def test_tables_show_what_was_found() -> None:
     rows = {
         cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("│")) == 4
     }
-    assert rows["slow"] in ("40 ±0%", "")
+    assert rows["Peer slow"] in ("40 ±0%", "")
     assert rows["against the best peer"] in ("4.00x", "0.50x")
     assert "4.00x" in text
     assert rows["forward"] == "200.00 40.0%"
@@ -79,9 +79,10 @@ def test_tables_show_what_was_found() -> None:
 
 def test_a_picture_has_speed_and_phases() -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
-    speed, bars = figure(_outcome()).axes
-    assert len(speed.lines) == 2 * len(FOUND.timings)
-    assert speed.lines[0].get_ydata().tolist() == [2.0]
+    training, inference, bars = figure(_outcome()).axes
+    for axes, speeds in ((training, [2.0, 0.5]), (inference, [2.0, 4.0])):
+        assert [line.get_label() for line in axes.lines] == ["ours", "Peer"]
+        assert [line.get_ydata().tolist() for line in axes.lines] == [[speed] for speed in speeds]
     assert [bar.get_height() for bar in bars.patches] == pytest.approx([50_000, 75_000])
 
 
