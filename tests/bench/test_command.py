@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import ArgumentParser
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from foldbatch.bench.case import Case
 from foldbatch.bench.command import CASES, main
 from foldbatch.errors import FoldbatchError
 
+ROOT = Path(__file__).resolve().parents[2]
 RAN: list[int] = []
 
 
@@ -120,3 +123,13 @@ def test_cases_have_names_of_their_own_and_functions_of_their_type() -> None:
         assert not {"json", "plot"} & vars(parser.parse_args([])).keys()
         assert case.summary
         assert not case.summary.endswith(".")
+
+
+def test_pages_name_the_cases_there_are() -> None:
+    """The table all of them, commands no other."""
+    names = {case.name for case in command.CASES if case is not TOY}
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page.partition("## ")[0], re.MULTILINE)) == names
+    for file in (ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "NOTES.md"):
+        named = re.findall(r"foldbatch(?:\.| )bench\s+([a-z][\w-]*)", file.read_text(encoding="utf-8"))
+        assert set(named) <= names, file
