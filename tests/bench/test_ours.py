@@ -8,7 +8,7 @@ import pytest
 from foldbatch.bench.ours import Ours, OursOfFlat
 from foldbatch.bench.peers import parameter_shapes
 from foldbatch.bench.workload import random_trees
-from foldbatch.trees import Vocabulary
+from foldbatch.trees import Tree, Vocabulary
 from tests.bench.flat_trees import batch_loss, node_logits
 
 TREES = random_trees(5, seed=4)
@@ -29,7 +29,9 @@ def test_loss_and_scores_are_those_of_plain_recursion(ours) -> None:
 
 
 def test_inference_computes_no_losses(ours) -> None:
-    """It is another program, which shares the parameters."""
+    """It is another program, which shares the parameters and reads no labels."""
+    unlabelled = [Tree(tree.parents, None, tree.tokens) for tree in TREES]
+    np.testing.assert_array_equal(ours.infer(unlabelled), ours.infer(TREES))
     assert ours.program.run(TREES).loss > 0
     assert ours.inference.run(TREES).loss == 0
     assert all(ours.inference.params[name] is ours.program.params[name] for name in ours.program.params)
