@@ -50,10 +50,10 @@ def serve(name: str, commands: TextIO, answers: TextIO) -> None:
     variants = {variant.name: variant for variant in peer.variants()}
     listed = [{"name": variant.name, "batched": variant.batched} for variant in variants.values()]
     answer({"version": version, "variants": listed, "memory": peak_memory()})
-    session = _Session(variants)
+    known = _Commands(variants)
     for line in commands:
         command = json.loads(line)
-        do: Callable[..., dict[str, Any]] = getattr(session, command.pop("do"))
+        do: Callable[..., dict[str, Any]] = getattr(known, command.pop("do"))
         try:
             found = do(**command)
         except Exception as error:  # noqa: BLE001 - whatever a library raises, the other side should know
@@ -61,7 +61,7 @@ def serve(name: str, commands: TextIO, answers: TextIO) -> None:
         answer(found)
 
 
-class _Session:
+class _Commands:
     """The commands, as methods."""
 
     def __init__(self, variants: Mapping[str, Variant]) -> None:
