@@ -17,8 +17,7 @@ from itertools import chain
 from typing import Any
 
 from foldbatch.bench.clocks import KINDS, Seconds, array_calls_of, timed
-from foldbatch.bench.measure import machine
-from foldbatch.bench.sst import Step
+from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.errors import BackendError
 from foldbatch.program import Program, compile
@@ -75,7 +74,7 @@ class Outcome:
     Attributes:
         hidden: the model's size.
         trees: the batch's; `nodes` all their nodes.
-        machine: see `measure.machine`, with its load before and after (one minute's mean).
+        load: of the machine before and after (one minute's mean).
         counts: by variant, with the CPU seconds of loss and gradients.
         memory: by variant, with the CPU seconds of loss and gradients.
         steps: CPU seconds of a training step, by backend and kind, with clocks in the kernels.
@@ -85,7 +84,7 @@ class Outcome:
     hidden: int
     trees: int
     nodes: int
-    machine: dict[str, str]
+    load: str
     counts: dict[str, tuple[Counts, float]]
     memory: dict[str, tuple[Memory, float]]
     steps: dict[str, Seconds]
@@ -243,12 +242,11 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
         tasks[f"{name}, step"] = _timed_whole(partial(Step(program), trees))
         tasks[f"{name}, timed"] = _TimedStep(program, trees)
     found = least(tasks, repeats)
-    about = machine() | {"load": f"{load} to {os.getloadavg()[0]:.1f}"}
     return Outcome(
         hidden,
         len(trees),
         sum(tree.size for tree in trees),
-        about,
+        f"{load} to {os.getloadavg()[0]:.1f}",
         {name: (counted, found[name]["all"]) for name, counted in counts.items()},
         {name: (size, found[name]["all"]) for name, size in sizes.items()},
         {name: found[f"{name}, as compiled, timed"] for name in backends},

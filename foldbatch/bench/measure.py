@@ -6,15 +6,10 @@ from one run does not.
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from threadpoolctl import threadpool_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +21,11 @@ class Timing:
     high: float
     runs: int
 
+    @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles, as a share of the median."""
+        return (self.high - self.low) / 2 / self.median
+
 
 def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 1) -> dict[str, Timing]:
     """Run every task `repeats` times, in turn, and return the timings by name."""
@@ -36,33 +36,11 @@ def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: 
             task()
             if turn >= warmup:
                 seconds[name].append(time.perf_counter() - start)
-    return {name: _timing(values) for name, values in seconds.items()}
+    return {name: timing(values) for name, values in seconds.items()}
 
 
-def _timing(values: list[float]) -> Timing:
-    quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-    return Timing(statistics.median(values), quartiles[0], quartiles[2], len(values))
-
-
-def machine() -> dict[str, str]:
-    """Return what the figures depend on: processor, cores, Python, NumPy, its BLAS and that one's kernels."""
-    blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
-    kernels = {
-        f"{x['internal_api']} {x['version']} for {x.get('architecture', 'any processor')}" for x in blas
-    }
-    return {
-        "processor": _processor(),
-        "cores": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "blas": ", ".join(sorted(kernels)) or "unknown",
-    }
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - no real file
-            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+def timing(values: Sequence[float], parts: int = 1) -> Timing:
+    """Return the timing of runs, each of as many equal parts: it is that of one part."""
+    median = statistics.median(values)
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else [median] * 3
+    return Timing(median / parts, low / parts, high / parts, len(values))

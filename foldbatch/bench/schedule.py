@@ -7,16 +7,19 @@ timed as a whole, right after a training step, which leaves nothing of it in the
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from html import escape
-from math import ceil, floor, log10
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rich.console import RenderableType
 from rich.table import Table
 
+from foldbatch.bench.case import Case
+from foldbatch.bench.figures import COLOURS, Figure, log_axes, new_figure
 from foldbatch.bench.measure import interleave
-from foldbatch.bench.sst import Step
+from foldbatch.bench.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
+from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.blocks import Block, Embedding, Fold, Function, Map, Scalar, Sum, Zeros
 from foldbatch.engine import backend_of
@@ -35,10 +38,6 @@ PARTS = TRACE, MERGE, PLAN, TABLES = "trace", "merge", "policy", "tables"
 STEP, PLANNED = "step", "planned"
 WORDS = 1000  # of stars and chains
 FEATURES = 2  # of their words: nothing is computed
-COLOURS = {TRACE: "#4d8ce5", MERGE: "#3fa66b", PLAN: "#d99a2b", TABLES: "#e5584d"}
-
-# Lengths of the drawing in pixels.
-_WIDTH, _HEIGHT, _LEFT, _TOP, _LINE = 480.0, 300.0, 70.0, 30.0, 18.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,25 @@ class Row:
     def share(self) -> float | None:
         """The share of scheduling, known traces looked up, in a training step; None where none was timed."""
         return self.seconds[PLANNED] / self.seconds[STEP] if STEP in self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found: a row for each batch of trees and the star, and one for each chain.
+
+    Attributes:
+        trees: of the largest batch.
+        source: where they are from.
+        hidden: of the Tree-LSTM whose training step is the measure.
+        rows: of batches and the star.
+        chains: by length.
+    """
+
+    trees: int
+    source: str
+    hidden: int
+    rows: list[Row]
+    chains: list[Row]
 
 
 def run(
@@ -165,65 +183,57 @@ def table(rows: Sequence[Row], chains: Sequence[Row]) -> Table:
     return found
 
 
-def plot(chains: Sequence[Row]) -> str:
-    """Return the milliseconds of each part against the nodes of a chain as SVG, both in powers of ten.
+# -- for the command
+
+
+def _run(options: Namespace) -> Outcome:
+    trees, source = trees_of(options, options.batch)
+    rows, chains = run(trees, options.hidden, options.repeats, options.nodes, options.backend)
+    return Outcome(len(trees), source, options.hidden, rows, chains)
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    add_data(parser)
+    size = "size of h and c (default 150)"
+    parser.add_argument("--hidden", type=positive, default=150, metavar="N", help=size)
+    add_batch(parser, 1024)
+    longest = "nodes of the star and of the longest chain (default 100000)"
+    parser.add_argument("--nodes", type=positive, default=100_000, metavar="N", help=longest)
+    add_repeats(parser, 11)
+    add_backend(parser)
+
+
+def _tables(outcome: Outcome) -> list[RenderableType]:
+    step = f"a step is one of the SST Tree-LSTM, hidden {outcome.hidden}"
+    return [f"{outcome.trees} {outcome.source}; {step}", table(outcome.rows, outcome.chains)]
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    return asdict(outcome)
+
+
+def figure(outcome: Outcome) -> Figure:
+    """Draw the milliseconds of each part against the nodes of a chain, both in powers of ten.
 
     Where the cost is linear, the lines rise like the dashed one.
     """
-    ms = [row.seconds[part] * 1e3 for row in chains for part in PARTS]
-    left, right = _decades([row.nodes for row in chains])
-    bottom, top = _decades(ms)
-
-    def x(nodes: float) -> float:
-        return _LEFT + _WIDTH * (log10(nodes) - left) / (right - left)
-
-    def y(value: float) -> float:
-        return _TOP + _HEIGHT * (top - log10(value)) / (top - bottom)
-
-    width, height = _LEFT + _WIDTH + 110, _TOP + _HEIGHT + 50
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
-    )
-    lines = [head, f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>']
-    for power in range(left, right + 1):
-        at = x(10.0**power)
-        lines.append(_line([(at, _TOP), (at, _TOP + _HEIGHT)], "#d8dde3"))
-        lines.append(_text(at, _TOP + _HEIGHT + 16, f"{10**power:,}", "middle"))
-    for power in range(bottom, top + 1):
-        at = y(10.0**power)
-        lines.append(_line([(_LEFT, at), (_LEFT + _WIDTH, at)], "#d8dde3"))
-        lines.append(_text(_LEFT - 6, at + 4, f"{10.0**power:g}", "end"))
-    lines.append(_text(_LEFT + _WIDTH / 2, height - 12, "nodes of a chain", "middle"))
-    lines.append(_text(_LEFT, _TOP - 12, "ms", "end"))
-    least = min(ms)  # the dashed line starts at the least figure
-    run = min(right - log10(chains[0].nodes), top - log10(least))
-    ends = [(x(chains[0].nodes), y(least)), (x(chains[0].nodes * 10**run), y(least * 10**run))]
-    lines.append(_line(ends, "#9aa4af", "5 4"))
-    for number, part in enumerate(PARTS):
-        points = [(x(row.nodes), y(row.seconds[part] * 1e3)) for row in chains]
-        lines.append(_line(points, COLOURS[part]))
-        dots = (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{COLOURS[part]}"/>' for a, b in points)
-        lines += dots
-        lines.append(_text(_LEFT + _WIDTH + 10, _TOP + 12 + _LINE * number, part, "start", COLOURS[part]))
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    drawn, (axes,) = new_figure()
+    nodes = [row.nodes for row in outcome.chains]
+    ms = {part: [row.seconds[part] * 1e3 for row in outcome.chains] for part in PARTS}
+    for colour, (part, values) in zip(COLOURS, ms.items(), strict=False):
+        axes.plot(nodes, values, "o-", color=colour, label=part)
+    least = min(map(min, ms.values()))
+    axes.plot(nodes, [least * n / nodes[0] for n in nodes], "--", color="#9aa4af", label="linear")
+    log_axes(axes, "nodes of a chain", "ms")
+    return drawn
 
 
-def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """Return the powers of ten around some positive numbers.
-
-    >>> _decades([3, 10, 400])
-    (0, 3)
-    """
-    low, high = floor(log10(min(values))), ceil(log10(max(values)))
-    return low, max(high, low + 1)
-
-
-def _line(points: Sequence[tuple[float, float]], colour: str, dashes: str = "") -> str:
-    places = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<polyline points="{places}" fill="none" stroke="{colour}"{dashed}/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#1b1f24") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
+CASE = Case(
+    "schedule",
+    "what tracing and planning a batch take, and that they grow linearly",
+    _add_arguments,
+    _run,
+    _tables,
+    _as_dict,
+    figure,
+)

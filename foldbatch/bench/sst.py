@@ -1,187 +1,200 @@
-"""The case ``sst``: what batching gains on the SST Tree-LSTM, and how PyTorch fares beside it.
+"""The case ``sst``: what batching gains on the SST Tree-LSTM, how peers fare beside it, and the floor.
 
-Everything is measured in one process, in turn. A training step is loss, gradients and Adam's
-update (rows of the embedding sparsely), with traces cached, as from the second epoch on; the
-seconds of tracing are reported apart. The peer starts from flat arrays of each tree.
+Everything is measured in turn. A training step is loss, gradients and Adam's update (rows of the
+embedding sparsely); inference yields the roots' scores and no losses. All work per batch counts,
+from parsed trees on: ours with traces cached, as from the second epoch on (the seconds of tracing
+are reported apart), peers from flat arrays of each tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 
-import numpy as np
-
-from foldbatch.bench.by_hand import TorchByHand
-from foldbatch.bench.flat import FlatTree
-from foldbatch.bench.measure import Timing, interleave, machine
-from foldbatch.bench.peers import TorchByLevel, set_torch_threads, torch_version
-from foldbatch.bench.workload import tree_lstm
-from foldbatch.engine import backend_of
+from foldbatch.bench.busy import Neighbours
+from foldbatch.bench.contest import (
+    Contender,
+    Result,
+    contenders_of,
+    contest,
+    our_contender,
+    verify,
+)
+from foldbatch.bench.floor import Products, count
+from foldbatch.bench.measure import Timing, timing
+from foldbatch.bench.memory import Peak, peaks
+from foldbatch.bench.ours import Ours
+from foldbatch.bench.remote import Remote
+from foldbatch.bench.sst_outcome import Found, Outcome, Settings
+from foldbatch.bench.task import Task
+from foldbatch.bench.variants import OURS, PEERS
+from foldbatch.bench.workload import draw_batches
 from foldbatch.errors import BackendError, FoldbatchError
-from foldbatch.params import Gradient
-from foldbatch.program import Program, compile
-from foldbatch.runtime.threads import available_cores
-from foldbatch.train import LazyAdam, scale
 from foldbatch.trees import Tree, Vocabulary
 
-TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the same model
+GEMM, TRACE = "products", "tracing"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run of the benchmark found; seconds are medians.
-
-    Attributes:
-        options: hidden, batch, repeats, backend.
-        machine: see `measure.machine`.
-        trees: number of trees in the batch, `nodes` all their nodes.
-        timings: seconds per batch (``train``, ``infer``), per tree one at a time (``train_one``,
-            ``infer_one``), and per batch of each peer (its name, then ``train`` or ``infer``).
-        phases: seconds of each phase of a training step.
-        trace_seconds: tracing the batch when it is first seen.
-        report: `Program.describe` of the batch.
-        peers: what the peers are called.
-        no_peers: why there are none.
-    """
-
-    options: dict[str, Any]
-    machine: dict[str, str]
-    trees: int
-    nodes: int
-    timings: dict[str, Timing]
-    phases: dict[str, float]
-    trace_seconds: float
-    report: str
-    peers: tuple[str, ...]
-    no_peers: str
-
-    def rate(self, name: str) -> float:
-        """Return trees per second."""
-        count = 1 if name.endswith("_one") else self.trees
-        return count / self.timings[name].median
-
-    def best_peer(self, task: str) -> str:
-        """Return the name of the peer that is fastest at a task."""
-        return max(self.peers, key=lambda peer: self.rate(f"{peer} {task}"))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data, with trees per second."""
-        return asdict(self) | {"trees_per_second": {name: self.rate(name) for name in self.timings}}
-
-
-class Step:
-    """A training step of our own: loss, gradients, update."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.optimizer = LazyAdam(lr=1e-3)
-
-    def __call__(self, trees: Sequence[Tree]) -> float:
-        """Train on a batch; return its mean loss."""
-        loss, gradients = self.program.value_and_grad(trees)
-        self.update(gradients, len(trees))
-        return loss / len(trees)
-
-    def update(self, gradients: dict[str, Gradient], count: int) -> None:
-        """Update the parameters by the gradient of the mean loss over `count` trees."""
-        self.optimizer.update(self.program.params, scale(gradients, 1.0 / count))
-
-
-def run(
-    trees: Sequence[Tree], hidden: int, repeats: int, *, peers: bool = True, backend: str = "auto"
-) -> Outcome:
-    """Measure one batch of trees on a backend of ours (see `foldbatch.compile`).
+def run(trees: Sequence[Tree], source: str, settings: Settings) -> Outcome:
+    """Measure batches drawn from some trees.
 
     Raises:
-        FoldbatchError: when the peer computes another loss, which would make the comparison void.
+        FoldbatchError: when a peer computes another loss, which would make the comparison void; or
+            there are no trees.
     """
-    vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
-    program = compile(tree_lstm(hidden, vocabulary), backend)
-    step = Step(program)
-    cold = program.describe(list(trees)).phases["trace"]
-    singles = [trees[i % len(trees)] for i in range(16)]
-    tasks: dict[str, Any] = {
-        "train": lambda: step(trees),
-        "train_one": lambda: [step([tree]) for tree in singles],
-        "infer": lambda: program.run(trees),
-        "infer_one": lambda: [program.run([tree]) for tree in singles],
-    }
-    variants, no_peers = _peers(program, trees, vocabulary, hidden) if peers else ({}, "not asked for")
-    for name, variant in variants.items():
-        tasks |= {f"{name} train": variant.train, f"{name} infer": variant.infer}
-    timings = interleave(tasks, repeats, warmup=2)
-    for name in ("train_one", "infer_one"):
-        t = timings[name]
-        count = len(singles)
-        timings[name] = Timing(t.median / count, t.low / count, t.high / count, t.runs)
-    phases = _phases(program, step, trees, repeats)
-    nodes = sum(tree.size for tree in trees)
-    chosen = backend_of(backend).name
-    options = {"hidden": hidden, "batch": len(trees), "repeats": repeats, "backend": chosen}
-    report = str(program.describe(list(trees)))
-    return Outcome(
-        options, machine(), len(trees), nodes, timings, phases, cold, report, tuple(variants), no_peers
-    )
+    if not trees:
+        raise FoldbatchError("bench sst", "one tree or more", "none", "give a treebank that has some")
+    found: list[Found] = []
+    absent: dict[str, str] = {}
+    memory: dict[int, dict[str, Peak]] = {}
+    with ExitStack() as stack:
+        remotes = []
+        for peer, python in settings.peers.items():
+            try:
+                remotes.append(stack.enter_context(Remote(peer, python)))
+            except BackendError as error:
+                absent[PEERS[peer].title] = f"not installed: {error}"
+        neighbours = stack.enter_context(Neighbours(settings.busy)) if settings.busy else None
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        for hidden in settings.hidden:
+            measurement = _Measurement(trees, hidden, settings, folder / f"{hidden}.npz")
+            found += measurement.run(remotes, neighbours, absent)
+            if settings.memory:
+                memory[hidden] = measurement.memory(absent)
+    return Outcome(source, settings, tuple(found), absent, memory)
 
 
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    """A peer with a number of threads."""
+class _Measurement:
+    """All that is measured with one size of the model."""
 
-    model: TorchByLevel | TorchByHand
-    trees: list[FlatTree]
-    threads: int
+    def __init__(self, trees: Sequence[Tree], hidden: int, settings: Settings, file: Path) -> None:
+        self.hidden, self.settings, self.file = hidden, settings, file
+        vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
+        self.ours = Ours(hidden, vocabulary, settings.backend)
+        self.batches: list[list[Tree]] = []
+        self.numbers: dict[int, list[int]] = {}  # of the batches, by size
+        for size in sorted({1, *settings.batches}):
+            drawn = draw_batches(trees, size, settings.seed)
+            self.numbers[size] = list(range(len(self.batches), len(self.batches) + len(drawn)))
+            self.batches += drawn
+        flat = {id(tree): self.ours.flat(tree) for batch in self.batches for tree in batch}
+        as_flat = [[flat[id(tree)] for tree in batch] for batch in self.batches]
+        Task(hidden, self.ours.parameters(), as_flat).save(file)
 
-    def train(self) -> None:
-        """Take a training step."""
-        set_torch_threads(self.threads)
-        self.model.step(self.trees)
+    def run(
+        self, remotes: Sequence[Remote], neighbours: Neighbours | None, absent: dict[str, str]
+    ) -> list[Found]:
+        """Verify all contenders, then time them, size by size."""
+        ours = our_contender(self.ours, self.batches)
+        peers = self._verified(ours, remotes, absent)
+        found = []
+        one: dict[str, Timing] = {}
+        products_seconds: list[float] = []
+        with Products(self.hidden) as products:
+            for size, numbers in self.numbers.items():
+                asked = size in self.settings.batches
+                further: dict[str, Callable[[], float]] = {
+                    GEMM: products.seconds,
+                    TRACE: partial(self._trace, numbers),
+                }
+                taking_part = [p for p in peers if p.batched or size <= self.settings.per_node_batch]
+                result = contest(
+                    [ours, *taking_part] if asked else [ours],
+                    numbers,
+                    self.settings.repeats,
+                    further,
+                    neighbours if asked else None,
+                )
+                absent |= {
+                    f"{name}, batch {size}, hidden {self.hidden}": why for name, why in result.failed.items()
+                }
+                one = one or result.quiet[ours.name]
+                products_seconds += result.further[GEMM]
+                if asked:
+                    found.append(self._found(size, result, one))
+        rate = products.operations / min(products_seconds)
+        return [replace(each, rate=rate) for each in found]
 
-    def infer(self) -> None:
-        """Compute the roots' scores."""
-        set_torch_threads(self.threads)
-        self.model.infer(self.trees)
+    def _found(self, size: int, result: Result, one: dict[str, Timing]) -> Found:
+        """Return what was found at a size of batch, but for the rate of products."""
+        numbers = self.numbers[size]
+        return Found(
+            self.hidden,
+            size,
+            len(numbers),
+            count([self.batches[k] for k in numbers]),
+            result.quiet,
+            result.busy,
+            one,
+            self._phases(numbers),
+            timing(result.further[TRACE], len(numbers)),
+            0.0,
+            str(self.ours.program.describe(self.batches[numbers[0]])),
+        )
 
+    def memory(self, absent: dict[str, str]) -> dict[str, Peak]:
+        """Return the memory of training on the largest batches."""
+        numbers = self.numbers[max(self.settings.batches)]
+        found, failed = peaks(self.file, numbers, {OURS: sys.executable, **self.settings.peers})
+        absent |= {f"{PEERS[peer].title}, memory": why for peer, why in failed.items()}
+        return found
 
-def _peers(
-    program: Program, trees: Sequence[Tree], vocabulary: Vocabulary, hidden: int
-) -> tuple[dict[str, _Variant], str]:
-    """Return PyTorch's models with our parameters, on one thread and on all; or why there are none."""
-    names = {name.replace(".weight", "_weight").replace(".bias", "_bias"): name for name in program.params}
-    parameters = {peer: np.array(program.params[name]) for peer, name in names.items()}
-    parameters["embedding"] = parameters.pop("embedding_weight")
-    flat = [_flat(tree, vocabulary) for tree in trees]
-    ours = program.value_and_grad(trees)[0] / len(trees)
-    variants: dict[str, _Variant] = {}
-    try:
-        for label, kind in (("autograd", TorchByLevel), ("own backward", TorchByHand)):
-            for threads in sorted({1, available_cores()}):
-                model = kind(hidden, len(vocabulary), parameters)
-                theirs = model.loss(flat)
-                if abs(ours - theirs) > TOLERANCE * abs(ours):
-                    where = f"bench sst, PyTorch by level, {label}"
-                    raise FoldbatchError(where, f"a loss of {ours:.6f}", f"{theirs:.6f}", "the models differ")
-                name = f"PyTorch {torch_version()} by level, {label}, {threads} thread{'s' * (threads > 1)}"
-                variants[name] = _Variant(model, flat, threads)
-    except BackendError as error:
-        return {}, str(error)
-    return variants, ""
+    def _verified(
+        self, ours: Contender, remotes: Sequence[Remote], absent: dict[str, str]
+    ) -> list[Contender]:
+        """Return the peers' variants, which compute what we do; who fails is `absent`."""
+        asked = [k for size in self.settings.batches for k in self.numbers[size]]
+        losses = {k: ours.loss(k) for k in asked}
+        first = asked[0]
+        ours.train([first])
+        after = first, ours.loss(first)
+        found = []
+        for remote in remotes:
+            try:
+                for contender in contenders_of(remote, self.file):
+                    mine = losses if contender.batched else {k: losses[k] for k in self._small()}
+                    if mine:
+                        verify(contender, mine, after)
+                        found.append(contender)
+            except BackendError as error:
+                absent[f"{remote.title}, hidden {self.hidden}"] = str(error)
+        return found
 
+    def _small(self) -> list[int]:
+        """Return the batches for those who gain nothing from large ones."""
+        sizes = [size for size in self.settings.batches if size <= self.settings.per_node_batch]
+        return [k for size in sizes for k in self.numbers[size]]
 
-def _flat(tree: Tree, vocabulary: Vocabulary) -> FlatTree:
-    words = [-1 if token is None else vocabulary[token] for token in tree.tokens]
-    return FlatTree(np.asarray(tree.parents), np.array(tree.labels), np.array(words))
+    def _trace(self, numbers: list[int]) -> float:
+        """Return the seconds of tracing batches as if they had never been seen."""
+        tracer = self.ours.program.lowered.tracer
+        start = time.perf_counter()
+        for k in numbers:
+            for number, tree in enumerate(self.batches[k]):
+                tracer.trace(tree, number)
+        return time.perf_counter() - start
 
-
-def _phases(program: Program, step: Step, trees: Sequence[Tree], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each phase of a training step."""
-    found: dict[str, list[float]] = {}
-    batch = list(trees)
-    _, gradients = program.value_and_grad(batch)
-    for _ in range(repeats):
-        for name, seconds in program.describe(batch).phases.items():
-            found.setdefault(name, []).append(seconds)
-    update = interleave({"update": lambda: step.update(gradients, len(batch))}, repeats)["update"]
-    return {name: float(np.median(seconds)) for name, seconds in found.items()} | {"update": update.median}
+    def _phases(self, numbers: list[int]) -> dict[str, float]:
+        """Return the median seconds of each phase of a training step, the mean of some batches."""
+        found: dict[str, list[float]] = {}
+        program, step = self.ours.program, self.ours.step
+        for _ in range(self.settings.repeats):
+            phases: dict[str, float] = {}
+            for k in numbers:
+                batch = self.batches[k]
+                for name, seconds in program.describe(batch).phases.items():
+                    phases[name] = phases.get(name, 0.0) + seconds
+                _, gradients = program.value_and_grad(batch)
+                start = time.perf_counter()
+                step.update(gradients, len(batch))
+                phases["update"] = phases.get("update", 0.0) + time.perf_counter() - start
+            for name, seconds in phases.items():
+                found.setdefault(name, []).append(seconds / len(numbers))
+        return {name: median(values) for name, values in found.items()}

@@ -35,7 +35,12 @@ State = tuple[Node, Node]
 
 
 def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
-    """Return the model for one tree; its result is the root's logits."""
+    """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
+    return tree_lstms(hidden, vocabulary)[0]
+
+
+def tree_lstms(hidden: int, vocabulary: Vocabulary) -> tuple[Block, Block]:
+    """Return the model as `tree_lstm` does, and one without losses, with the same layers, to infer with."""
     embedding = Embedding(len(vocabulary), hidden, name="embedding")
     leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
     classify = Linear(CLASSES, name="out")
@@ -52,24 +57,47 @@ def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
         c = i * ops.tanh(gates[4 * hidden :]) + f_left * left[1] + f_right * right[1]
         return o * ops.tanh(c), c
 
-    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
     word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
-    cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
-    state = OneOf(lambda t: t.is_leaf, cases)
+
+    def state_of(tree: ForwardDeclaration) -> Block:
+        cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
+        return OneOf(lambda t: t.is_leaf, cases)
+
+    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
     loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
-    labelled = AllOf(state, GetItem("label") >> Scalar("int32"))
+    labelled = AllOf(state_of(tree), GetItem("label") >> Scalar("int32"))
     tree.resolve_to(labelled >> AllOf(GetItem(0), loss) >> GetItem(0))
-    return tree() >> GetItem(0) >> classify
+    unlabelled = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    unlabelled.resolve_to(state_of(unlabelled))
+    root, same = (declared() >> GetItem(0) >> classify for declared in (tree, unlabelled))
+    return root, same
 
 
-def load_trees(directory: Path, limit: int) -> list[Tree]:
-    """Return the first `limit` training trees of a Stanford Sentiment Treebank directory."""
+def load_trees(directory: Path, limit: int | None = None) -> list[Tree]:
+    """Return the training trees of a Stanford Sentiment Treebank directory, or the first `limit` of them."""
     trees: list[Tree] = []
     for tree in read_sst(directory / "train.txt"):
         if len(trees) == limit:
             break
         trees.append(tree)
     return trees
+
+
+def draw_batches(trees: Sequence[Tree], size: int, seed: int = 0) -> list[list[Tree]]:
+    """Return different batches of that size, drawn from some trees: 16 of single trees, 2 of the largest.
+
+    Sentences differ in length, so a figure from one small batch would be that batch's. A tree is drawn
+    again only when all have been.
+
+    >>> [len(draw_batches([Tree.leaf()], size)) for size in (1, 16, 64, 256)]
+    [16, 4, 2, 2]
+    """
+    count = max(2, min(16, 64 // size))
+    rng = np.random.default_rng([seed, size])
+    order: list[int] = []
+    while len(order) < count * size:
+        order += rng.permutation(len(trees)).tolist()
+    return [[trees[i] for i in order[k * size : (k + 1) * size]] for k in range(count)]
 
 
 def random_trees(count: int, seed: int = 0, words: int = 15_000) -> list[Tree]:

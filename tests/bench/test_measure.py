@@ -1,6 +1,6 @@
-"""Tasks run in turn, and the machine is named."""
+"""Tasks run in turn."""
 
-from foldbatch.bench.measure import interleave, machine
+from foldbatch.bench.measure import interleave, timing
 
 
 def test_tasks_take_turns_and_warm_up_runs_do_not_count() -> None:
@@ -14,7 +14,10 @@ def test_tasks_take_turns_and_warm_up_runs_do_not_count() -> None:
     assert timings["a"].low <= timings["a"].median <= timings["a"].high
 
 
-def test_the_machine_line_names_what_figures_depend_on() -> None:
-    """A figure without its machine says nothing."""
-    assert {"processor", "cores", "python", "numpy", "blas"} <= machine().keys()
-    assert all(machine().values())
+def test_a_timing_is_of_one_part() -> None:
+    """The quartiles' distance is its spread."""
+    found = timing([1.0, 2.0, 3.0, 4.0, 5.0], parts=2)
+    assert (found.median, found.runs) == (1.5, 5)
+    assert found.low < found.median < found.high
+    assert found.spread == (found.high - found.low) / 2 / 1.5
+    assert timing([4.0], 4).spread == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foldbatch.bench import schedule
+from foldbatch.bench.command import main
 from foldbatch.bench.schedule import MERGE, PARTS, PLAN, PLANNED, STEP, TABLES, TRACE, Row
 from foldbatch.bench.workload import random_trees
 from foldbatch.errors import FoldbatchError
@@ -57,30 +59,32 @@ def test_the_table_is_in_milliseconds_and_rates_in_microseconds() -> None:
     assert [c[1] for c in cells[3:]] == [*["2.000"] * 4, "10.00", "60.00", ""]
 
 
-def _points(text: str) -> list[np.ndarray]:
-    found = re.findall(r'<polyline points="([^"]*)"', text)
-    return [np.array([[float(x) for x in p.split(",")] for p in line.split()]) for line in found]
-
-
 def test_linear_growth_is_drawn_parallel_to_the_dashed_line() -> None:
-    """And all of it inside the frame."""
-    text = schedule.plot([_row(n, n * 1e-6) for n in (10, 100, 1000)])
-    dashed, *parts = _points(text)[-1 - len(PARTS) :]
-    slope = np.diff(dashed, axis=0)[0]
-    for points in parts:
-        np.testing.assert_allclose(np.diff(points, axis=0), [slope / 2] * 2, atol=0.2)
-        assert (np.diff(points[:, 0]) > 0).all()
-    width, height = map(float, re.findall(r'viewBox="0 0 (\d+) (\d+)"', text)[0])
-    everything = np.concatenate(_points(text))
-    assert (everything >= 0).all()
-    assert (everything <= [width, height]).all()
-
-
-def test_a_single_chain_can_be_drawn() -> None:
-    """One point is a decade of its own."""
-    assert "<circle" in schedule.plot([_row(1, 1e-3)])
+    """In powers of ten, both ways."""
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    chains = [_row(n, n * 1e-6 * (1 + k)) for k, n in enumerate((10, 100, 1000))]
+    (axes,) = schedule.figure(schedule.Outcome(1, "here", 2, [], chains)).axes
+    *parts, dashed = axes.lines
+    assert [line.get_label() for line in parts] == list(PARTS)
+    np.testing.assert_allclose(dashed.get_ydata(), [0.01, 0.1, 1])
+    np.testing.assert_allclose(parts[0].get_ydata(), [0.01, 0.2, 3])
+    assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
 def test_there_must_be_trees() -> None:
     with pytest.raises(FoldbatchError, match="bench schedule: expected one tree or more, found none"):
         schedule.run([], 2, 1, 10)
+
+
+def test_schedule_prints_a_row_for_each_batch_and_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Batches of a 64th, a 16th, a quarter and all of the trees; a star; chains."""
+    monkeypatch.setenv("COLUMNS", "180")
+    file = tmp_path / "growth.json"
+    small = ["--batch", "8", "--hidden", "3", "--nodes", "20", "--repeats", "1", "--backend", "numpy"]
+    assert main(["schedule", *small, "--json", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split("│")[1].strip() for line in lines if "│" in line]
+    assert names[:5] == ["SST, 1 trees", "SST, 2 trees", "SST, 8 trees", "star, 20 children", "chain of 1"]
+    assert [row["nodes"] for row in json.loads(file.read_text())["chains"]] == [1, 2, 6, 20]

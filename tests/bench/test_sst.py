@@ -1,68 +1,112 @@
-"""The benchmark runs at toy size and reports what it says it does."""
+"""The case runs at toy size and measures what it says it does."""
+
+from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from foldbatch.bench import sst
-from foldbatch.bench.__main__ import main
+from foldbatch.bench.contest import TASKS
+from foldbatch.bench.sst_outcome import Settings
 from foldbatch.bench.workload import random_trees
+from foldbatch.errors import FoldbatchError
 from foldbatch.static.backends import AUTO
+
+TREES = random_trees(9, seed=2)
+
+
+def _settings(**options) -> Settings:
+    return Settings(**{"hidden": (4,), "batches": (3,), "repeats": 2, "backend": "numpy"} | options)
 
 
 def test_outcome_has_every_figure() -> None:
-    """Training and inference, batched and one at a time, every phase, the report."""
-    outcome = sst.run(random_trees(4), hidden=8, repeats=2, peers=False)
-    assert {"train", "infer", "train_one", "infer_one"} == outcome.timings.keys()
-    assert {"trace", "merge", "tables", "forward", "backward", "update"} == outcome.phases.keys()
-    assert all(seconds > 0 for seconds in outcome.phases.values())
-    assert outcome.rate("train") > 0
-    assert "steps" in outcome.report
+    """For each size of model and batch; without a batch of one, ours is still compared to it."""
+    outcome = sst.run(TREES, "here", _settings(hidden=(4, 6), batches=(2, 3)))
+    assert [(found.hidden, found.batch) for found in outcome.found] == [(4, 2), (4, 3), (6, 2), (6, 3)]
+    for found in outcome.found:
+        assert list(found.timings) == ["foldbatch (numpy)"]
+        assert found.phases.keys() == {"trace", "merge", "tables", "forward", "backward", "update"}
+        assert all(seconds > 0 for seconds in found.phases.values())
+        assert found.batches == 16
+        assert found.counts.trees == found.batch * found.batches
+        assert found.rate > 0
+        assert found.trace.median > 0
+        assert found.best_peer("train") is None
+        assert "steps" in found.report
+        for task in TASKS:
+            assert found.speedup(task) > 0
+            assert 0 < found.of_floor(task, shared=True) <= found.of_floor(task, shared=False)
+    rates = [found.rate for found in outcome.found]
+    assert rates[0] == rates[1]  # the machine has one for each size of the model
+    assert rates[2] == rates[3]
+    assert outcome.absent == {}
+    assert outcome.memory == {}
 
 
-def test_the_backend_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    """And is named beside the figures; one that does not exist is one line."""
-    outcome = sst.run(random_trees(2), hidden=4, repeats=1, peers=False, backend="numpy")
-    assert outcome.options["backend"] == "numpy"
-    assert sst.run(random_trees(2), hidden=4, repeats=1, peers=False).options["backend"] in AUTO
-    assert main(["--batch", "2", "--backend", "abacus", "--no-peers"]) == 2
-    assert "found 'abacus'" in capsys.readouterr().err
-
-
-def test_pytorch_computes_the_same_loss() -> None:
-    """`run` refuses a peer whose loss differs, so that finishing is the test."""
-    pytest.importorskip("torch")
-    outcome = sst.run(random_trees(4), hidden=8, repeats=2)
-    assert len(outcome.peers) >= 2
-    assert {
-        f"{peer} {task}" for peer in outcome.peers for task in ("train", "infer")
-    } <= outcome.timings.keys()
-    assert outcome.best_peer("train") in outcome.peers
-
-
-def test_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The figures are for programs too."""
-    file = tmp_path / "figures.json"
-    assert main(["--hidden", "8", "--batch", "3", "--repeats", "2", "--no-peers", "--json", str(file)]) == 0
-    figures = json.loads(file.read_text())
-    assert figures["options"]["batch"] == 3
-    assert figures["trees_per_second"]["train"] > 0
-    assert "backward" in capsys.readouterr().out
-
-
-def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No traceback for a wrong path."""
-    assert main(["--data", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
-
-
-def test_wrong_options_are_refused() -> None:
-    """Status 2 and the reason."""
-    done = subprocess.run(
-        [sys.executable, "-m", "foldbatch.bench", "--batch", "0"], capture_output=True, text=True, check=False
+def test_pytorch_takes_part_where_it_computes_the_same() -> None:
+    """`run` refuses one whose loss differs, so that finishing is the test; node by node only on small batches."""
+    pytest.importorskip("torch", reason="needs PyTorch")
+    found = sst.run(
+        TREES, "here", _settings(batches=(1, 3), repeats=1, peers={"torch": sys.executable}, per_node_batch=2)
     )
-    assert done.returncode == 2
-    assert "expected 1 or more, found 0" in done.stderr
+    small, large = found.found
+    assert len(small.timings) == len(large.timings) + 1 >= 5
+    (only_small,) = small.timings.keys() - large.timings.keys()
+    assert only_small.endswith("per node, 1 thread")
+    assert small.best_peer("train").startswith("PyTorch")
+
+
+def test_a_wrong_peer_is_refused_before_anything_is_timed(tmp_path: Path, monkeypatch) -> None:
+    """Whatever it computes, its loss is 1."""
+    script = tmp_path / "python"
+    hello = {"version": "1", "variants": [{"name": "x", "batched": True}], "memory": 1}
+    lines = [
+        f"#!{sys.executable}",
+        "import sys",
+        f"print({json.dumps(json.dumps(hello))}, flush=True)",
+        'for _ in sys.stdin: print(\'{"loss": 1.0, "seconds": 1.0}\', flush=True)',
+    ]
+    script.write_text("\n".join(lines), encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.setattr(sst, "contest", None)
+    with pytest.raises(FoldbatchError, match=r"bench sst, JAX 1 x: expected a loss of .*, found 1\.000000"):
+        sst.run(TREES, "here", _settings(peers={"jax": str(script)}))
+
+
+def test_a_peer_that_is_not_there_is_named() -> None:
+    """And all else is measured."""
+    outcome = sst.run(TREES, "here", _settings(repeats=1, peers={"dynet": "/no/such/python"}))
+    assert outcome.absent["DyNet"].startswith("not installed: DyNet peer: expected an interpreter to run")
+    assert len(outcome.found) == 1
+
+
+def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
+    """Its process ends at the first command; all else is measured."""
+    script = tmp_path / "python"
+    hello = '{"version": "1", "variants": [{"name": "x", "batched": true}], "memory": 1}'
+    script.write_text(f"#!/bin/sh\necho '{hello}'\n", encoding="ascii")
+    script.chmod(0o755)
+    outcome = sst.run(TREES, "here", _settings(repeats=1, peers={"jax": str(script)}))
+    assert "ended with status 0" in outcome.absent["JAX 1, hidden 4"]
+    assert len(outcome.found) == 1
+
+
+def test_busy_neighbours_and_memory_are_measured_when_asked_for() -> None:
+    outcome = sst.run(TREES, "here", _settings(repeats=1, busy=1, memory=True))
+    (found,) = outcome.found
+    assert found.kept(found.ours, "train") > 0
+    assert outcome.memory[4].keys() == {"foldbatch"}
+
+
+def test_the_backend_can_be_chosen() -> None:
+    """And is named beside the figures."""
+    (found,) = sst.run(TREES, "here", _settings(repeats=1, backend="auto")).found
+    assert found.ours in {f"foldbatch ({name})" for name in AUTO}
+
+
+def test_there_must_be_trees() -> None:
+    with pytest.raises(FoldbatchError, match="bench sst: expected one tree or more, found none"):
+        sst.run([], "here", _settings())

@@ -3,7 +3,7 @@
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.bench.workload import random_trees, tree_lstm
+from foldbatch.bench.workload import draw_batches, random_trees, tree_lstm
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -48,3 +48,13 @@ def test_random_trees_repeat_by_seed_and_are_of_a_sentence_s_size() -> None:
     assert 16 < leaves.mean() < 22
     assert all(len(node) in (0, 2) for tree in trees[:20] for node in tree.nodes())
     assert {node.label for tree in trees for node in tree.nodes()} == set(range(5))
+
+
+def test_batches_are_different_and_drawn_alike() -> None:
+    """No tree twice before all have been drawn."""
+    trees = random_trees(40, seed=1)
+    batches = draw_batches(trees, 10)
+    assert batches == draw_batches(trees, 10) != draw_batches(trees, 10, seed=1)
+    assert [len(batch) for batch in batches] == [10] * 6
+    first = [tree for batch in batches[:4] for tree in batch]
+    assert {id(tree) for tree in first} == {id(tree) for tree in trees}

@@ -1,0 +1,27 @@
+"""The command ``foldbatch`` hands what follows a command's name to that command."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch import cli
+
+
+def test_bench_gets_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """And says so in its help; the status is the command's."""
+    assert cli.main(["bench", "policies", "--batch", "2"]) == 0
+    assert "Groups of calls" in capsys.readouterr().out
+    assert cli.main(["bench", "policies", "--data", "/no/such/folder"]) == 2
+    with pytest.raises(SystemExit) as found:
+        cli.main(["bench", "--help"])
+    assert found.value.code == 0
+    assert "usage: foldbatch bench " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["polish"]])
+def test_other_commands_are_refused(arguments, capsys) -> None:
+    """With the names of those that exist."""
+    with pytest.raises(SystemExit) as found:
+        cli.main(arguments)
+    assert found.value.code == 2
+    assert "bench" in capsys.readouterr().err
