@@ -1,0 +1,382 @@
+"""The case ``fold-paper``: Table 1 of TensorFlow Fold's paper, on this machine.
+
+Random binary trees of 128 leaves, states of 1024, batches from 1 to 1024: a program written by hand for
+one tree shape (`manual`) against ours on trees of that shape, and on trees that all differ. *Cost* is our
+time over that of the program by hand, *speed-up* what batching gains over one tree at a time. All work
+from trees on counts; their traces are kept, as from the second epoch on, and the first tracing is timed
+apart. A step is loss and gradients; no side updates parameters.
+
+The program by hand comes in two forms. *Node by node* it is Fold's: a network unrolled along the tree,
+each node a call on the rows of all trees. *By level* is harder to reach: it batches within a tree, too, has
+one product for each weight's gradient, and takes the faster of two ways to use the cores.
+
+Source: Looks et al. 2017 (Deep Learning with Dynamic Computation Graphs), Table 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from foldbatch.bench.figures import Figure, log_axes, new_figure
+from foldbatch.bench.fold_model import fold_model, random_tree, words_of
+from foldbatch.bench.manual import Manual, Rows, Shape, shape_of
+from foldbatch.bench.measure import Timing, interleave
+from foldbatch.engine import backend_of
+from foldbatch.errors import FoldbatchError
+from foldbatch.params import Gradient, SparseRows
+from foldbatch.program import Program, compile
+from foldbatch.runtime.threads import available_cores
+from foldbatch.trees import Tree
+
+TASKS = TRAIN, INFER = "train", "infer"
+SIDES = BY_NODE, BY_LEVEL, IDENTICAL, DIFFERENT = "node by node", "by level", "identical", "different"
+PLAN = "plan"
+TOLERANCE = 1e-3  # relative difference of loss and gradients above which the program by hand is another one
+TREES = 8  # at least so many run at each time, as single trees differ in height
+FLOATS = 32 * 4  # bytes for each inner node and element of its state, of both programs (measured: 30 floats)
+
+# Fold's own times for this model (CPU: two Xeons of 8 cores; GPU: GTX 1080), Table 1: batch, then seconds of
+# manual, dynamic with one shape, dynamic with all shapes.
+FOLD_CPU = {
+    1: (0.52, 0.26, 0.26),
+    32: (1.27, 1.05, 1.10),
+    64: (1.64, 1.76, 1.78),
+    128: (2.48, 2.95, 3.08),
+    256: (4.14, 5.22, 5.25),
+    512: (7.54, 9.84, 9.57),
+    1024: (14.62, 18.68, 18.37),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one size of batch costs.
+
+    Attributes:
+        batch: number of trees.
+        levels: of inner nodes, of the one shape, and the most of the different trees' batches.
+        seconds: of one batch, by task and side (``train by level``); ``plan`` is merge and tables
+            of different trees.
+        trace: seconds of tracing different trees that are seen for the first time.
+        manual: what the program by hand uses cores for: ``sub-batches``, or a product at a time (``BLAS``).
+    """
+
+    batch: int
+    levels: tuple[int, int]
+    seconds: dict[str, Timing]
+    trace: float
+    manual: str
+
+    def each(self, task: str, side: str) -> float:
+        """Return the seconds of one tree."""
+        return self.seconds[f"{task} {side}"].median / self.batch
+
+    def cost(self, task: str, side: str, manual: str = BY_LEVEL) -> float:
+        """Return our time over that of the program by hand."""
+        return self.each(task, side) / self.each(task, manual)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run found.
+
+    Attributes:
+        options: leaves, size, backend, cores.
+        rows: by size of batch, ascending.
+        left_out: sizes of batches that were not run, and why.
+    """
+
+    options: dict[str, Any]
+    rows: tuple[Row, ...]
+    left_out: dict[int, str]
+
+    def speedup(self, row: Row, task: str, side: str) -> float | None:
+        """Return what batching gains over a side of its own at batch 1; None if that was not run.
+
+        Fold's speed-up is over the program by hand, node by node.
+        """
+        first = self.rows[0]
+        return first.each(task, side) / row.each(task, DIFFERENT) if first.batch == 1 else None
+
+
+def run(
+    leaves: int = 128,
+    size: int = 1024,
+    batches: Sequence[int] = (1, 4, 16, 64, 256, 1024),
+    repeats: int = 11,
+    seconds: float = 60.0,
+    backend: str = "auto",
+) -> Outcome:
+    """Measure batches of trees.
+
+    Args:
+        leaves: of each tree.
+        size: of a state.
+        batches: numbers of trees.
+        repeats: the most runs of each task; at least 2.
+        seconds: about how long one size of batch may take to be timed, beyond the runs that must be.
+        backend: what computes ours (see `foldbatch.compile`).
+
+    Raises:
+        FoldbatchError: when the program by hand computes something else.
+    """
+    rng = np.random.default_rng(0)
+    program = compile(fold_model(size, leaves), backend)
+    shapes = sorted((random_tree(rng, leaves) for _ in range(33)), key=lambda tree: tree.height)
+    shape = shapes[len(shapes) // 2]  # of median height
+    rows, left_out = [], {}
+    for batch in sorted(set(batches)):
+        needed, free = batch * (leaves - 1) * size * FLOATS, _free_bytes()
+        if needed > free:
+            left_out[batch] = f"needs about {needed / 2**30:.1f} GiB, of which {free / 2**30:.1f} are free"
+            continue
+        rows.append(_measure(program, shape, batch, rng, repeats, seconds))
+    options = {
+        "leaves": leaves,
+        "size": size,
+        "backend": backend_of(backend).name,
+        "cores": available_cores(),
+    }
+    return Outcome(options, tuple(rows), left_out)
+
+
+def _measure(
+    program: Program, shape: Tree, batch: int, rng: np.random.Generator, repeats: int, seconds: float
+) -> Row:
+    count = max(1, TREES // batch)
+    leaves = (shape.size + 1) // 2
+    identical = [[words_of(shape, rng) for _ in range(batch)] for _ in range(count)]
+    different = [[random_tree(rng, leaves) for _ in range(batch)] for _ in range(count)]
+    start = time.perf_counter()
+    for trees in different:
+        program.prepare(trees)
+    trace = (time.perf_counter() - start) / count
+    words = [_words(trees) for trees in identical]
+    name, manual, spent = _fastest(shape_of(shape), batch, _parameters(program), words)
+    _check(program, manual, identical[0], words[0])
+    tasks: dict[str, Callable[[], object]] = {PLAN: _each(program.plan, different)}
+    for task, by_hand, ours in (
+        (TRAIN, manual.value_and_grad, program.value_and_grad),
+        (INFER, manual.run, program.run),
+    ):
+        tasks |= {
+            f"{task} {BY_NODE}": _each(partial(by_hand, by_node=True), words),
+            f"{task} {BY_LEVEL}": _each(by_hand, words),
+            f"{task} {IDENTICAL}": _each(ours, identical),
+            f"{task} {DIFFERENT}": _each(ours, different),
+        }
+    runs = max(2, min(repeats, int(seconds / (len(SIDES) * spent))))
+    found = interleave(tasks, runs)
+    timings = {
+        task: Timing(t.median / count, t.low / count, t.high / count, t.runs) for task, t in found.items()
+    }
+    levels = shape.height, max(tree.height for trees in different for tree in trees)
+    return Row(batch, levels, timings, trace, name)
+
+
+def _each(task: Callable[[Any], object], batches: Sequence[Any]) -> Callable[[], object]:
+    return lambda: [task(batch) for batch in batches] and None
+
+
+def _fastest(
+    shape: Shape, batch: int, parameters: dict[str, Any], words: Sequence[Rows]
+) -> tuple[str, Manual, float]:
+    """Return the faster way to use the cores by hand, with its name and the seconds of both tasks."""
+    cores = available_cores()
+    ways = {"sub-batches": cores, "BLAS": 0} if cores > 1 else {"one core": 1}
+    found: dict[str, float] = {}
+    for name, parts in ways.items():
+        manual = Manual(shape, batch, parameters, parts=parts)
+        tasks = {TRAIN: _each(manual.value_and_grad, words), INFER: _each(manual.run, words)}
+        found[name] = sum(timing.median for timing in interleave(tasks, 1).values())
+        del manual, tasks  # two of them may not fit
+    best = min(found, key=found.__getitem__)
+    return best, Manual(shape, batch, parameters, parts=ways[best]), found[best]
+
+
+def _check(program: Program, manual: Manual, trees: Sequence[Tree], words: Rows) -> None:
+    """Refuse to compare what differs in loss or gradients."""
+    where = "bench fold-paper, the program by hand"
+    (ours, gradients), (loss, found) = program.value_and_grad(trees), manual.value_and_grad(words)
+    if not np.isclose(ours, loss, rtol=TOLERANCE):
+        raise FoldbatchError(where, f"a loss of {ours:.6g}", f"{loss:.6g}", "the models differ")
+    for name, gradient in gradients.items():
+        a, b = _dense(gradient), _dense(found[name])
+        difference = float(np.linalg.norm(a - b) / np.linalg.norm(a))
+        if not difference <= TOLERANCE:
+            expected = f"a gradient of {name} within {TOLERANCE:g}"
+            raise FoldbatchError(where, expected, f"one off by {difference:.2g}", "the models differ")
+
+
+def _dense(gradient: Gradient) -> Any:
+    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
+
+
+def _parameters(program: Program) -> dict[str, Any]:
+    return dict(program.params.items())
+
+
+def _words(trees: Sequence[Tree]) -> Rows:
+    """Return the words of trees of one shape: ``[trees, leaves]``."""
+    return np.array([[label for label in tree.labels if label is not None] for tree in trees])
+
+
+def _free_bytes() -> float:
+    """Return the memory that is left, as far as the system tells."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError):
+        return float("inf")
+
+
+# -- for people and programs
+
+
+def tables(outcome: Outcome) -> list[Table]:
+    """Return the figures for people: times and ratios of each task, Fold's own beside them."""
+    return [table(outcome, task) for task in TASKS for table in (_times, _ratios)]
+
+
+def _times(outcome: Outcome, task: str) -> Table:
+    about = "{leaves} leaves, states of {size}, backend {backend}, {cores} cores".format(**outcome.options)
+    what = "Training" if task == TRAIN else "Inference"
+    heads = [
+        "batch",
+        *(f"{side}, ms" for side in SIDES),
+        "quartiles",
+        "ms a tree",
+        "planning",
+        "first tracing",
+    ]
+    table = _table(f"{what}: random binary trees of {about}", heads)
+    for row in outcome.rows:
+        times = [row.seconds[f"{task} {side}"] for side in SIDES]
+        last = times[-1]
+        table.add_row(
+            str(row.batch),
+            *(f"{t.median * 1e3:.4g}" for t in times),
+            f"{last.low * 1e3:.4g} to {last.high * 1e3:.4g}",
+            f"{row.each(task, DIFFERENT) * 1e3:.3g}",
+            f"{row.seconds[PLAN].median / last.median:.1%}",
+            f"{row.trace / last.median:.1%}",
+        )
+    for batch, reason in outcome.left_out.items():
+        table.add_row(str(batch), reason)
+    return table
+
+
+def _ratios(outcome: Outcome, task: str) -> Table:
+    heads = ("batch", "cost, identical", "cost, different", "cost to node by node", "Fold's cost", "speed-up")
+    table = _table("", (*heads, "speed-up over node by node", "Fold's speed-up"))
+    for row in outcome.rows:
+        alone, by_node = (outcome.speedup(row, task, side) for side in (DIFFERENT, BY_NODE))
+        fold = _fold(row.batch)
+        table.add_row(
+            str(row.batch),
+            *(f"{row.cost(task, side):.2f}" for side in (IDENTICAL, DIFFERENT)),
+            f"{row.cost(task, DIFFERENT, BY_NODE):.2f}",
+            f"{fold[0]:.2f}" if fold else "",
+            *("" if ratio is None else f"{ratio:.1f}x" for ratio in (alone, by_node)),
+            f"{fold[1]:.1f}x" if fold else "",
+        )
+    return table
+
+
+def _fold(batch: int) -> tuple[float, float] | None:
+    """Return the cost and the speed-up that Fold had on its machine's CPU."""
+    if batch not in FOLD_CPU:
+        return None
+    manual, _, different = FOLD_CPU[batch]
+    return different / manual, FOLD_CPU[1][0] / (different / batch)
+
+
+def _table(title: str, heads: Sequence[str]) -> Table:
+    table = Table(title=title)
+    for head in heads:
+        table.add_column(head, justify="right")
+    return table
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Return everything as plain data, with costs and speed-ups."""
+    rows = []
+    for row, plain in zip(outcome.rows, asdict(outcome)["rows"], strict=True):
+        ratios = {
+            task: {
+                "cost_identical": row.cost(task, IDENTICAL),
+                "cost_different": row.cost(task, DIFFERENT),
+                "cost_to_node_by_node": row.cost(task, DIFFERENT, BY_NODE),
+                "speedup": outcome.speedup(row, task, DIFFERENT),
+                "speedup_over_node_by_node": outcome.speedup(row, task, BY_NODE),
+            }
+            for task in TASKS
+        }
+        rows.append(plain | {"ratios": ratios})
+    fold = {str(batch): seconds for batch, seconds in FOLD_CPU.items()}
+    left_out = {str(batch): reason for batch, reason in outcome.left_out.items()}
+    return asdict(outcome) | {"rows": rows, "left_out": left_out, "fold_cpu_seconds": fold}
+
+
+def figure(outcome: Outcome) -> Figure:
+    """Return milliseconds of a tree, and costs, over the size of the batch."""
+    found, axes = new_figure(1, 2)
+    batches = [row.batch for row in outcome.rows]
+    for task, style in zip(TASKS, ("-", "--"), strict=True):
+        for number, side in enumerate(SIDES):
+            ms = [row.each(task, side) * 1e3 for row in outcome.rows]
+            axes[0].plot(batches, ms, f"o{style}", color=f"C{number}", label=f"{task}, {side}")
+        for number, side in enumerate((IDENTICAL, DIFFERENT), 2):
+            costs = [row.cost(task, side) for row in outcome.rows]
+            axes[1].plot(batches, costs, f"o{style}", color=f"C{number}", label=f"{task}, {side}")
+    fold = [every / manual for manual, _, every in FOLD_CPU.values()]
+    axes[1].plot(list(FOLD_CPU), fold, "x:", color="0.5", label="Fold, its machine, to node by node")
+    axes[1].axhline(1.0, color="0.8", zorder=0)
+    log_axes(axes[0], "trees in a batch", "ms a tree")
+    log_axes(axes[1], "trees in a batch", "cost: time over that by hand, by level", y=False)
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this case's options."""
+    quick = "trees of 32 leaves, states of 256, batches up to 256: well below a minute"
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--leaves", type=int, metavar="N", help="leaves of a tree (default 128)")
+    parser.add_argument("--size", type=int, metavar="N", help="size of a state (default 1024)")
+    sizes = "trees of a batch; what does not fit into memory is left out (default 1 4 16 64 256 1024)"
+    parser.add_argument("--batches", type=int, nargs="+", metavar="N", help=sizes)
+    parser.add_argument("--repeats", type=int, default=11, help="most runs of each task (default 11)")
+    most = "about how long a size of batch may take, beyond what must run (default 60, quick 5)"
+    parser.add_argument("--seconds", type=float, help=most)
+    parser.add_argument("--backend", default="auto", help="auto, numba or numpy (default auto)")
+
+
+def run_options(options: argparse.Namespace) -> Outcome:
+    """Run with parsed options."""
+    quick = (32, 256, (1, 4, 16, 64, 256), 5.0)
+    full = (128, 1024, (1, 4, 16, 64, 256, 1024), 60.0)
+    leaves, size, batches, seconds = quick if options.quick else full
+    for name, value, least in (
+        ("leaves", options.leaves, 2),
+        ("size", options.size, 1),
+        ("batches", min(options.batches or [1]), 1),
+        ("repeats", options.repeats, 2),
+    ):
+        if value is not None and value < least:
+            raise FoldbatchError(f"--{name}", f"{least} or more", str(value))
+    return run(
+        options.leaves or leaves,
+        options.size or size,
+        options.batches or batches,
+        options.repeats,
+        seconds if options.seconds is None else options.seconds,
+        options.backend,
+    )
