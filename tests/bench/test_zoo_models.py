@@ -91,3 +91,22 @@ def test_letters_beyond_ascii_are_one():
     a, b, c = program.run([Tree.leaf(0, "x\u00e9"), Tree.leaf(0, "x\u4e00"), Tree.leaf(0, "xe")])
     np.testing.assert_array_equal(a, b)
     assert not np.allclose(a, c)
+
+
+def test_each_word_has_the_states_of_its_own_place():
+    """From the right a word's state knows what follows, from the left what comes before."""
+    program = fb.compile(zoo_models.tagger(SIZE, VOCABULARY), "numpy")
+    words = [f"w{i}" for i in range(1, 4)]
+    sentences = [
+        Tree.from_nested((0, (0, a), (0, (0, b), (0, c))))
+        for a, b, c in (words, ["w7", *words[1:]], [*words[:2], "w7"])
+    ]
+    (weight,) = (name for name in program.params if name.startswith("linear") and "weight" in name)
+    both = np.array(program.params[weight])
+    for half, (same_last, same_first) in enumerate([(False, True), (True, False)]):
+        program.params[weight] = np.where((np.arange(2 * SIZE) // SIZE == half)[:, None], both, 0)
+        base, other_first, other_last = (
+            [np.array(scores) for scores in found] for found in program.run(sentences)
+        )
+        assert np.allclose(base[-1], other_first[-1]) == same_last
+        assert np.allclose(base[0], other_last[0]) == same_first
