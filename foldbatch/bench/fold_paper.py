@@ -275,15 +275,22 @@ def _times(outcome: Outcome, task: str) -> Table:
 
 
 def _ratios(outcome: Outcome, task: str) -> Table:
-    heads = ("batch", "cost, identical", "cost, different", "cost to node by node", "Fold's cost", "speed-up")
-    table = _table("", (*heads, "speed-up over node by node", "Fold's speed-up"))
+    heads = (
+        "batch",
+        "cost, identical",
+        "cost, different",
+        "identical to node by node",
+        "Fold's cost",
+        "speed-up",
+    )
+    table = _table("", (*heads, "to node by node", "Fold's speed-up"))
     for row in outcome.rows:
         alone, by_node = (outcome.speedup(row, task, side) for side in (DIFFERENT, BY_NODE))
         fold = _fold(row.batch)
         table.add_row(
             str(row.batch),
             *(f"{row.cost(task, side):.2f}" for side in (IDENTICAL, DIFFERENT)),
-            f"{row.cost(task, DIFFERENT, BY_NODE):.2f}",
+            f"{row.cost(task, IDENTICAL, BY_NODE):.2f}",
             f"{fold[0]:.2f}" if fold else "",
             *("" if ratio is None else f"{ratio:.1f}x" for ratio in (alone, by_node)),
             f"{fold[1]:.1f}x" if fold else "",
@@ -295,8 +302,8 @@ def _fold(batch: int) -> tuple[float, float] | None:
     """Return the cost and the speed-up that Fold had on its machine's CPU."""
     if batch not in FOLD_CPU:
         return None
-    manual, _, different = FOLD_CPU[batch]
-    return different / manual, FOLD_CPU[1][0] / (different / batch)
+    manual, identical, different = FOLD_CPU[batch]
+    return identical / manual, FOLD_CPU[1][0] / (different / batch)
 
 
 def _table(title: str, heads: Sequence[str]) -> Table:
@@ -314,7 +321,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
             task: {
                 "cost_identical": row.cost(task, IDENTICAL),
                 "cost_different": row.cost(task, DIFFERENT),
-                "cost_to_node_by_node": row.cost(task, DIFFERENT, BY_NODE),
+                "cost_to_node_by_node": row.cost(task, IDENTICAL, BY_NODE),
                 "speedup": outcome.speedup(row, task, DIFFERENT),
                 "speedup_over_node_by_node": outcome.speedup(row, task, BY_NODE),
             }
@@ -337,7 +344,7 @@ def figure(outcome: Outcome) -> Figure:
         for number, side in enumerate((IDENTICAL, DIFFERENT), 2):
             costs = [row.cost(task, side) for row in outcome.rows]
             axes[1].plot(batches, costs, f"o{style}", color=f"C{number}", label=f"{task}, {side}")
-    fold = [every / manual for manual, _, every in FOLD_CPU.values()]
+    fold = [identical / manual for manual, identical, _ in FOLD_CPU.values()]
     axes[1].plot(list(FOLD_CPU), fold, "x:", color="0.5", label="Fold, its machine, to node by node")
     axes[1].axhline(1.0, color="0.8", zorder=0)
     log_axes(axes[0], "trees in a batch", "ms a tree")

@@ -104,7 +104,7 @@ class Manual:
         self._pool = ThreadPoolExecutor(max(1, len(self._parts) - 1))
 
     def value_and_grad(self, words: Rows, *, by_node: bool = False) -> tuple[float, dict[str, Gradient]]:
-        """Return the summed loss and its gradients.
+        """Return the summed loss and its gradients, which the next batch overwrites.
 
         Args:
             words: ``[batch, leaves]``, rows of the table.
@@ -154,6 +154,10 @@ class _Part:
         self.hidden, self.d_hidden = empty(rows, size), empty(rows, size)
         self.gates = empty(rows, 4 * size)
         self.scratch = empty(widest, 2 * size)
+        self.gradients, self.products = (
+            {name: np.empty_like(array) for name, array in parameters.items() if name != "leaf.weight"}
+            for _ in range(2)
+        )
 
     def value_and_grad(self, words: Rows, *, by_node: bool) -> tuple[float, dict[str, Any]]:
         """Return the loss and the gradients of a sub-batch."""
@@ -184,7 +188,6 @@ class _Part:
         p, size = self.parameters, self.states.shape[1]
         pairs, d_pairs = (a[: -self.batch].reshape(-1, 2 * size) for a in (self.states, self.d_states))
         hidden, gates = p["hidden.weight"].T, p["gates.weight"].T
-        found: list[dict[str, Any]] = []
         for level in reversed(self.nodes if by_node else self.levels):
             x, dx, h, dh, g = (a[level] for a in (pairs, d_pairs, self.hidden, self.d_hidden, self.gates))
             self.loops.d_gates(len(g), g, x, self.node_rows[level], self.d_states, dx)
@@ -193,11 +196,21 @@ class _Part:
             products = np.matmul(dh, hidden, out=self.scratch[: len(dh)])
             np.add(dx, products, out=dx)
             if by_node:
-                found.append(_gradients(x, h, dh, g))
-                if len(found) == 2:
-                    found = [{name: np.add(a, found[1][name], out=a) for name, a in found[0].items()}]
-        dense = found[0] if by_node else _gradients(pairs, self.hidden, self.d_hidden, self.gates)
-        return dense | {"leaf.weight": self._leaves_backward(words.T.reshape(-1))}
+                self._add_gradients(x, h, dh, g, first=level.stop == len(self.gates))
+        if not by_node:
+            self._add_gradients(pairs, self.hidden, self.d_hidden, self.gates, first=True)
+        return self.gradients | {"leaf.weight": self._leaves_backward(words.T.reshape(-1))}
+
+    def _add_gradients(self, x: Array, h: Array, dh: Array, g: Array, *, first: bool) -> None:
+        """Add the gradients of some nodes to those of the nodes before them, or start with them."""
+        into = self.gradients if first else self.products
+        np.sum(g, axis=0, out=into["gates.bias"])
+        np.matmul(h.T, g, out=into["gates.weight"])
+        np.sum(dh, axis=0, out=into["hidden.bias"])
+        np.matmul(x.T, dh, out=into["hidden.weight"])
+        if not first:
+            for name, gradient in self.gradients.items():
+                np.add(gradient, into[name], out=gradient)
 
     def _leaves_backward(self, words: Rows) -> SparseRows:
         """Return the table's gradient: the leaves' rows gathered by word, and summed in runs."""
@@ -209,15 +222,6 @@ class _Part:
         gathered = self.d_states[self.leaf_rows[order]]
         segment_sum(gathered, starts, np.diff(starts, append=len(words)), sums)
         return SparseRows(ranked[starts], sums, table.shape)
-
-
-def _gradients(x: Array, h: Array, dh: Array, g: Array) -> dict[str, Any]:
-    return {
-        "gates.bias": g.sum(axis=0),
-        "gates.weight": h.T @ g,
-        "hidden.bias": dh.sum(axis=0),
-        "hidden.weight": x.T @ dh,
-    }
 
 
 def _rows(slots: Rows, batch: int, inner: int) -> Rows:
