@@ -16,11 +16,11 @@ Source: Looks et al. 2017 (Deep Learning with Dynamic Computation Graphs), Table
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -233,9 +233,11 @@ def _words(trees: Sequence[Tree]) -> Rows:
 def _free_bytes() -> float:
     """Return the memory that is left, as far as the system tells."""
     try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (ValueError, OSError):
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
         return float("inf")
+    available = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return float(available[0]) * 1024 if available else float("inf")
 
 
 # -- for people and programs

@@ -103,6 +103,15 @@ def test_batches_that_do_not_fit_are_left_out(monkeypatch):
     assert outcome.left_out == {10**7: "needs about 19.1 GiB, of which 3.0 are free"}
 
 
+def test_free_memory_is_what_the_system_tells(monkeypatch, tmp_path):
+    """Where it tells nothing, there is always enough."""
+    file = tmp_path / "meminfo"
+    monkeypatch.setattr(fold_paper, "Path", lambda _: file)
+    assert fold_paper._free_bytes() == float("inf")
+    file.write_text("MemTotal:  9 kB\nMemAvailable:     7 kB\n")
+    assert fold_paper._free_bytes() == 7 * 1024
+
+
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_a_program_by_hand_that_computes_something_else_is_refused(monkeypatch, what):
     right = Manual.value_and_grad
