@@ -9,14 +9,31 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from foldbatch.bench import compiler_tables, figures, policies, schedule, sst_tables
+from foldbatch.bench import (
+    compiler_tables,
+    figures,
+    fold_paper_tables,
+    growth,
+    policies,
+    schedule,
+    sst_tables,
+    zoo,
+)
 from foldbatch.bench.case import Case
 from foldbatch.bench.figures import plot_file
 from foldbatch.bench.machine import machine
 from foldbatch.bench.options import output_file
 from foldbatch.errors import FoldbatchError
 
-CASES: tuple[Case, ...] = (sst_tables.CASE, policies.CASE, compiler_tables.CASE, schedule.CASE)
+CASES: tuple[Case, ...] = (
+    sst_tables.CASE,
+    fold_paper_tables.CASE,
+    *growth.CASES,
+    zoo.CASE,
+    policies.CASE,
+    compiler_tables.CASE,
+    schedule.CASE,
+)
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "foldbatch bench") -> int:
