@@ -12,6 +12,7 @@ from foldbatch.errors import GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
+from foldbatch.static.op import fail
 from foldbatch.types import TensorType, TupleType, Type
 from tests.programs.recipes import FLOAT
 
@@ -19,6 +20,7 @@ from tests.programs.recipes import FLOAT
 class Expression:
     """A random function of tensors: steps chosen by numbers, the same at every call.
 
+    A step that does not fit its operands is left out: whether it fits must be a matter of their types.
     Its parameters are made at the first call and belong to it from then on.
     """
 
@@ -70,6 +72,17 @@ def parameter(shape: tuple[int, ...], *, trainable: bool = True) -> Parameter:
     )
 
 
+def _product(a: Node, b: Node) -> Node:
+    """Return a product of two axes at most, which is one whatever the batch axes.
+
+    With more axes the right must be a weight. A parameter read by a block is one when compiled, but
+    a mere input in the oracle: the step would be taken in one and left out in the other.
+    """
+    if max(a.ndim, b.ndim) > 2:
+        fail("matmul", "at most two axes on both sides", f"{a.type} @ {b.type}")
+    return a @ b
+
+
 STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: a + b,
     lambda a, b, e: ops.tanh(a) * b,
@@ -86,7 +99,7 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: 0.5 * a - 1,
     lambda a, b, e: ops.reshape(a, -1),
     lambda a, b, e: ops.logsumexp(a) + b,
-    lambda a, b, e: ops.transpose(a) @ b,
+    lambda a, b, e: _product(ops.transpose(a), b),
     lambda a, b, e: a * np.array([1.5, -0.5]),
     lambda a, b, e: ops.where(ops.less(a, b), a, ops.sigmoid(a)) - ops.where(ops.less(a, b), a, 0.0),
     lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[0] * b,
