@@ -21,12 +21,13 @@ from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
-from foldbatch.runtime.executor import Execution, total
+from foldbatch.runtime.executor import MOVES, Execution
 from foldbatch.runtime.keys import keyed
 from foldbatch.runtime.planned import Part
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.report import Report, report_on
 from foldbatch.runtime.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
+from foldbatch.runtime.sums import total
 from foldbatch.runtime.threads import in_threads, single_threaded_blas, split
 from foldbatch.runtime.visits import Visits
 from foldbatch.runtime.workspace import Workspace
@@ -82,7 +83,9 @@ class Engine:
         self.lowered = lowered
         self.options = options
         self.seed = seed
-        self.arithmetic = find_arithmetic(backend_of(options.backend).name)  # compiled now, not in a batch
+        backend = backend_of(options.backend)
+        self.arithmetic = find_arithmetic(backend.name)  # compiled now, not in a batch
+        self._moves = backend.called_by(MOVES)
         self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
@@ -210,6 +213,7 @@ class Engine:
             batch.schedule,
             feeds,
             training,
+            self._moves,
         )
         try:
             execution.forward()

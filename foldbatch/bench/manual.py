@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import BackendError, ExampleError
 from foldbatch.params import Gradient, SparseRows
-from foldbatch.runtime.executor import total
+from foldbatch.runtime.sums import total
 from foldbatch.runtime.threads import in_threads, single_threaded_blas
 from foldbatch.static.backends import find_backend
 from foldbatch.static.backends.loop_compiler import compile_loop

@@ -8,21 +8,21 @@ nothing of blocks or examples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.runtime.sums import add_gradient, add_repeated, total
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static.backends.levels import Base
-from foldbatch.static.backends.numpy import reduce_by_length, segment_sum
+from foldbatch.static.backends.numpy import reduce_by_length
 from foldbatch.static.cell import Cell
 from foldbatch.static.codegen import Argument
 from foldbatch.static.kernel import Kernel
@@ -30,6 +30,10 @@ from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.types import TensorType
 
 NO_ROWS = np.zeros(0, np.int64)
+
+_KINDS = {"float32": "f4", "float64": "f8"}
+# What `Execution.moves` may hold: a text that calls them all, for `Backend.called_by`.
+MOVES = "spread_f4() spread_f8() sum_copies_f4() sum_copies_f8()"
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
@@ -47,6 +51,7 @@ class Execution:
         schedule: what to run.
         feeds: per cell and feed, the examples' data in rank order.
         training: whether backward will follow.
+        moves: compiled loops that move rows, by name, if there are any; see `MOVES`.
         losses: by (cell, number), ``[n]`` in rank order.
         metrics: by (cell, number), ``[n, *]`` in rank order.
         gradients: by parameter, what the kernels returned, not yet summed.
@@ -62,6 +67,7 @@ class Execution:
     schedule: Schedule
     feeds: Sequence[Sequence[Array]]
     training: bool
+    moves: Mapping[str, Callable[..., None]] = field(default_factory=dict)
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     gradients: dict[Parameter, list[Gradient]] = field(default_factory=dict)
@@ -176,14 +182,14 @@ class Execution:
             match kind:
                 case "value":
                     arena = self.values(self.signatures[step.cell].outputs[key])
-                    arena[table.written(key, step.start, step.stop)] = _copied(value, table, step)
+                    self._spread(value, arena, table.written(key, step.start, step.stop), table, step)
                 case "cotangent":
                     self._add_cotangents(table.operands[key], table, step, value)
                 case "stored":
                     if not table.operands[key].first:
                         self._add_cotangents(table.operands[key], table, step, value)
                 case "gradient":
-                    _add_gradient(self.gradients.setdefault(key, []), value)
+                    add_gradient(self.gradients.setdefault(key, []), value)
                 case "feed":
                     _collect(self.inputs, (step.cell, key), value, step, len(table.order))
                 case "loss":
@@ -207,7 +213,7 @@ class Execution:
                 number = self.signatures[step.cell].outputs[key]
                 arena, written = self.cotangents(number), table.written(key, step.start, step.stop)
                 if table.copies is not None:
-                    return _summed(arena, written, table.copies[step.start : step.stop + 1])
+                    return self._summed(arena, written, table.copies[step.start : step.stop + 1])
                 return self._gather(("cotangent", step.cell, key), arena, self.arenas[number], written)
             case "store":
                 return self._store(key, step, table)
@@ -274,6 +280,31 @@ class Execution:
         np.take(arena, rows, axis=0, out=out, mode="clip")
         return out
 
+    def _spread(self, values: Array, arena: Array, rows: Index, table: CellTable, step: Step) -> None:
+        """Write rows to an arena; those of shared calls once for each call."""
+        if table.copies is None:
+            arena[rows] = values
+            return
+        copies = table.copies[step.start : step.stop + 1]
+        spread = self.moves.get(f"spread_{_KINDS.get(arena.dtype.name)}")
+        if spread is not None and values.flags.c_contiguous:
+            spread(_flat(values), copies, rows, _flat(arena))
+        else:
+            arena[rows] = np.repeat(values, np.diff(copies), axis=0)
+
+    def _summed(self, arena: Array, rows: Index, copies: Index) -> Array:
+        """Sum the rows of shared calls, in the order of the batch.
+
+        Call i's are ``rows[copies[i]:copies[i + 1]]``, with `copies` counted from the first call's.
+        """
+        out = np.empty((len(copies) - 1, *arena.shape[1:]), arena.dtype)
+        total = self.moves.get(f"sum_copies_{_KINDS.get(arena.dtype.name)}")
+        if total is not None:
+            total(_flat(arena), copies, rows, _flat(out))
+        else:
+            reduce_by_length(np.add, arena, copies[:-1] - copies[0], np.diff(copies), out, rows)
+        return out
+
     def _segments(self, kind: str, axis: Axis, step: Step, table: CellTable) -> Array:
         segments = table.segments[self.cells[step.cell].graph.axes.index(axis)][step.start : step.stop + 1]
         counts = np.diff(segments)
@@ -295,7 +326,7 @@ class Execution:
             else:
                 arena[start:stop] += rows
         elif span.repeats:
-            _add_repeated(arena, span.rows[start:stop], rows)
+            add_repeated(arena, span.rows[start:stop], rows)
         else:
             arena[span.rows[start:stop]] += rows
 
@@ -320,23 +351,6 @@ def _count(extent: tuple[int, int]) -> int:
     return extent[1] - extent[0]
 
 
-def _copied(value: Array, table: CellTable, step: Step) -> Array:
-    """Repeat the rows of shared calls, once for each call."""
-    if table.copies is None:
-        return value
-    return np.repeat(value, np.diff(table.copies[step.start : step.stop + 1]), axis=0)
-
-
-def _summed(arena: Array, rows: Index, copies: Index) -> Array:
-    """Sum the rows of shared calls, in the order of the batch.
-
-    Call i's are ``rows[copies[i]:copies[i + 1]]``, with `copies` counted from the first call's.
-    """
-    out = np.empty((len(copies) - 1, *arena.shape[1:]), arena.dtype)
-    reduce_by_length(np.add, arena, copies[:-1] - copies[0], np.diff(copies), out, rows)
-    return out
-
-
 def _zero(array: Array, rows: Index) -> None:
     if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
         array[rows[0] : rows[-1] + 1] = 0
@@ -350,42 +364,3 @@ def _collect(
     if key not in kept:
         kept[key] = np.empty((rows, *value.shape[1:]), value.dtype)
     kept[key][step.start : step.stop] = value
-
-
-def _add_gradient(parts: list[Gradient], value: Gradient) -> None:
-    """Add what a step found; dense gradients at once, as a deep batch may have many thousand steps."""
-    last = parts[-1] if parts else None
-    if isinstance(value, SparseRows):
-        parts.append(value)
-    elif isinstance(last, np.ndarray):
-        last += value
-    else:
-        parts.append(np.array(value))
-
-
-def _add_repeated(array: Array, rows: Index, values: Array) -> None:
-    """Add values to rows that may repeat, in the order of the batch: bitwise repeatable."""
-    order = np.argsort(rows, kind="stable")
-    ranked = rows[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    if len(starts):
-        sums = np.empty((len(starts), *values.shape[1:]), values.dtype)
-        segment_sum(values[order], starts, np.diff(starts, append=len(rows)), sums)
-        array[ranked[starts]] += sums
-
-
-def total(parts: Sequence[Gradient]) -> Gradient:
-    """Return the sum of a parameter's gradients; sparse as long as all of them are."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, SparseRows) for part in parts):
-        sparse = [part for part in parts if isinstance(part, SparseRows)]
-        rows, inverse = np.unique(np.concatenate([part.rows for part in sparse]), return_inverse=True)
-        values = np.zeros((len(rows), *sparse[0].values.shape[1:]), sparse[0].values.dtype)
-        stop = 0
-        for part in sparse:  # the rows of one part are distinct
-            start, stop = stop, stop + len(part.rows)
-            values[inverse[start:stop]] += part.values
-        return SparseRows(rows, values, sparse[0].shape)
-    dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
-    return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays

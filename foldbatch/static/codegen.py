@@ -222,7 +222,7 @@ class _Emitter:
         if node in self.sparse:
             self.compiles = False
             self.names[node] = f"rows{len(self.lines)}"
-            call = f"sum_rows({operands[0]}, {operands[1]}, {node.attrs['size']})"
+            call = self.backend.sum_rows(node, operands)
             self.lines.append(f"{self.names[node]} = {call}")
             return
         out = self._buffer(node)
@@ -235,6 +235,8 @@ class _Emitter:
             ]
         elif node.op.name == "concat":
             operands = self._parts(node, operands)
+        if self.backend.loops is not None and not self.gaps.isdisjoint([*operands, out]):
+            spell = self.backend.loops.gapped.get(node.op.name, spell)
         lines = spell(node, operands, out, rows)
         self.compiles = (
             self.compiles and self.backend.loops is not None and self.backend.loops.compiles(node, lines)

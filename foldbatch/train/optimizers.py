@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from foldbatch.errors import TrainingError
+from foldbatch.train.compiled import adam
 from foldbatch.train.gradients import Array
 from foldbatch.train.optimizer import Optimizer, within
 
@@ -175,6 +176,15 @@ class Adam(Optimizer):
 
     def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
         mean, square = moments
+        # The corrections are drawn out of the quotient, which saves two passes over the block.
+        correction = math.sqrt(1 - self.betas[1] ** step)
+        eps, rate = self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
+        loop = adam(p.dtype.name)
+        if loop is not None and all(x.flags.c_contiguous for x in (p, g, mean, square)):
+            arrays = (x.reshape(-1) for x in (p, g, mean, square))
+            first, second = self.betas
+            loop(*arrays, first, 1 - first, second, 1 - second, eps, rate)
+            return
         work = self._scratch(1, p)
         np.multiply(g, 1 - self.betas[0], out=work)
         mean *= self.betas[0]
@@ -183,12 +193,10 @@ class Adam(Optimizer):
         work *= 1 - self.betas[1]
         square *= self.betas[1]
         square += work
-        # The corrections are drawn out of the quotient, which saves two passes over the block.
-        correction = math.sqrt(1 - self.betas[1] ** step)
         np.sqrt(square, out=work)
-        work += self.eps * correction
+        work += eps
         np.divide(mean, work, out=work)
-        work *= rate * correction / (1 - self.betas[0] ** step)
+        work *= rate
         p -= work
 
 

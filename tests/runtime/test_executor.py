@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.params import Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, schedule_batch
-from foldbatch.runtime.executor import Execution, _add_repeated, total
+from foldbatch.runtime.executor import Execution
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.layout import LAYOUTS, Layout
@@ -178,41 +178,6 @@ def test_gradients_are_the_callers_own() -> None:
     program.value_and_grad([(1, (2, 3)), example])
     for name, gradient in first.items():
         np.testing.assert_array_equal(_dense(gradient), kept[name])
-
-
-@given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 100))
-def test_repeated_rows_are_added_once_for_each_time(rows: list[int], seed: int) -> None:
-    """In the order of the batch."""
-    rng = np.random.default_rng(seed)
-    values, array = rng.normal(size=(len(rows), 2)), rng.normal(size=(5, 2))
-    expected = array.copy()
-    np.add.at(expected, rows, values)
-    _add_repeated(array, np.array(rows, np.int64), values)
-    np.testing.assert_allclose(array, expected, rtol=1e-12)
-
-
-def _sparse(rows: list[int], value: float) -> SparseRows:
-    return SparseRows(np.array(rows, np.int64), np.full((len(rows), 2), value), (5, 2))
-
-
-def test_sparse_gradients_are_added_sparsely() -> None:
-    """Rows stay ascending and distinct; with a dense one among them the sum is dense."""
-    parts = [_sparse([1, 3], 1.0), _sparse([], 1.0), _sparse([0, 3], 2.0)]
-    found = total(parts)
-    assert isinstance(found, SparseRows)
-    assert found.rows.tolist() == [0, 1, 3]
-    np.testing.assert_array_equal(found.dense(), sum(part.dense() for part in parts))
-    mixed = total([np.ones((5, 2)), *parts])
-    assert isinstance(mixed, np.ndarray)
-    np.testing.assert_array_equal(mixed, 1 + found.dense())
-    assert total([parts[0]]) is parts[0]
-
-
-def test_total_leaves_its_parts_alone() -> None:
-    """Sums are new arrays."""
-    parts: list[Gradient] = [np.ones(3), np.ones(3), np.ones(3)]
-    assert _dense(total(parts)).tolist() == [3, 3, 3]
-    assert all(_dense(part).tolist() == [1, 1, 1] for part in parts)
 
 
 def test_parameters_are_read_when_a_kernel_runs() -> None:

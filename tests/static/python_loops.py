@@ -66,6 +66,12 @@ PYTHON_LOOPS = Backend(
     OVERWRITES,
     GLOBALS,
     Loops(
-        spelling.takes, spelling.alone, spelling.spell, run_in_python, lambda node, lines: False, no_levels
+        spelling.takes,
+        spelling.alone,
+        spelling.spell,
+        run_in_python,
+        {},
+        lambda node, lines: False,
+        no_levels,
     ),
 )

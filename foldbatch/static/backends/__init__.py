@@ -22,6 +22,7 @@ class Loops:
         alone: whether it is worth a loop of its own.
         spell: the text of a loop, a function called ``loop``.
         compile: that function.
+        gapped: the spellings of ops some of whose arrays have gaps, where these differ.
         compiles: whether a node's statements may stand in a loop over levels.
         compile_levels: such a loop's function, given its text and those of the loops it calls.
     """
@@ -30,6 +31,7 @@ class Loops:
     alone: Callable[[Node], bool]
     spell: Callable[[Loop], str]
     compile: Callable[[str], Callable[..., None]]
+    gapped: Mapping[str, Callable[..., list[str]]]
     compiles: Callable[[Node, Sequence[str]], bool]
     compile_levels: Callable[[str, tuple[str, ...]], Callable[..., None]]
 
@@ -39,7 +41,7 @@ class Backend:
     """A spelling of the ops; `overwrites` says which operand buffers a result may reuse.
 
     One that has `loops` computes groups of elementwise ops in them instead. `called_by` gives, by name,
-    what a kernel of this text calls besides.
+    what a kernel of this text calls besides; `sum_rows` is the expression of a table's gradient.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Backend:
     globals: Mapping[str, Any]
     loops: Loops | None = None
     called_by: Callable[[str], Mapping[str, Any]] = lambda text: {}
+    sum_rows: Callable[[Node, Sequence[str]], str] = _numpy.sum_rows_call
 
 
 NUMBA = "numba"
@@ -59,9 +62,16 @@ if find_spec(NUMBA) is not None:  # only looked for: importing it takes a second
         _numpy.OVERWRITES,
         _numpy.GLOBALS,
         Loops(
-            _numba.takes, _numba.alone, _numba.spell, _numba.COMPILE, _numba.compiles, _numba.COMPILE_LEVELS
+            _numba.takes,
+            _numba.alone,
+            _numba.spell,
+            _numba.COMPILE,
+            _numba.GAPPED,
+            _numba.compiles,
+            _numba.COMPILE_LEVELS,
         ),
         _numba.CALLED_BY,
+        _numba.sum_rows_call,
     )
 AUTO = (NUMBA, "numpy")  # the fastest first
 

@@ -12,34 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from foldbatch.compiling import compile_text, numba
+from foldbatch.static.backends.named_loops import TEXTS, text_of
 
 FORM = "1"  # of the compiled code, where that is not seen in the texts below
 
-# What kernels call besides loops: sums over an axis, ``x: [a, b, c] -> out: [a, c]``, and products.
-SUM = """\
-# {kind}[3], {kind}[2]w
-def loop(x, out):
-    a0, a1 = flat(x), flat(out)
-    middle, inner = u8(x.shape[1]), u8(x.shape[2])
-    for i in range(u8(x.shape[0])):
-        for j in range(inner):
-            a1[i * inner + j] = {kind}(0)
-        for s in range(middle):
-            for j in range(inner):
-                a1[i * inner + j] += a0[(i * middle + s) * inner + j]
-"""
-SUM_OF_ALL = """\
-# {kind}[3], {kind}[2]w
-def loop(x, out):
-    a0, a1 = flat(x), flat(out)
-    middle = u8(x.shape[1])
-    for i in range(u8(x.shape[0])):
-        total = {kind}(0)
-        for s in range(middle):
-            total += a0[i * middle + s]
-        a1[i] = total
-"""
-_CALLS = re.compile(r"\b((?:product|sum_axis|sum_last)_f[48])\(")
+_CALLS = re.compile(r"\b([a-z]\w*_[fi][48])\b")  # what may be a product or a loop with a name
 
 
 @lru_cache(4096)
@@ -79,11 +56,14 @@ def called_by(text: str) -> dict[str, Callable[..., None]]:
 
 @cache
 def _function(name: str) -> Callable[..., None] | None:
-    """Compile ``product_f4``, ``sum_axis_f8`` and their like."""
-    numba()
-    name, kind = name.rsplit("_", 1)
+    """Compile ``product_f4``, ``sum_axis_f8`` and their like; None for what kernels call otherwise."""
+    text = text_of(name)
+    if text is not None:
+        return compile_loop(text)
+    name, _, kind = name.rpartition("_")
     if name != "product":
-        return compile_loop({"sum_axis": SUM, "sum_last": SUM_OF_ALL}[name].format(kind=kind))
+        return None
+    numba()
     from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
 
     cut = products.blocks()
@@ -104,7 +84,7 @@ def compile_levels(text: str, loops: tuple[str, ...]) -> Callable[..., None]:
     from foldbatch.static.backends import products, row_functions  # noqa: PLC0415 - they need Numba
 
     called = called_by(text) | {loop_name(loop): compile_loop(loop) for loop in loops}
-    source = "".join([*map(inspect.getsource, (products, row_functions)), SUM, SUM_OF_ALL, *loops])
+    source = "".join([*map(inspect.getsource, (products, row_functions)), *TEXTS.values(), *loops])
     return _compile(text, row_functions.FUNCTIONS | called, source, "SHARING_OPTIONS")
 
 

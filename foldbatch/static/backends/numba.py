@@ -17,6 +17,7 @@ import numpy as np
 
 from foldbatch.static.backends import numpy as _numpy
 from foldbatch.static.backends.loop_compiler import called_by, compile_levels, compile_loop
+from foldbatch.static.backends.named_loops import TEXTS
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
 from foldbatch.static.strided import access
@@ -141,6 +142,9 @@ def _expression(node: Node, operands: Sequence[str]) -> str:
     return f"{kind}({text})" if np.issubdtype(node.dtype, np.integer) else text
 
 
+COMPILED = ("linear", "sum", "softmax", "cross_entropy")  # most of them, and as one call each
+
+
 def _multiplied(name: str) -> _numpy.Spelling:
     """Return the spelling of a product by a weight, or of its gradient: NumPy's, or our own product."""
 
@@ -163,8 +167,8 @@ def _has_product(node: Node) -> bool:
 
 def compiles(node: Node, lines: Sequence[str]) -> bool:
     """Return whether a node's statements can be compiled as they stand: products, and moves to a buffer."""
-    if node.op.name in ("linear", "sum"):
-        return all(line.startswith(("product_", "sum_")) for line in lines)
+    if node.op.name in COMPILED:
+        return all(line.startswith(("product_", *(f"{name}_" for name in TEXTS))) for line in lines)
     return node.op.name in ("concat", "stack", "pad")
 
 
@@ -184,9 +188,37 @@ def _sum(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
         return _numpy.SPELLINGS["sum"](node, operands, out, rows)
     outer = [rows] * (node.axis.rank > 0) + [str(prod(x.shape[:first]))]
     middle, inner = prod(x.shape[first:last]), prod(x.shape[last:])
-    name = f"sum_{'last' if inner == 1 else 'axis'}_{TYPES[node.dtype]}"
     left = " * ".join(outer)
-    return [f"{name}({operands[0]}.reshape({left}, {middle}, {inner}), {out}.reshape({left}, {inner}))"]
+    whole, sums = f"{operands[0]}.reshape({left}, {middle}, {inner})", f"{out}.reshape({left}, {inner})"
+    return [f"sum_axis_{TYPES[node.dtype]}({whole}, {sums})"]
+
+
+def _softmax(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+    if not _is_table(node, *node.inputs):
+        return _numpy.SPELLINGS["softmax"](node, operands, out, rows)
+    return [f"softmax_{TYPES[node.dtype]}({operands[0]}, {out})"]
+
+
+def _cross_entropy(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+    logits, labels = node.inputs
+    fits = _is_table(logits) and labels.axis is node.axis and labels.dtype in ("int32", "int64")
+    if not fits or labels.ndim or not _is_whole(labels) or logits.axis is not node.axis:
+        return _numpy.SPELLINGS["cross_entropy"](node, operands, out, rows)
+    return [f"cross_entropy_{TYPES[node.dtype]}_{TYPES[labels.dtype]}({', '.join(operands)}, {out})"]
+
+
+def sum_rows_call(node: Node, operands: Sequence[str]) -> str:
+    """Return the expression of rows summed by id: NumPy's sorting, and a compiled sum."""
+    call = _numpy.sum_rows_call(node, operands)
+    if node.dtype not in ("float32", "float64"):
+        return call
+    return f"{call[:-1]}, sum_copies_{TYPES[node.dtype]})"
+
+
+def _is_table(*nodes: Node) -> bool:
+    """Return whether values are a whole table with a row of floats for each call."""
+    floats = all(x.dtype in ("float32", "float64") for x in nodes)
+    return floats and all(x.ndim == 1 and x.axis.rank > 0 and x.type.size > 0 and _is_whole(x) for x in nodes)
 
 
 def _is_whole(x: Node) -> bool:
@@ -200,8 +232,11 @@ SPELLINGS = {
     **_numpy.SPELLINGS,
     "transpose": _transpose,
     "sum": _sum,
+    "softmax": _softmax,
+    "cross_entropy": _cross_entropy,
     **{name: _multiplied(name) for name in ("linear", "sum_outer")},
 }
+GAPPED = {name: _numpy.SPELLINGS[name] for name in ("sum", "softmax", "cross_entropy")}
 CALLED_BY: Callable[[str], dict[str, Callable[..., None]]] = called_by
 COMPILE: Callable[[str], Callable[..., None]] = compile_loop
 COMPILE_LEVELS: Callable[[str, tuple[str, ...]], Callable[..., None]] = compile_levels

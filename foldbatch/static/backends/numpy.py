@@ -7,6 +7,7 @@ what an op means stands in `foldbatch.static.ops`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,16 +21,25 @@ from foldbatch.static.ops.random import BITS, random_bits
 Spelling = Callable[[Node, Sequence[str], str, str], list[str]]
 
 
-def sum_rows(values: Array, ids: Array, size: int) -> SparseRows:
+def sum_rows(
+    values: Array, ids: Array, size: int, sum_copies: Callable[..., None] | None = None
+) -> SparseRows:
     """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
 
-    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending.
+    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending. The sums are made by
+    `sum_copies` of `named_loops`, if it is given.
     """
     flat = ids.reshape(-1)
     rows = values.reshape(len(flat), *values.shape[ids.ndim :])
     order = np.argsort(flat, kind="stable")
     ranked = flat[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    if sum_copies is not None:
+        sums = np.empty((len(starts), math.prod(rows.shape[1:])), rows.dtype)
+        whole = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
+        sum_copies(whole, np.append(starts, len(flat)), order, sums)
+        shape = (len(starts), *rows.shape[1:])
+        return SparseRows(ranked[starts].astype(np.int64), sums.reshape(shape), (size, *rows.shape[1:]))
     sums = rows[order]
     if len(starts) < len(flat):
         parts, sums = sums, np.empty((len(starts), *rows.shape[1:]), rows.dtype)
@@ -303,8 +313,13 @@ def _take(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
     return [f"np.take({xs[0]}, {xs[1]}, axis=0, out={out}, mode='clip')"]
 
 
+def sum_rows_call(node: Node, xs: Sequence[str]) -> str:
+    """Return the expression of rows summed by id, as SparseRows."""
+    return f"sum_rows({xs[0]}, {xs[1]}, {node.attrs['size']})"
+
+
 def _sum_rows(node: Node, xs: Sequence[str], out: str, rows: str) -> list[str]:
-    return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {node.attrs['size']}).dense()"]
+    return [f"{out}[...] = {sum_rows_call(node, xs)}.dense()"]
 
 
 def _segments(name: str) -> Spelling:

@@ -52,7 +52,7 @@ WIDE = Blocks(512, 8, 3, 4, 6)  # 32 registers
 NARROW = Blocks(256, 4, 3, 3, 3)  # 16 registers
 
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
-ROW_BLOCK, INNER_BLOCK = 128, 512
+ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PANEL_BLOCK = 128
 MANY = 96  # rows from which a panel is worth copying, though dots would do

@@ -184,6 +184,7 @@ GLOBALS: dict[str, Any] = {
     "u8": u8,
     "inf": math.inf,
     "nan": math.nan,
+    "log": math.log,
     "min": min,
     "sqrt": math.sqrt,
     "flat": flat,

@@ -1,0 +1,51 @@
+"""Sums in a fixed order: of a parameter's gradients from several steps or parts, and of rows that repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from foldbatch.params import Array, Gradient, SparseRows
+from foldbatch.scheduler.schedule import Index
+from foldbatch.static.backends.numpy import segment_sum
+
+
+def add_gradient(parts: list[Gradient], value: Gradient) -> None:
+    """Add what a step found; dense gradients at once, as a deep batch may have many thousand steps."""
+    last = parts[-1] if parts else None
+    if isinstance(value, SparseRows):
+        parts.append(value)
+    elif isinstance(last, np.ndarray):
+        last += value
+    else:
+        parts.append(np.array(value))
+
+
+def add_repeated(array: Array, rows: Index, values: Array) -> None:
+    """Add values to rows that may repeat, in the order of the batch: bitwise repeatable."""
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    if len(starts):
+        sums = np.empty((len(starts), *values.shape[1:]), values.dtype)
+        segment_sum(values[order], starts, np.diff(starts, append=len(rows)), sums)
+        array[ranked[starts]] += sums
+
+
+def total(parts: Sequence[Gradient]) -> Gradient:
+    """Return the sum of a parameter's gradients; sparse as long as all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, SparseRows) for part in parts):
+        sparse = [part for part in parts if isinstance(part, SparseRows)]
+        rows, inverse = np.unique(np.concatenate([part.rows for part in sparse]), return_inverse=True)
+        values = np.zeros((len(rows), *sparse[0].values.shape[1:]), sparse[0].values.dtype)
+        stop = 0
+        for part in sparse:  # the rows of one part are distinct
+            start, stop = stop, stop + len(part.rows)
+            values[inverse[start:stop]] += part.values
+        return SparseRows(rows, values, sparse[0].shape)
+    dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
+    return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays
