@@ -31,7 +31,7 @@ def loop(p, g, mean, square, keep, first, keep_square, second, eps, rate):
 
 
 def adam(dtype: str) -> Callable[..., None] | None:
-    """Return Adam's step ``(p, g, mean, square, beta1, 1 - beta1, beta2, 1 - beta2, eps, rate)``, each array ``[n]``.
+    """Return Adam's step on arrays ``[n]``: ``(p, g, mean, square, beta1, 1 - beta1, ..., eps, rate)``.
 
     None where nothing is to be compiled.
     """
