@@ -21,7 +21,7 @@ from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
-from foldbatch.runtime.executor import MOVES, Execution
+from foldbatch.runtime.executor import KINDS, MOVES, Execution
 from foldbatch.runtime.keys import keyed
 from foldbatch.runtime.planned import Part
 from foldbatch.runtime.reference import Reference
@@ -109,7 +109,8 @@ class Engine:
         for parameter in self.lowered.parameters:
             if parameter.trainable:
                 found = [part[parameter] for _, part in parts if parameter in part]
-                gradients[parameter] = total(found) if found else self._no_gradient(parameter)
+                sum_copies = self._moves.get(f"sum_copies_{KINDS.get(parameter.type.dtype)}")
+                gradients[parameter] = total(found, sum_copies) if found else self._no_gradient(parameter)
         return float(sum(loss for loss, _ in parts)), gradients
 
     def input_gradients(self, traces: list[Trace], step: int, gather: Callable[[Visits], Metrics]) -> Results:
@@ -166,7 +167,11 @@ class Engine:
             self._workspaces += [
                 Workspace(poisoned=self.options.debug) for _ in parts[len(self._workspaces) :]
             ]
-            pairs = zip(parts, self._workspaces, strict=False)
+            # all are scheduled in this thread: that is Python for the most part, of which one runs at a time
+            ready = [
+                part if part.batch else replace(part, batch=self._scheduled(part.traces)) for part in parts
+            ]
+            pairs = zip(ready, self._workspaces, strict=False)
             return in_threads(self._pool, [partial(work, part, space) for part, space in pairs])
 
     @property

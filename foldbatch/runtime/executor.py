@@ -31,7 +31,7 @@ from foldbatch.types import TensorType
 
 NO_ROWS = np.zeros(0, np.int64)
 
-_KINDS = {"float32": "f4", "float64": "f8"}
+KINDS = {"float32": "f4", "float64": "f8"}
 # What `Execution.moves` may hold: a text that calls them all, for `Backend.called_by`.
 MOVES = "spread_f4() spread_f8() sum_copies_f4() sum_copies_f8()"
 
@@ -286,7 +286,7 @@ class Execution:
             arena[rows] = values
             return
         copies = table.copies[step.start : step.stop + 1]
-        spread = self.moves.get(f"spread_{_KINDS.get(arena.dtype.name)}")
+        spread = self.moves.get(f"spread_{KINDS.get(arena.dtype.name)}")
         if spread is not None and values.flags.c_contiguous:
             spread(_flat(values), copies, rows, _flat(arena))
         else:
@@ -298,7 +298,7 @@ class Execution:
         Call i's are ``rows[copies[i]:copies[i + 1]]``, with `copies` counted from the first call's.
         """
         out = np.empty((len(copies) - 1, *arena.shape[1:]), arena.dtype)
-        total = self.moves.get(f"sum_copies_{_KINDS.get(arena.dtype.name)}")
+        total = self.moves.get(f"sum_copies_{KINDS.get(arena.dtype.name)}")
         if total is not None:
             total(_flat(arena), copies, rows, _flat(out))
         else:

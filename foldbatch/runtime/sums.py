@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
 
 from foldbatch.params import Array, Gradient, SparseRows
 from foldbatch.scheduler.schedule import Index
-from foldbatch.static.backends.numpy import segment_sum
+from foldbatch.static.backends.numpy import segment_sum, sum_rows
 
 
 def add_gradient(parts: list[Gradient], value: Gradient) -> None:
@@ -34,18 +34,18 @@ def add_repeated(array: Array, rows: Index, values: Array) -> None:
         array[ranked[starts]] += sums
 
 
-def total(parts: Sequence[Gradient]) -> Gradient:
-    """Return the sum of a parameter's gradients; sparse as long as all of them are."""
+def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:
+    """Return the sum of a parameter's gradients; sparse as long as all of them are.
+
+    Rows are summed by `sum_copies` of `named_loops`, if it is given.
+    """
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, SparseRows) for part in parts):
         sparse = [part for part in parts if isinstance(part, SparseRows)]
-        rows, inverse = np.unique(np.concatenate([part.rows for part in sparse]), return_inverse=True)
-        values = np.zeros((len(rows), *sparse[0].values.shape[1:]), sparse[0].values.dtype)
-        stop = 0
-        for part in sparse:  # the rows of one part are distinct
-            start, stop = stop, stop + len(part.rows)
-            values[inverse[start:stop]] += part.values
-        return SparseRows(rows, values, sparse[0].shape)
+        rows = np.concatenate([part.rows for part in sparse])
+        return sum_rows(
+            np.concatenate([part.values for part in sparse]), rows, sparse[0].shape[0], sum_copies
+        )
     dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
     return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays
