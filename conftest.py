@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("numba") else ["foldbatch/static/backends/vector_functions.py"]
+NEED_NUMBA = ("products", "row_functions", "vector_functions")
+collect_ignore = [] if find_spec("numba") else [f"foldbatch/static/backends/{name}.py" for name in NEED_NUMBA]

@@ -326,11 +326,12 @@ class Program:
         return self._engine.report(traces, phases)
 
     def kernels(self) -> str:
-        """Return the generated source: the tracing program and every kernel."""
+        """Return the generated source: the tracing program, every kernel, and loops over levels around them."""
         texts = [self.lowered.tracer.source]
-        texts += [
-            f"# {kernel.name}\n{kernel.source}" for cell in self.lowered.cells for kernel in cell.kernels
-        ]
+        for kernel in (kernel for cell in self.lowered.cells for kernel in cell.kernels):
+            texts.append(f"# {kernel.name}\n{kernel.source}")
+            if kernel.levels is not None:
+                texts.append(f"# {kernel.name}, all levels at once\n{kernel.levels.source}")
         return "\n\n".join(texts)
 
     def depth(self, example: Any) -> int:

@@ -48,7 +48,8 @@ def _timed(kernel: Kernel, spent: Seconds) -> Kernel:
     scope = {**kernel.function.__globals__, "_clock": time.thread_time, "_spent": spent}
     module = ast.fix_missing_locations(ast.Module([function], []))
     exec(builtins.compile(module, f"<timed {kernel.name}>", "exec"), scope)  # noqa: S102 - the text is our own
-    return replace(kernel, function=scope[function.name])
+    # level by level, or there would be no statements to time
+    return replace(kernel, function=scope[function.name], levels=None)
 
 
 def kind_of(statement: ast.stmt) -> str:
