@@ -34,7 +34,7 @@ def loop_name(text: str) -> str:
     """Return what a loop is called in kernels: by its text, so that equal ones are one.
 
     >>> loop_name("# f4[1]w")
-    'loop_c1f0eab0'
+    'loop_afbbb1c3'
     """
     return f"loop_{zlib.crc32(text.encode()):08x}"
 
