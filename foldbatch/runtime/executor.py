@@ -167,7 +167,7 @@ class Execution:
                 return [key]
             case _:
                 assert base.kind == "parameter", base.kind
-                return [np.ascontiguousarray(key.value)]
+                return [key.value if key.value.flags.c_contiguous else np.ascontiguousarray(key.value)]
 
     def _buffer(self, name: tuple[str, int, int], arena: int, rows: int) -> Array:
         """Return memory for rows of an arena: ``[rows, numbers]``."""

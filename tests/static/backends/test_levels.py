@@ -43,14 +43,15 @@ def chain() -> fb.Block:
 
 
 def twice() -> fb.Block:
-    """A state that its successor reads twice: cotangents of one row are added up."""
-    step = fb.Function(lambda s, x: ops.tanh(ops.concat([s, x, s]) @ W))
+    """A state that its successor reads twice, cotangents of one row being added up; a weight without axes."""
+    step = fb.Function(lambda s, x: ops.tanh(ops.concat([s, x, s]) @ W) * SCALE)
     return with_loss(fb.Map(WORD) >> fb.Fold(step, fb.Zeros(4)))
 
 
 W = fb.Parameter([13, 4], init=np.random.default_rng(3).normal(size=(13, 4)), name="w")
 
 
+SCALE = fb.Parameter("float32", init=0.9, name="scale")
 DOUBLE = fb.types.TensorType((3,), "float64")
 V = fb.Parameter(fb.types.TensorType((5, 3), "float64"), init=np.random.default_rng(4).normal(size=(5, 3)))
 
