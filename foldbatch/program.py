@@ -327,7 +327,7 @@ class Program:
         return self._engine.report(traces, phases)
 
     def kernels(self) -> str:
-        """Return the generated source: the tracing program, every kernel, and loops over levels around some."""
+        """Return the generated source: the tracing program, all kernels, and loops over levels of some."""
         texts = [self.lowered.tracer.source]
         for kernel in (kernel for cell in self.lowered.cells for kernel in cell.kernels):
             texts.append(f"# {kernel.name}\n{kernel.source}")

@@ -37,10 +37,10 @@ def within(where: str, value: object, low: float, high: float = math.inf, *, ope
     raise TrainingError(where, above + below, describe_value(value), "see the optimizer's docstring")
 
 
-def _blocks(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table, each of about `BLOCK` elements."""
+def _blocks(table: Array, size: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """Yield first and last (excluded) rows of the blocks of a table, each of about `size` elements."""
     rows = len(table)
-    step = max(1, BLOCK * rows // max(1, table.size))
+    step = max(1, size * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
@@ -145,8 +145,14 @@ class Optimizer:
         """Update a block of a parameter and its moments in place; `g` must not be changed."""
         raise NotImplementedError
 
+    def _block_size(self, dtype: str) -> int:
+        """Return how many elements are best updated at once: so many that passes over them stay in cache."""
+        return BLOCK
+
     def _update_all(self, tables: list[Array], gradient: Any, rate: float, step: int) -> None:
-        for start, stop in _blocks(tables[0]):
+        as_it_is = not self.weight_decay and not isinstance(gradient, SparseRows)
+        size = self._block_size(tables[0].dtype.name) if as_it_is else BLOCK
+        for start, stop in _blocks(tables[0], size):
             p, *moments = (table[start:stop] for table in tables)
             self._apply(p, self._block_gradient(p, gradient, start, stop), moments, rate, step)
 

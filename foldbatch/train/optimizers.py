@@ -13,6 +13,7 @@ bears it in its name.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -173,6 +174,9 @@ class Adam(Optimizer):
 
     def _touches_rows_only(self) -> bool:
         return False
+
+    def _block_size(self, dtype: str) -> int:
+        return super()._block_size(dtype) if adam(dtype) is None else sys.maxsize  # in one pass, all at once
 
     def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
         mean, square = moments
