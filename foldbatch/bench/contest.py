@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from foldbatch.bench.busy import Neighbours
-from foldbatch.bench.measure import SETTLE, Timing, timing
+from foldbatch.bench.measure import Timing, timing
 from foldbatch.bench.ours import Ours
 from foldbatch.bench.remote import Remote
 from foldbatch.errors import BackendError, FoldbatchError
@@ -162,7 +162,6 @@ def _take_turns(
         for task, run in ((TRAIN, who.train), (INFER, who.infer)):
             mine = seconds.setdefault((who.name, task), [])
             if who.name not in failed and (len(mine) < ENOUGH_RUNS or sum(mine) < ENOUGH_SECONDS):
-                time.sleep(SETTLE)
                 try:
                     mine.append(run(numbers))
                 except BackendError as error:

@@ -11,10 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-# Seconds between one run and the next. Threads of BLAS and of OpenMP go on spinning when their work is
-# done, for 25 ms and more, and would hold a core that the next run is to have.
-SETTLE = 0.03
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -36,7 +32,6 @@ def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: 
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(warmup + repeats):
         for name, task in tasks.items():
-            time.sleep(SETTLE)
             start = time.perf_counter()
             task()
             if turn >= warmup:
