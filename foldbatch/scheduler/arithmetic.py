@@ -6,7 +6,7 @@ the batch. `Arithmetic` names these functions, so that `compiled` can offer the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,16 +93,16 @@ def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
     return order, bounds
 
 
-def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+def read(calls: Ints, columns: Index, order: Index) -> Index:
     """Return some columns of some rows, side by side: ``[rows * columns] int64``.
 
-    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), [0, 2], np.array([1, 0]))
+    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), np.array([0, 2]), np.array([1, 0]))
     array([4, 6, 1, 3])
     """
     if len(columns) == 1:
         column: Index = calls[:, columns[0]].take(order).astype(np.int64)
         return column
-    index = (order * calls.shape[1])[:, None] + np.array(columns)
+    index = (order * calls.shape[1])[:, None] + columns
     values: Index = calls.ravel().take(index.ravel()).astype(np.int64)
     return values
 
@@ -133,22 +133,30 @@ def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     return used + len(fresh), len(fresh) == len(values)
 
 
-def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
+def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> tuple[int, bool]:
+    """Do what `number` does for the values that `read` returns."""
+    return number(rows, read(calls, columns, order), used)
+
+
+def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
     """Do what `number` does for one output of some calls, whose values are distinct.
 
     Args:
         rows: ``[*] int64``: the row of each value there is, which is changed.
-        bases: ``[n]``: the first value of each call.
+        calls: ``[*, 1 + *] int32``: each call's first value, and more.
+        order: ``[n]``: which of the calls.
         output: the output's number.
         used: how many rows are taken.
 
     Returns:
         The rows of these values: ``[n] int64``; and how many rows are taken now.
 
-    >>> number_results(np.array([-1, -1, 3, -1]), np.array([0, 1, 2]), 1, 4)
+    >>> calls = np.array([[0], [1], [2]], np.int32)
+    >>> number_results(np.array([-1, -1, 3, -1]), calls, np.array([0, 1, 2]), 1, 4)
     (array([4, 3, 5]), 6)
     """
-    values = bases + output if output else bases
+    values = calls[:, 0].take(order).astype(np.int64)
+    values += output
     found = rows.take(values)
     without = np.flatnonzero(found < 0)
     if len(without):
@@ -192,11 +200,12 @@ class Arithmetic:
     join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
-    read: Callable[[Ints, Sequence[int], Index], Index]
+    read: Callable[[Ints, Index, Index], Index]
     number: Callable[[Index, Index, int], tuple[int, bool]]
-    number_results: Callable[[Index, Index, int, int], tuple[Index, int]]
+    number_arguments: Callable[[Index, Ints, Index, Index, int], tuple[int, bool]]
+    number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
     ranks: Callable[[Index, int], tuple[Index, bool]]
     consecutive: Callable[[Index], bool]
 
 
-NUMPY = Arithmetic(join, sort, group, read, number, number_results, ranks, consecutive)
+NUMPY = Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -26,7 +26,8 @@ SIGNATURES = {
     "group": "i8(i4[::1], i4[::1], i8[::1], i8[::1])",
     "read": "void(i4[:, ::1], i8[::1], i8[::1], i8[::1])",
     "number": "i8(i8[::1], i8[::1], i8)",
-    "number_results": "i8(i8[::1], i8[::1], i8, i8, i8[::1])",
+    "number_arguments": "i8(i8[::1], i4[:, ::1], i8[::1], i8[::1], i8)",
+    "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
     "ranks": "i8(i8[::1], i8[::1], i8[::1])",
     "consecutive": "b1(i8[::1])",
 }
@@ -97,18 +98,24 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
         return order, bounds[: groups + 1]
 
-    def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+    def read(calls: Ints, columns: Index, order: Index) -> Index:
         values = np.empty(len(order) * len(columns), np.int64)
-        functions["read"](calls, np.array(columns), order, values)
+        functions["read"](calls, columns, order, values)
         return values
 
     def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
         taken = functions["number"](rows, values, used)
         return taken, taken - used == len(values)
 
-    def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
-        found = np.empty(len(bases), np.int64)
-        return found, functions["number_results"](rows, bases, output, used, found)
+    def number_arguments(
+        rows: Index, calls: Ints, columns: Index, order: Index, used: int
+    ) -> tuple[int, bool]:
+        taken = functions["number_arguments"](rows, calls, columns, order, used)
+        return taken, taken - used == len(order) * len(columns)
+
+    def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
+        found = np.empty(len(order), np.int64)
+        return found, functions["number_results"](rows, calls, order, output, used, found)
 
     def ranks(keys: Index, size: int) -> tuple[Index, bool]:
         order = np.empty(len(keys), np.int64)
@@ -117,4 +124,5 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             return np.argsort(keys, kind="stable"), False
         return order, spread == len(keys)
 
-    return Arithmetic(join, sort, group, read, number, number_results, ranks, functions["consecutive"])
+    consecutive = functions["consecutive"]
+    return Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

@@ -60,13 +60,13 @@ def join(
 
 def sort(keys: Ints, order: Index, bounds: Index) -> None:
     """Write `order` and `bounds`, which are zeros."""
-    for key in keys:
-        bounds[key + 1] += 1
+    for i in range(len(keys)):
+        bounds[u8(keys[i]) + u8(1)] += 1
     for i in range(1, len(bounds)):
         bounds[i] += bounds[i - 1]
     for i in range(len(keys)):  # bounds are where the next one goes, and end up one place ahead
-        key = keys[i]
-        order[bounds[key]] = i
+        key = u8(keys[i])
+        order[u8(bounds[key])] = i
         bounds[key] += 1
     for i in range(len(bounds) - 1, 0, -1):
         bounds[i] = bounds[i - 1]
@@ -75,8 +75,8 @@ def sort(keys: Ints, order: Index, bounds: Index) -> None:
 
 def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
     """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
-    for key in keys:
-        counts[key] += 1
+    for i in range(len(keys)):
+        counts[u8(keys[i])] += 1
     groups, start = 0, 0
     for key in range(len(counts)):
         count = counts[key]
@@ -87,34 +87,48 @@ def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
             start += count
     bounds[groups] = start
     for i in range(len(keys)):
-        key = keys[i]
-        order[counts[key]] = i
+        key = u8(keys[i])
+        order[u8(counts[key])] = i
         counts[key] += 1
     return groups
 
 
 def read(calls: Ints, columns: Index, order: Index, values: Index) -> None:
     """Write `values`."""
-    width = len(columns)
+    to = u8(0)
     for i in range(len(order)):
-        call = order[i]
-        for j in range(width):
-            values[i * width + j] = calls[call, columns[j]]
+        call = u8(order[i])
+        for j in range(len(columns)):
+            values[to] = calls[call, u8(columns[j])]
+            to += u8(1)
 
 
 def number(rows: Index, values: Index, used: int) -> int:
     """Return how many rows are taken now."""
-    for value in values:
+    for i in range(len(values)):
+        value = u8(values[i])
         if rows[value] < 0:
             rows[value] = used
             used += 1
     return used
 
 
-def number_results(rows: Index, bases: Index, output: int, used: int, found: Index) -> int:
+def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> int:
+    """Return how many rows are taken now."""
+    for i in range(len(order)):
+        call = u8(order[i])
+        for j in range(len(columns)):
+            value = u8(calls[call, u8(columns[j])])
+            if rows[value] < 0:
+                rows[value] = used
+                used += 1
+    return used
+
+
+def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int, found: Index) -> int:
     """Write the rows `found`; return how many rows are taken now."""
-    for i in range(len(bases)):
-        value = bases[i] + output
+    for i in range(len(order)):
+        value = u8(calls[u8(order[i]), u8(0)]) + u8(output)
         if rows[value] < 0:
             rows[value] = used
             used += 1
@@ -130,15 +144,16 @@ def ranks(keys: Index, place: Index, order: Index) -> int:
     for key in range(len(place)):
         place[key] = -1
     for i in range(len(keys)):
-        if place[keys[i]] >= 0:
-            return -1
-        place[keys[i]] = i
-    rank, least, most = 0, 0, -1
-    for key in range(len(place)):
+        key = u8(keys[i])
         if place[key] >= 0:
-            least = least if rank else key
-            most = key
-            order[rank] = place[key]
+            return -1
+        place[key] = i
+    rank, least, most = 0, 0, -1
+    for row in range(len(place)):
+        if place[row] >= 0:
+            least = least if rank else row
+            most = row
+            order[rank] = place[row]
             rank += 1
     return most - least + 1
 

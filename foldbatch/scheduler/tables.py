@@ -51,14 +51,12 @@ def build(
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys([step.cell for step in steps]):  # in the order of execution
         sharing = shared[k]
-        calls = orders[k] if sharing is None else sharing.order
-        bases = (
-            trace.calls[k][:, 0].astype(np.int64)
-            if calls is None
-            else arithmetic.read(trace.calls[k], [0], calls)
-        )
+        calls = runs[k] if sharing is None else sharing.order
         outputs[k] = tuple(
-            [rows.append_results(arena, bases, output) for output, arena in enumerate(cells[k].outputs)]
+            [
+                rows.append_results(arena, trace.calls[k], calls, output)
+                for output, arena in enumerate(cells[k].outputs)
+            ]
         )
     _stand_in(trace, cells, shared, rows)
     operands = _operands(trace, cells, orders, rows, plan)

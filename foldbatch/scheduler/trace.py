@@ -30,7 +30,8 @@ class Operand:
     """Where a cell reads values: `columns` of its arguments, side by side, from one arena.
 
     A ragged operand reads, of every element of sequence number `sequence`, value number `member`.
-    `differentiable` says that the cell's backward kernels write this operand's cotangents.
+    `differentiable` says that the cell's backward kernels write this operand's cotangents. `places`,
+    ``[columns] int64``, is where the columns stand in the row of a call: made here, as batches need it.
     """
 
     arena: int
@@ -38,6 +39,10 @@ class Operand:
     sequence: int | None = None
     member: int = 0
     differentiable: bool = False
+    places: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", 1 + np.array(self.columns, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

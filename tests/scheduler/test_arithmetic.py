@@ -70,7 +70,7 @@ def test_columns_are_read_side_by_side(
     """Row by row, in any order of these."""
     calls = np.array(rows, np.int32).reshape(-1, 4)
     order = index(range(len(rows))[::-1])
-    found = arithmetic.read(calls, columns, order)
+    found = arithmetic.read(calls, index(columns), order)
     assert is_index(found)
     assert found.tolist() == [row[column] for row in rows[::-1] for column in columns]
 
@@ -93,6 +93,23 @@ def test_values_get_rows_in_order_of_first_appearance(
 
 
 @given(
+    st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=8),
+    st.lists(st.integers(0, 2), min_size=1, max_size=3),
+    st.lists(st.booleans(), min_size=10, max_size=10),
+)
+def test_arguments_get_rows_as_if_they_were_read_first(
+    arithmetic: Arithmetic, calls: list[tuple[int, int, int]], columns: list[int], known: list[bool]
+) -> None:
+    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
+    expected = rows.copy()
+    table = np.array(calls, np.int32).reshape(-1, 3)
+    order = index(range(len(calls))[::-1])
+    right = NUMPY.number(expected, NUMPY.read(table, index(columns), order), 7)
+    assert arithmetic.number_arguments(rows, table, index(columns), order, 7) == right
+    assert rows.tolist() == expected.tolist()
+
+
+@given(
     st.lists(st.integers(0, 4), max_size=5, unique=True), st.lists(st.booleans(), min_size=10, max_size=10)
 )
 def test_results_get_rows_where_they_have_none(
@@ -101,7 +118,8 @@ def test_results_get_rows_where_they_have_none(
     """Each call makes two values here, and the second is asked for."""
     rows = index([100 + i if old else -1 for i, old in enumerate(known)])
     before = rows.copy()
-    found, used = arithmetic.number_results(rows, index(calls) * 2, 1, 7)
+    bases = np.array([[2 * call, 99] for call in range(5)], np.int32)
+    found, used = arithmetic.number_results(rows, bases, index(calls), 1, 7)
     assert is_index(found)
     values = [2 * call + 1 for call in calls]
     fresh = [value for value in values if not known[value]]
