@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -118,8 +119,7 @@ def by_consumer(
         arithmetic: what numbers rows.
     """
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
-    priority = sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component))
-    for k in priority:
+    for k in _priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
             order, width = orders[k], len(operand.columns)
             start = rows.used[operand.arena]
@@ -141,6 +141,11 @@ def by_consumer(
                 if follows and width == 1:
                     rows.runs[k, number] = int(keys[order[0]]), len(keys)
     return rows
+
+
+@lru_cache(256)
+def _priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component)))
 
 
 def by_producer(

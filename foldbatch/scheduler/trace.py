@@ -45,9 +45,9 @@ class Operand:
         object.__setattr__(self, "places", 1 + np.array(self.columns, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CellSignature:
-    """What the scheduler knows of a cell.
+    """What the scheduler knows of a cell; equal to itself alone, as batches look up what follows from it.
 
     Attributes:
         name: for reports.
@@ -84,6 +84,7 @@ class Form:
         arguments: per cell, how many single values a call takes.
         sequences: per cell and sequence argument, how many values an element has.
         integers: per cell and feed, whether it is a single integer, and so a section.
+        packed: whether all feeds are.
         head: integers in the head.
         sections: where in the head each section's rows are counted, and integers a row.
         counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
@@ -94,6 +95,7 @@ class Form:
     arguments: tuple[int, ...]
     sequences: tuple[tuple[int, ...], ...]
     integers: tuple[tuple[bool, ...], ...]
+    packed: bool
     head: int
     sections: tuple[tuple[int, int], ...]
     counters: Index
@@ -122,7 +124,10 @@ def form(
     sections = [*calls, *elements, *levels, *feeds]
     counters, widths, numbers = np.array(sections, np.int64).reshape(-1, 3).T.copy()
     pairs = tuple((counter, width) for counter, width, _ in sections)
-    return Form(arguments, sequences, integers, 1 + cells + len(flat), pairs, counters, widths, numbers)
+    packed = all(map(all, integers))
+    return Form(
+        arguments, sequences, integers, packed, 1 + cells + len(flat), pairs, counters, widths, numbers
+    )
 
 
 @dataclass(frozen=True, slots=True)
