@@ -6,7 +6,7 @@ the batch. `Arithmetic` names these functions, so that `compiled` can offer the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import Form, Index, Ints
 
+_NONE = np.zeros(0, np.int32)
 SHORT = 2**16  # keys below it are sorted by their digits, in linear time
 
 
-def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
+def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
     """Return packed traces as one, section by section, value numbers raised by the values before.
 
     Args:
-        blocks: the packed traces, one after the other.
-        sizes: ``[examples]``: how many integers each has.
+        traces: as in `Trace.packed`.
         form: of each, and of the result.
 
     Returns:
@@ -31,6 +31,8 @@ def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
     Raises:
         AssertionError: when a trace is of another form.
     """
+    blocks = np.concatenate([_NONE, *traces])
+    sizes = np.fromiter(map(len, traces), np.int64, len(traces))
     assert (sizes >= form.head).all(), "the traces differ in form"
     starts = np.cumsum(sizes) - sizes
     heads = blocks[starts[:, None] + np.arange(form.head)]
@@ -197,7 +199,7 @@ def consecutive(rows: Index) -> bool:
 class Arithmetic:
     """The functions of this module by name, or others that do the same."""
 
-    join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
+    join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
     read: Callable[[Ints, Index, Index], Index]

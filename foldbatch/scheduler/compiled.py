@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 SIGNATURES = {
-    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
+    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
     "sort": "void(i4[::1], i8[::1], i8[::1])",
     "group": "i8(i4[::1], i4[::1], i8[::1], i8[::1])",
     "read": "void(i4[:, ::1], i8[::1], i8[::1], i8[::1])",
@@ -73,14 +73,12 @@ def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., A
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
     """Return the arithmetic that computes by functions like those of `loops`, given arrays to write to."""
 
-    def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
-        ends = np.cumsum(sizes)
-        heads = np.empty((len(sizes), form.head), np.int32)
-        packed = np.empty(len(blocks) - (len(sizes) - 1) * form.head, np.int32)
+    def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
+        blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
+        heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)
+        packed = np.empty(max(form.head, len(blocks) - (len(traces) - 1) * form.head), np.int32)
         packed[: form.head] = 0
-        fits = functions["join"](
-            blocks, ends - sizes, ends, form.counters, form.widths, form.numbers, packed, heads
-        )
+        fits = functions["join"](blocks, form.counters, form.widths, form.numbers, cursors, packed, heads)
         assert fits, "the traces differ in form"
         return packed, heads
 

@@ -14,31 +14,32 @@ u8 = int  # compiled: an index that is never negative, so that need not be looke
 
 def join(
     blocks: Ints,
-    cursors: Index,
-    ends: Index,
     counters: Index,
     widths: Index,
     numbers: Index,
+    cursors: Index,
     packed: Ints,
     heads: Ints,
 ) -> bool:
-    """Write `packed`, whose head is zeros, and `heads`; return whether all traces are of the form.
+    """Write `packed`, whose head is zeros, and `heads`; return whether traces of the form fill the blocks.
 
-    `cursors` are where the traces' heads begin, `ends` where they end; the cursors move on to the ends.
+    A head tells where the next one begins. `cursors`, one a trace, move from section to section.
     """
     examples, head = heads.shape
+    end = 0
     for e in range(examples):
-        if ends[e] - cursors[e] < head:
+        if len(blocks) - end < head:
             return False
         for j in range(head):
-            heads[e, j] = blocks[cursors[e] + j]
+            heads[e, j] = blocks[end + j]
             packed[j] += heads[e, j]
-        cursors[e] += head
-        size = cursors[e]
+            if heads[e, j] < 0:
+                return False
+        cursors[e] = end = end + head
         for s in range(len(counters)):
-            size += heads[e, counters[s]] * widths[s]
-        if size != ends[e]:
-            return False
+            end += heads[e, counters[s]] * widths[s]
+    if end != len(blocks):
+        return False
     to = u8(head)
     for s in range(len(counters)):
         width, number = u8(widths[s]), u8(numbers[s])

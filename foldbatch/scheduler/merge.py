@@ -48,9 +48,7 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
         return _alone(traces[0] if traces[0].packed is not None else pack(traces[0]))
     its = _form(traces, cells)
     blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
-    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
-    joined = np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
-    packed, heads = arithmetic.join(joined, sizes, its)
+    packed, heads = arithmetic.join(blocks, its)
     values = heads[:, 0]
     ends: Index = values.cumsum(dtype=np.int64)
     assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
