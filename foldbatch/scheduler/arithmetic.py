@@ -168,20 +168,31 @@ def number_results(rows: Index, calls: Ints, order: Index, output: int, used: in
     return found, used + len(without)
 
 
-def ranks(keys: Index, size: int) -> tuple[Index, bool]:
-    """Return the stable order of keys below `size`, and whether in it each is one more than the last.
+def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
+    """Order calls by the rows of one argument, all below `size`; calls of the same row keep their order.
 
-    Where they are distinct no sort is needed.
+    Where these rows are distinct no sort is needed.
 
-    >>> ranks(np.array([4, 2, 3]), 5)
-    (array([1, 2, 0]), True)
+    Args:
+        rows: ``[*] int64``: the row of each value.
+        calls: ``[n, *] int32``: their arguments.
+        column: which one.
+        size: how many rows there are.
+
+    Returns:
+        The order, ``[n] int64``; and, where in it each row is one more than the last, the first row.
+
+    >>> ranks(np.array([7, 4, 2, 3]), np.array([[9, 1], [9, 2], [9, 3]], np.int32), 1, 8)
+    (array([1, 2, 0]), 2)
     """
+    keys = rows.take(calls[:, column])
     place = np.full(size, -1, np.int64)
     place[keys] = np.arange(len(keys))
     found = np.flatnonzero(place >= 0)
     if len(found) < len(keys):
-        return np.argsort(keys, kind="stable"), False
-    return place.take(found), len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
+        return np.argsort(keys, kind="stable"), None
+    follow = len(found) > 0 and int(found[-1] - found[0]) == len(found) - 1
+    return place.take(found), int(found[0]) if follow else None
 
 
 def consecutive(rows: Index) -> bool:
@@ -206,7 +217,7 @@ class Arithmetic:
     number: Callable[[Index, Index, int], tuple[int, bool]]
     number_arguments: Callable[[Index, Ints, Index, Index, int], tuple[int, bool]]
     number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
-    ranks: Callable[[Index, int], tuple[Index, bool]]
+    ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
     consecutive: Callable[[Index], bool]
 
 

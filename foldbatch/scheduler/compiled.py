@@ -28,7 +28,7 @@ SIGNATURES = {
     "number": "i8(i8[::1], i8[::1], i8)",
     "number_arguments": "i8(i8[::1], i4[:, ::1], i8[::1], i8[::1], i8)",
     "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
-    "ranks": "i8(i8[::1], i8[::1], i8[::1])",
+    "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
     "consecutive": "b1(i8[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
@@ -115,12 +115,12 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         found = np.empty(len(order), np.int64)
         return found, functions["number_results"](rows, calls, order, output, used, found)
 
-    def ranks(keys: Index, size: int) -> tuple[Index, bool]:
-        order = np.empty(len(keys), np.int64)
-        spread = functions["ranks"](keys, np.empty(size, np.int64), order)
-        if spread < 0:
-            return np.argsort(keys, kind="stable"), False
-        return order, spread == len(keys)
+    def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
+        order = np.empty(len(calls), np.int64)
+        first = functions["ranks"](rows, calls, column, np.empty(size, np.int64), order)
+        if first < -1:
+            return arithmetic.ranks(rows, calls, column, size)
+        return order, first if first >= 0 else None
 
     consecutive = functions["consecutive"]
     return Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

@@ -46,8 +46,9 @@ class Rows:
         self.used[arena], alone = self.arithmetic.number(self.of_value, values, self.used[arena])
         return alone
 
-    def append_arguments(self, operand: Operand, calls: Ints, order: Index) -> bool:
+    def append_arguments(self, operand: Operand, calls: Ints, order: Index | None) -> bool:
         """Do what `append` does for what an operand reads that is not ragged, of calls in this order."""
+        order = np.arange(len(calls)) if order is None else order
         self.used[operand.arena], alone = self.arithmetic.number_arguments(
             self.of_value, calls, operand.places, order, self.used[operand.arena]
         )
@@ -121,11 +122,10 @@ def by_consumer(
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
     for k in _priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
-            order, width = orders[k], len(operand.columns)
-            start = rows.used[operand.arena]
-            if order is not None and operand.sequence is None:
-                size = len(order) * width
-                alone = rows.append_arguments(operand, trace.calls[k], order)
+            calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
+            if operand.sequence is None:
+                size = len(calls if order is None else order) * len(operand.columns)
+                alone = rows.append_arguments(operand, calls, order)
             else:
                 values = values_read(trace, cells, k, operand, order, arithmetic)
                 size = len(values)
@@ -135,11 +135,10 @@ def by_consumer(
             if alone:
                 rows.runs[k, number] = start, size
             elif number == 0 and order is None and operand.sequence is None:
-                keys = rows.of_value.take(values[::width])
-                order, follows = arithmetic.ranks(keys, rows.used[operand.arena])
-                orders[k] = order
-                if follows and width == 1:
-                    rows.runs[k, number] = int(keys[order[0]]), len(keys)
+                column, stop = 1 + operand.columns[0], rows.used[operand.arena]
+                orders[k], first = arithmetic.ranks(rows.of_value, calls, column, stop)
+                if first is not None and len(operand.columns) == 1:
+                    rows.runs[k, number] = first, size
     return rows
 
 

@@ -235,12 +235,13 @@ def _is_only(mine: _Place, readers: Sequence[_Place]) -> bool:
     """Return whether an operand's rows follow each other, and none of the other readers reads any."""
     if mine.start is None:
         return False
-    stop = mine.start + mine.size
-    for start, size, _, counts in (other for other in readers if other is not mine):
+    begin, stop = mine.start, mine.start + mine.size
+    for other in readers:
+        start, size, _, counts = other
         if counts is not None:
-            if counts[mine.start : stop].any():
+            if counts[begin:stop].any():
                 return False
-        elif start is not None and max(mine.start, start) < min(stop, start + size):
+        elif start is not None and other is not mine and begin < start + size and start < stop:
             return False
     return True
 

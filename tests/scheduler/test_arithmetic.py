@@ -132,11 +132,13 @@ def test_results_get_rows_where_they_have_none(
 
 @given(small_ints)
 def test_ranks_are_a_stable_order_that_may_have_no_gaps(arithmetic: Arithmetic, keys: list[int]) -> None:
-    order, follows = arithmetic.ranks(index(keys), 10)
+    rows = index([99, *range(10)])
+    calls = np.array([[0, 1 + key] for key in keys], np.int32).reshape(-1, 2)
+    order, first = arithmetic.ranks(rows, calls, 1, 10)
     assert is_index(order)
     assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
-    if keys:
-        assert follows is (sorted(keys) == list(range(min(keys), min(keys) + len(keys))))
+    follow = keys and sorted(keys) == list(range(min(keys), min(keys) + len(keys)))
+    assert first == (min(keys) if follow else None)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 3))
@@ -164,7 +166,12 @@ def test_a_trace_of_another_form_is_refused(arithmetic: Arithmetic) -> None:
     """Or loops would read beyond its end."""
     its = form((1,), ((),), ((),))
     good = np.array([2, 1, 0, 1, 0], np.int32)  # two values, one call: value 0 of value 1, at level 0
-    for bad in (good[:1], good[:-1], np.append(good, np.int32(0)), *np.array([[2, 3, 0, 1, 0], [2, -1, 0, 1, 0]], "i4")):
+    for bad in (
+        good[:1],
+        good[:-1],
+        np.append(good, np.int32(0)),
+        *np.array([[2, 3, 0, 1, 0], [2, -1, 0, 1, 0]], "i4"),
+    ):
         for blocks in ([bad], [good, bad], [bad, good]):
             with pytest.raises(AssertionError, match="differ in form"):
                 arithmetic.join(blocks, its)
