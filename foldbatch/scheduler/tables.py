@@ -42,26 +42,14 @@ def build(
         share: which calls run as one.
         arithmetic: what computes on whole arrays.
     """
+    trace, cells = merged.trace, tuple(cells)
     with no_garbage():  # the turns and the steps of a long chain are very many
-        return _build(merged, tuple(cells), policy, layout, arenas, share, arithmetic)
-
-
-def _build(
-    merged: Merged,
-    cells: tuple[CellSignature, ...],
-    policy: Policy,
-    layout: Layout,
-    arenas: int,
-    share: Share,
-    arithmetic: Arithmetic,
-) -> Schedule:
-    trace = merged.trace
-    plan = policy.plan(trace, cells)
-    shared = share(trace, cells, plan.groups, arithmetic)
-    orders, bounds = _ranks(plan, shared, arithmetic)
+        plan = policy.plan(trace, cells)
+        shared = share(trace, cells, plan.groups, arithmetic)
+        orders, bounds = _ranks(plan, shared, arithmetic)
+        steps = _steps(cells, bounds, plan)
     rows = layout(trace, cells, orders, arenas, arithmetic)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
-    steps = _steps(cells, bounds, plan)
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys(map(itemgetter(0), steps)):  # in the order of execution
         sharing = shared[k]
@@ -249,9 +237,11 @@ def _is_only(mine: _Place, readers: Sequence[_Place]) -> bool:
 def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:
     """Return, per arena, the rows whose cotangents no operand stores: what lies between the stored ones."""
     stored: list[list[tuple[int, int]]] = [[] for _ in used]
-    for span in [span for table in tables for span in table.operands if span.first]:
-        assert span.start is not None
-        stored[span.arena].append((span.start, span.start + span.size))
+    for table in tables:
+        for span in table.operands:
+            if span.first:
+                assert span.start is not None
+                stored[span.arena].append((span.start, span.start + span.size))
     found = []
     for runs, rows in zip(stored, used, strict=True):
         gaps = []
@@ -265,5 +255,6 @@ def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index,
 
 
 def _segments(trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index) -> Index:
-    lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
-    return np.concatenate([[0], np.cumsum(lengths[order])])
+    segments = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths_of(trace, cells, cell, sequence).take(order), out=segments[1:])
+    return segments
