@@ -87,6 +87,7 @@ class Form:
         packed: whether all feeds are.
         head: integers in the head.
         sections: where in the head each section's rows are counted, and integers a row.
+        matrices: how many sections, from the first, are read as matrices: calls and elements.
         counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
         widths: ``[sections] int64``: and integers a row.
         numbers: ``[sections] int64``: how many of a row's integers, from the left, are value numbers.
@@ -98,6 +99,7 @@ class Form:
     packed: bool
     head: int
     sections: tuple[tuple[int, int], ...]
+    matrices: int
     counters: Index
     widths: Index
     numbers: Index
@@ -125,9 +127,8 @@ def form(
     counters, widths, numbers = np.array(sections, np.int64).reshape(-1, 3).T.copy()
     pairs = tuple((counter, width) for counter, width, _ in sections)
     packed = all(map(all, integers))
-    return Form(
-        arguments, sequences, integers, packed, 1 + cells + len(flat), pairs, counters, widths, numbers
-    )
+    head, matrices = 1 + cells + len(flat), cells + len(flat)
+    return Form(arguments, sequences, integers, packed, head, pairs, matrices, counters, widths, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,17 +238,13 @@ def unpack(
     head = packed[: its.head].tolist()
     views = []
     stop = its.head
-    for counter, width in its.sections:
+    for number, (counter, width) in enumerate(its.sections):
         start, stop = stop, stop + head[counter] * width
-        views.append(packed[start:stop])
+        view = packed[start:stop]
+        views.append(view.reshape(-1, width) if number < its.matrices else view)
     cut = iter(views)
-    calls = tuple(
-        [
-            next(cut).reshape(-1, 1 + arguments + len(sequences))
-            for arguments, sequences in zip(its.arguments, its.sequences, strict=True)
-        ]
-    )
-    elements = tuple([tuple([next(cut).reshape(-1, width) for width in widths]) for widths in its.sequences])
+    calls = tuple([next(cut) for _ in its.arguments])
+    elements = tuple([tuple([next(cut) for _ in widths]) for widths in its.sequences])
     levels = tuple([next(cut) for _ in its.arguments])
     feeds = tuple(
         [
