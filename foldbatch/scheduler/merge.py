@@ -44,8 +44,9 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
         cells: the cells.
         arithmetic: what joins the integers.
     """
-    if len(traces) == 1:
-        return _alone(traces[0] if traces[0].packed is not None else pack(traces[0]))
+    only = traces[0].packed if len(traces) == 1 else None
+    if only is not None and only.flags.writeable:  # compiled loops do not take what is not, so it is copied
+        return _alone(traces[0])
     its = _form(traces, cells)
     blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
     packed, heads = arithmetic.join(blocks, its)

@@ -123,16 +123,15 @@ def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: 
         members = phase.cells
         alone = _is_recursion(cells, members)
         stages = ("step",) if alone else ALL
-        if alone:
-            steps += [Step(k, ("before",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
+        whole = [(k, bounds[k][-1]) for k in members if bounds[k][-1]] if alone else []
+        steps += [Step(k, ("before",), 0, stop) for k, stop in whole]
         if len(members) == 1:  # it takes its turns in order
             (k,) = members
             steps += [Step(k, stages, start, stop) for start, stop in pairwise(bounds[k]) if stop > start]
         else:
             turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
             steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
-        if alone:
-            steps += [Step(k, ("after",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
+        steps += [Step(k, ("after",), 0, stop) for k, stop in whole]
     return steps
 
 
