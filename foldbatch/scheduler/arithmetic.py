@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import Form, Index, Ints
 
+_NONE = np.zeros(0, np.int32)
 SHORT = 2**16  # keys below it are sorted by their digits, in linear time
 
 
-def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
+def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
     """Return packed traces as one, section by section, value numbers raised by the values before.
 
     Args:
-        blocks: the packed traces, one after the other.
-        sizes: ``[examples]``: how many integers each has.
+        traces: as in `Trace.packed`.
         form: of each, and of the result.
 
     Returns:
@@ -31,6 +31,8 @@ def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
     Raises:
         AssertionError: when a trace is of another form.
     """
+    blocks = np.concatenate([_NONE, *traces])
+    sizes = np.fromiter(map(len, traces), np.int64, len(traces))
     assert (sizes >= form.head).all(), "the traces differ in form"
     starts = np.cumsum(sizes) - sizes
     heads = blocks[starts[:, None] + np.arange(form.head)]
@@ -93,16 +95,16 @@ def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
     return order, bounds
 
 
-def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+def read(calls: Ints, columns: Index, order: Index) -> Index:
     """Return some columns of some rows, side by side: ``[rows * columns] int64``.
 
-    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), [0, 2], np.array([1, 0]))
+    >>> read(np.array([[1, 2, 3], [4, 5, 6]], np.int32), np.array([0, 2]), np.array([1, 0]))
     array([4, 6, 1, 3])
     """
     if len(columns) == 1:
         column: Index = calls[:, columns[0]].take(order).astype(np.int64)
         return column
-    index = (order * calls.shape[1])[:, None] + np.array(columns)
+    index = (order * calls.shape[1])[:, None] + columns
     values: Index = calls.ravel().take(index.ravel()).astype(np.int64)
     return values
 
@@ -133,22 +135,30 @@ def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     return used + len(fresh), len(fresh) == len(values)
 
 
-def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
+def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> tuple[int, bool]:
+    """Do what `number` does for the values that `read` returns."""
+    return number(rows, read(calls, columns, order), used)
+
+
+def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
     """Do what `number` does for one output of some calls, whose values are distinct.
 
     Args:
         rows: ``[*] int64``: the row of each value there is, which is changed.
-        bases: ``[n]``: the first value of each call.
+        calls: ``[*, 1 + *] int32``: each call's first value, and more.
+        order: ``[n]``: which of the calls.
         output: the output's number.
         used: how many rows are taken.
 
     Returns:
         The rows of these values: ``[n] int64``; and how many rows are taken now.
 
-    >>> number_results(np.array([-1, -1, 3, -1]), np.array([0, 1, 2]), 1, 4)
+    >>> calls = np.array([[0], [1], [2]], np.int32)
+    >>> number_results(np.array([-1, -1, 3, -1]), calls, np.array([0, 1, 2]), 1, 4)
     (array([4, 3, 5]), 6)
     """
-    values = bases + output if output else bases
+    values = calls[:, 0].take(order).astype(np.int64)
+    values += output
     found = rows.take(values)
     without = np.flatnonzero(found < 0)
     if len(without):
@@ -158,20 +168,31 @@ def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[I
     return found, used + len(without)
 
 
-def ranks(keys: Index, size: int) -> tuple[Index, bool]:
-    """Return the stable order of keys below `size`, and whether in it each is one more than the last.
+def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
+    """Order calls by the rows of one argument, all below `size`; calls of the same row keep their order.
 
-    Where they are distinct no sort is needed.
+    Where these rows are distinct no sort is needed.
 
-    >>> ranks(np.array([4, 2, 3]), 5)
-    (array([1, 2, 0]), True)
+    Args:
+        rows: ``[*] int64``: the row of each value.
+        calls: ``[n, *] int32``: their arguments.
+        column: which one.
+        size: how many rows there are.
+
+    Returns:
+        The order, ``[n] int64``; and, where in it each row is one more than the last, the first row.
+
+    >>> ranks(np.array([7, 4, 2, 3]), np.array([[9, 1], [9, 2], [9, 3]], np.int32), 1, 8)
+    (array([1, 2, 0]), 2)
     """
+    keys = rows.take(calls[:, column])
     place = np.full(size, -1, np.int64)
     place[keys] = np.arange(len(keys))
     found = np.flatnonzero(place >= 0)
     if len(found) < len(keys):
-        return np.argsort(keys, kind="stable"), False
-    return place.take(found), len(found) == 0 or int(found[-1] - found[0]) == len(found) - 1
+        return np.argsort(keys, kind="stable"), None
+    follow = len(found) > 0 and int(found[-1] - found[0]) == len(found) - 1
+    return place.take(found), int(found[0]) if follow else None
 
 
 def consecutive(rows: Index) -> bool:
@@ -189,14 +210,15 @@ def consecutive(rows: Index) -> bool:
 class Arithmetic:
     """The functions of this module by name, or others that do the same."""
 
-    join: Callable[[Ints, Index, Form], tuple[Ints, Ints]]
+    join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
-    read: Callable[[Ints, Sequence[int], Index], Index]
+    read: Callable[[Ints, Index, Index], Index]
     number: Callable[[Index, Index, int], tuple[int, bool]]
-    number_results: Callable[[Index, Index, int, int], tuple[Index, int]]
-    ranks: Callable[[Index, int], tuple[Index, bool]]
+    number_arguments: Callable[[Index, Ints, Index, Index, int], tuple[int, bool]]
+    number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
+    ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
     consecutive: Callable[[Index], bool]
 
 
-NUMPY = Arithmetic(join, sort, group, read, number, number_results, ranks, consecutive)
+NUMPY = Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

@@ -21,13 +21,14 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 SIGNATURES = {
-    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
+    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
     "sort": "void(i4[::1], i8[::1], i8[::1])",
     "group": "i8(i4[::1], i4[::1], i8[::1], i8[::1])",
     "read": "void(i4[:, ::1], i8[::1], i8[::1], i8[::1])",
     "number": "i8(i8[::1], i8[::1], i8)",
-    "number_results": "i8(i8[::1], i8[::1], i8, i8, i8[::1])",
-    "ranks": "i8(i8[::1], i8[::1], i8[::1])",
+    "number_arguments": "i8(i8[::1], i4[:, ::1], i8[::1], i8[::1], i8)",
+    "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
+    "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
     "consecutive": "b1(i8[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
@@ -72,14 +73,12 @@ def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., A
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
     """Return the arithmetic that computes by functions like those of `loops`, given arrays to write to."""
 
-    def join(blocks: Ints, sizes: Index, form: Form) -> tuple[Ints, Ints]:
-        ends = np.cumsum(sizes)
-        heads = np.empty((len(sizes), form.head), np.int32)
-        packed = np.empty(len(blocks) - (len(sizes) - 1) * form.head, np.int32)
+    def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
+        blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
+        heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)
+        packed = np.empty(max(form.head, len(blocks) - (len(traces) - 1) * form.head), np.int32)
         packed[: form.head] = 0
-        fits = functions["join"](
-            blocks, ends - sizes, ends, form.counters, form.widths, form.numbers, packed, heads
-        )
+        fits = functions["join"](blocks, form.counters, form.widths, form.numbers, cursors, packed, heads)
         assert fits, "the traces differ in form"
         return packed, heads
 
@@ -97,24 +96,31 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
         return order, bounds[: groups + 1]
 
-    def read(calls: Ints, columns: Sequence[int], order: Index) -> Index:
+    def read(calls: Ints, columns: Index, order: Index) -> Index:
         values = np.empty(len(order) * len(columns), np.int64)
-        functions["read"](calls, np.array(columns), order, values)
+        functions["read"](calls, columns, order, values)
         return values
 
     def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
         taken = functions["number"](rows, values, used)
         return taken, taken - used == len(values)
 
-    def number_results(rows: Index, bases: Index, output: int, used: int) -> tuple[Index, int]:
-        found = np.empty(len(bases), np.int64)
-        return found, functions["number_results"](rows, bases, output, used, found)
+    def number_arguments(
+        rows: Index, calls: Ints, columns: Index, order: Index, used: int
+    ) -> tuple[int, bool]:
+        taken = functions["number_arguments"](rows, calls, columns, order, used)
+        return taken, taken - used == len(order) * len(columns)
 
-    def ranks(keys: Index, size: int) -> tuple[Index, bool]:
-        order = np.empty(len(keys), np.int64)
-        spread = functions["ranks"](keys, np.empty(size, np.int64), order)
-        if spread < 0:
-            return np.argsort(keys, kind="stable"), False
-        return order, spread == len(keys)
+    def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
+        found = np.empty(len(order), np.int64)
+        return found, functions["number_results"](rows, calls, order, output, used, found)
 
-    return Arithmetic(join, sort, group, read, number, number_results, ranks, functions["consecutive"])
+    def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
+        order = np.empty(len(calls), np.int64)
+        first = functions["ranks"](rows, calls, column, np.empty(size, np.int64), order)
+        if first < -1:
+            return arithmetic.ranks(rows, calls, column, size)
+        return order, first if first >= 0 else None
+
+    consecutive = functions["consecutive"]
+    return Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace, lengths_of
+from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, lengths_of
 
 
 @dataclass(slots=True)
@@ -45,16 +46,25 @@ class Rows:
         self.used[arena], alone = self.arithmetic.number(self.of_value, values, self.used[arena])
         return alone
 
-    def append_results(self, arena: int, bases: Index, output: int) -> Index:
+    def append_arguments(self, operand: Operand, calls: Ints, order: Index | None) -> bool:
+        """Do what `append` does for what an operand reads that is not ragged, of calls in this order."""
+        order = np.arange(len(calls)) if order is None else order
+        self.used[operand.arena], alone = self.arithmetic.number_arguments(
+            self.of_value, calls, operand.places, order, self.used[operand.arena]
+        )
+        return alone
+
+    def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
         """Give an output's values rows, where they have none yet, and return all their rows.
 
         Args:
             arena: the output's.
-            bases: ``[n]``: the first values of some calls.
+            calls: the cell's, as in `Trace.calls`.
+            order: ``[n]``: some of these.
             output: its number.
         """
         rows, self.used[arena] = self.arithmetic.number_results(
-            self.of_value, bases, output, self.used[arena]
+            self.of_value, calls, order, output, self.used[arena]
         )
         return rows
 
@@ -73,7 +83,7 @@ def values_read(
     element of a sequence.
     """
     if operand.sequence is None:
-        columns = [1 + column for column in operand.columns]
+        columns = operand.places
         if order is not None:
             return arithmetic.read(trace.calls[cell], columns, order)
         return trace.calls[cell][:, columns[0] if len(columns) == 1 else columns].astype(np.int64).ravel()
@@ -110,23 +120,31 @@ def by_consumer(
         arithmetic: what numbers rows.
     """
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
-    priority = sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component))
-    for k in priority:
+    for k in _priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
-            values = values_read(trace, cells, k, operand, orders[k], arithmetic)
-            start = rows.used[operand.arena]
-            if not len(values):
+            calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
+            if operand.sequence is None:
+                size = len(calls if order is None else order) * len(operand.columns)
+                alone = rows.append_arguments(operand, calls, order)
+            else:
+                values = values_read(trace, cells, k, operand, order, arithmetic)
+                size = len(values)
+                alone = rows.append(operand.arena, values)
+            if not size:
                 continue
-            if rows.append(operand.arena, values):
-                rows.runs[k, number] = start, len(values)
-            elif number == 0 and orders[k] is None and operand.sequence is None:
-                width = len(operand.columns)
-                keys = rows.of_value.take(values[::width])
-                order, follows = arithmetic.ranks(keys, rows.used[operand.arena])
-                orders[k] = order
-                if follows and width == 1:
-                    rows.runs[k, number] = int(keys[order[0]]), len(keys)
+            if alone:
+                rows.runs[k, number] = start, size
+            elif number == 0 and order is None and operand.sequence is None:
+                column, stop = 1 + operand.columns[0], rows.used[operand.arena]
+                orders[k], first = arithmetic.ranks(rows.of_value, calls, column, stop)
+                if first is not None and len(operand.columns) == 1:
+                    rows.runs[k, number] = first, size
     return rows
+
+
+@lru_cache(256)
+def _priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component)))
 
 
 def by_producer(

@@ -14,31 +14,32 @@ u8 = int  # compiled: an index that is never negative, so that need not be looke
 
 def join(
     blocks: Ints,
-    cursors: Index,
-    ends: Index,
     counters: Index,
     widths: Index,
     numbers: Index,
+    cursors: Index,
     packed: Ints,
     heads: Ints,
 ) -> bool:
-    """Write `packed`, whose head is zeros, and `heads`; return whether all traces are of the form.
+    """Write `packed`, whose head is zeros, and `heads`; return whether traces of the form fill the blocks.
 
-    `cursors` are where the traces' heads begin, `ends` where they end; the cursors move on to the ends.
+    A head tells where the next one begins. `cursors`, one a trace, move from section to section.
     """
     examples, head = heads.shape
+    end = 0
     for e in range(examples):
-        if ends[e] - cursors[e] < head:
+        if len(blocks) - end < head:
             return False
         for j in range(head):
-            heads[e, j] = blocks[cursors[e] + j]
+            heads[e, j] = blocks[end + j]
             packed[j] += heads[e, j]
-        cursors[e] += head
-        size = cursors[e]
+            if heads[e, j] < 0:
+                return False
+        cursors[e] = end = end + head
         for s in range(len(counters)):
-            size += heads[e, counters[s]] * widths[s]
-        if size != ends[e]:
-            return False
+            end += heads[e, counters[s]] * widths[s]
+    if end != len(blocks):
+        return False
     to = u8(head)
     for s in range(len(counters)):
         width, number = u8(widths[s]), u8(numbers[s])
@@ -60,13 +61,13 @@ def join(
 
 def sort(keys: Ints, order: Index, bounds: Index) -> None:
     """Write `order` and `bounds`, which are zeros."""
-    for key in keys:
-        bounds[key + 1] += 1
+    for i in range(len(keys)):
+        bounds[u8(keys[i]) + u8(1)] += 1
     for i in range(1, len(bounds)):
         bounds[i] += bounds[i - 1]
     for i in range(len(keys)):  # bounds are where the next one goes, and end up one place ahead
-        key = keys[i]
-        order[bounds[key]] = i
+        key = u8(keys[i])
+        order[u8(bounds[key])] = i
         bounds[key] += 1
     for i in range(len(bounds) - 1, 0, -1):
         bounds[i] = bounds[i - 1]
@@ -75,8 +76,8 @@ def sort(keys: Ints, order: Index, bounds: Index) -> None:
 
 def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
     """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
-    for key in keys:
-        counts[key] += 1
+    for i in range(len(keys)):
+        counts[u8(keys[i])] += 1
     groups, start = 0, 0
     for key in range(len(counts)):
         count = counts[key]
@@ -87,34 +88,56 @@ def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
             start += count
     bounds[groups] = start
     for i in range(len(keys)):
-        key = keys[i]
-        order[counts[key]] = i
+        key = u8(keys[i])
+        order[u8(counts[key])] = i
         counts[key] += 1
     return groups
 
 
 def read(calls: Ints, columns: Index, order: Index, values: Index) -> None:
     """Write `values`."""
-    width = len(columns)
+    to = u8(0)
     for i in range(len(order)):
-        call = order[i]
-        for j in range(width):
-            values[i * width + j] = calls[call, columns[j]]
+        call = u8(order[i])
+        for j in range(len(columns)):
+            values[to] = calls[call, u8(columns[j])]
+            to += u8(1)
 
 
 def number(rows: Index, values: Index, used: int) -> int:
     """Return how many rows are taken now."""
-    for value in values:
+    for i in range(len(values)):
+        value = u8(values[i])
         if rows[value] < 0:
             rows[value] = used
             used += 1
     return used
 
 
-def number_results(rows: Index, bases: Index, output: int, used: int, found: Index) -> int:
+def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> int:
+    """Return how many rows are taken now."""
+    if len(columns) == 1:  # takes half the time when the loop below is not there
+        column = u8(columns[0])
+        for i in range(len(order)):
+            value = u8(calls[u8(order[i]), column])
+            if rows[value] < 0:
+                rows[value] = used
+                used += 1
+        return used
+    for i in range(len(order)):
+        call = u8(order[i])
+        for j in range(len(columns)):
+            value = u8(calls[call, u8(columns[j])])
+            if rows[value] < 0:
+                rows[value] = used
+                used += 1
+    return used
+
+
+def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int, found: Index) -> int:
     """Write the rows `found`; return how many rows are taken now."""
-    for i in range(len(bases)):
-        value = bases[i] + output
+    for i in range(len(order)):
+        value = u8(calls[u8(order[i]), u8(0)]) + u8(output)
         if rows[value] < 0:
             rows[value] = used
             used += 1
@@ -122,25 +145,25 @@ def number_results(rows: Index, bases: Index, output: int, used: int, found: Ind
     return used
 
 
-def ranks(keys: Index, place: Index, order: Index) -> int:
-    """Write `order` and return over how many numbers keys spread, if they are distinct; else return -1.
+def ranks(rows: Index, calls: Ints, column: int, place: Index, order: Index) -> int:
+    """Write `order` if rows are distinct; return the first if they follow each other, -1 if they do not.
 
-    `place` has an entry for each number.
+    Return -2 if they are not distinct. `place` has an entry for each row.
     """
-    for key in range(len(place)):
-        place[key] = -1
-    for i in range(len(keys)):
-        if place[keys[i]] >= 0:
-            return -1
-        place[keys[i]] = i
-    rank, least, most = 0, 0, -1
-    for key in range(len(place)):
-        if place[key] >= 0:
-            least = least if rank else key
-            most = key
-            order[rank] = place[key]
+    for row in range(len(place)):
+        place[row] = -1
+    for call in range(len(calls)):
+        place[u8(rows[u8(calls[u8(call), u8(column)])])] = call
+    rank, first, last = 0, -1, -1
+    for row in range(len(place)):
+        if place[row] >= 0:
+            first = first if rank else row
+            last = row
+            order[rank] = place[row]
             rank += 1
-    return most - least + 1
+    if rank < len(calls):
+        return -2
+    return first if last - first == rank - 1 else -1
 
 
 def consecutive(rows: Index) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.trace import CellSignature, Form, Ints, Trace, form, pack, unpack
+from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Merged:
     """Traces joined into one.
 
     Attributes:
-        trace: the joined trace; its `result` is empty.
+        trace: the joined trace, whose `result` is empty; of one trace, that itself.
         counts: per cell ``[examples] int64``: how many of its calls each example makes.
         offsets: ``[examples] int64``: what was added to each example's value numbers.
     """
@@ -44,16 +44,24 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
         cells: the cells.
         arithmetic: what joins the integers.
     """
+    only = traces[0].packed if len(traces) == 1 else None
+    if only is not None and only.flags.writeable:  # compiled loops do not take what is not, so it is copied
+        return _alone(traces[0])
     its = _form(traces, cells)
     blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
-    sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
-    joined = np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
-    packed, heads = arithmetic.join(joined, sizes, its)
-    ends = np.cumsum(heads[:, 0], dtype=np.int64)
+    packed, heads = arithmetic.join(blocks, its)
+    values = heads[:, 0]
+    ends: Index = values.cumsum(dtype=np.int64)
     assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
     trace = unpack(its, packed, _loose_feeds(traces, its), _labels(traces, cells))
     counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
-    return Merged(trace, tuple(counts), ends - heads[:, 0])
+    return Merged(trace, tuple(counts), ends - values)
+
+
+def _alone(trace: Trace) -> Merged:
+    """Return the batch of one example: all numbers stay as they are."""
+    counts = [np.array([len(rows)], np.int64) for rows in trace.calls]
+    return Merged(trace, tuple(counts), np.zeros(1, np.int64))
 
 
 def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
@@ -73,6 +81,8 @@ def _packed(trace: Trace) -> Ints:
 
 def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]:
     """Return, per cell, the feeds that are not packed."""
+    if its.packed:
+        return [[] for _ in its.integers]
     return [
         [
             np.concatenate([trace.feeds[k][i] for trace in traces])
@@ -86,6 +96,8 @@ def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]
 def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
     if not traces:
         return tuple([() for _ in cells])
+    if not any(traces[0].labels):
+        return traces[0].labels
     return tuple(
         [
             tuple([list(chain.from_iterable([t.labels[k][i] for t in traces])) for i in range(len(columns))])

@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -120,13 +122,12 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     """
     groups = list(trace.levels)
     phases = []
-    for component in sorted({cell.component for cell in cells}):
-        members = tuple(k for k, cell in enumerate(cells) if cell.component == component)
+    for members in components(tuple(cells)):
         if len(members) == 1:
             (k,) = members
             # without recursion they need nothing of their scope, and all have level 0
             height = _height(trace.levels[k]) if cells[k].recursive else min(1, len(trace.levels[k]))
-            turns = [(k, level) for level in range(height)]
+            turns = list(zip(repeat(k), range(height), strict=False))
         else:
             graph = call_graph(trace, cells, members)
             found, turns = drain(graph, GreatestRatio(graph))
@@ -134,6 +135,20 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
                 groups[k] = group
         phases.append(Phase(members, turns))
     return Plan(tuple(groups), tuple(phases))
+
+
+@lru_cache(256)
+def components(cells: tuple[CellSignature, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the cells of each component, in the order in which components run.
+
+    >>> a, b, c = (CellSignature(name, i, True, (), (0,), 1) for name, i in (("a", 1), ("b", 0), ("c", 1)))
+    >>> components((a, b, c))
+    ((1,), (0, 2))
+    """
+    members: dict[int, list[int]] = {}
+    for k, cell in enumerate(cells):
+        members.setdefault(cell.component, []).append(k)
+    return tuple([tuple(members[component]) for component in sorted(members)])
 
 
 def _level_by_level(trace: Trace, cells: Sequence[int]) -> Turns:

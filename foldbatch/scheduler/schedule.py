@@ -18,8 +18,7 @@ from foldbatch.scheduler.trace import Index as Index
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Where an operand's rows lie in its arena, in rank order, `width` rows a call (or element).
 
     Attributes:

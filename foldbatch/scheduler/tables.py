@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,26 +42,23 @@ def build(
         share: which calls run as one.
         arithmetic: what computes on whole arrays.
     """
-    trace = merged.trace
-    with no_garbage():
+    trace, cells = merged.trace, tuple(cells)
+    with no_garbage():  # the turns and the steps of a long chain are very many
         plan = policy.plan(trace, cells)
-    shared = share(trace, cells, plan.groups, arithmetic)
-    orders, bounds = _ranks(plan, shared, arithmetic)
+        shared = share(trace, cells, plan.groups, arithmetic)
+        orders, bounds = _ranks(plan, shared, arithmetic)
+        steps = _steps(cells, bounds, plan)
     rows = layout(trace, cells, orders, arenas, arithmetic)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
-    with no_garbage():  # the turns and the steps of a long chain are very many
-        steps = _steps(cells, bounds, plan)
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
-    for k in dict.fromkeys([step.cell for step in steps]):  # in the order of execution
+    for k in dict.fromkeys(map(itemgetter(0), steps)):  # in the order of execution
         sharing = shared[k]
-        calls = orders[k] if sharing is None else sharing.order
-        bases = (
-            trace.calls[k][:, 0].astype(np.int64)
-            if calls is None
-            else arithmetic.read(trace.calls[k], [0], calls)
-        )
+        calls = runs[k] if sharing is None else sharing.order
         outputs[k] = tuple(
-            [rows.append_results(arena, bases, output) for output, arena in enumerate(cells[k].outputs)]
+            [
+                rows.append_results(arena, trace.calls[k], calls, output)
+                for output, arena in enumerate(cells[k].outputs)
+            ]
         )
     _stand_in(trace, cells, shared, rows)
     operands = _operands(trace, cells, orders, rows, plan)
@@ -84,6 +84,9 @@ def _ranks(
     bounds: list[list[int]] = []
     groups = [0] * len(shared)
     for phase in plan.phases:
+        if len(phase.cells) == 1:
+            groups[phase.cells[0]] = len(phase.turns)
+            continue
         for k, _ in phase.turns:
             groups[k] += 1
     for group, sharing, size in zip(plan.groups, shared, groups, strict=True):
@@ -114,19 +117,28 @@ def _stand_in(
                 rows.of_value[bases[sharing.dropped] + output] = found
 
 
-def _steps(cells: Sequence[CellSignature], bounds: Sequence[list[int]], plan: Plan) -> list[Step]:
+def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: Plan) -> list[Step]:
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
-        alone = len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
+        alone = _is_recursion(cells, members)
         stages = ("step",) if alone else ALL
-        if alone:
-            steps += [Step(k, ("before",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
-        turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
-        steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
-        if alone:
-            steps += [Step(k, ("after",), 0, bounds[k][-1]) for k in members if bounds[k][-1]]
+        whole = [(k, bounds[k][-1]) for k in members if bounds[k][-1]] if alone else []
+        steps += [Step(k, ("before",), 0, stop) for k, stop in whole]
+        if len(members) == 1:  # it takes its turns in order
+            (k,) = members
+            steps += [Step(k, stages, start, stop) for start, stop in pairwise(bounds[k]) if stop > start]
+        else:
+            turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
+            steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
+        steps += [Step(k, ("after",), 0, stop) for k, stop in whole]
     return steps
+
+
+@lru_cache(256)
+def _is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) -> bool:
+    """Return whether some cells are one component, and call themselves."""
+    return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
 class _Place(NamedTuple):
@@ -139,24 +151,23 @@ class _Place(NamedTuple):
 
 
 def _operands(
-    trace: Trace, cells: Sequence[CellSignature], orders: Sequence[Index | None], rows: Rows, plan: Plan
+    trace: Trace, cells: tuple[CellSignature, ...], orders: Sequence[Index | None], rows: Rows, plan: Plan
 ) -> list[tuple[Span, ...]]:
     """Return where each cell's operands lie, and which of them may store cotangents."""
-    places = [
-        [_place(trace, cells, k, number, orders[k], rows) for number in range(len(cell.operands))]
+    places = {
+        (k, number): _place(trace, cells, k, number, orders[k], rows)
         for k, cell in enumerate(cells)
-    ]
+        for number in range(len(cell.operands))
+    }
     first = _first(cells, places, plan, len(rows.used))
-    spans = []
-    for k, cell in enumerate(cells):
-        mine = []
-        for number, (operand, place) in enumerate(zip(cell.operands, places[k], strict=True)):
-            start, size, at, counts = place
-            repeats = counts is not None and int(counts.max()) > 1
-            width = len(operand.columns) or 1
-            stores = (k, number) in first
-            mine.append(Span(operand.arena, width, operand.sequence, size, start, at, repeats, stores))
-        spans.append(tuple(mine))
+    spans: list[tuple[Span, ...]] = [() for _ in cells]
+    for at, (start, size, found, counts) in places.items():
+        k, number = at
+        operand = cells[k].operands[number]
+        repeats = counts is not None and int(counts.max()) > 1
+        width = len(operand.columns) or 1
+        span = Span(operand.arena, width, operand.sequence, size, start, found, repeats, at in first)
+        spans[k] += (span,)
     return spans
 
 
@@ -175,7 +186,7 @@ def _place(
 
 
 def _first(
-    cells: Sequence[CellSignature], places: Sequence[Sequence[_Place]], plan: Plan, arenas: int
+    cells: tuple[CellSignature, ...], places: Mapping[tuple[int, int], _Place], plan: Plan, arenas: int
 ) -> set[tuple[int, int]]:
     """Return the operands, by cell and number, that may store cotangents instead of adding to what is there.
 
@@ -185,36 +196,51 @@ def _first(
     first = set()
     readers: list[list[_Place]] = [[] for _ in range(arenas)]
     for phase in reversed(plan.phases):
-        differentiable = [
-            (k, number, operand.arena)
-            for k in phase.cells
-            for number, operand in enumerate(cells[k].operands)
-            if operand.differentiable
-        ]
-        for k, number, arena in differentiable:
-            readers[arena].append(places[k][number])
-        for k, number, arena in differentiable:
-            mine = places[k][number]
-            others = [other for other in readers[arena] if other is not mine]
-            if mine.start is not None and not any(_meet(mine.start, mine.size, x) for x in others):
-                first.add((k, number))
+        differentiable = _differentiable(cells, phase.cells)
+        for arena, at in differentiable:
+            readers[arena].append(places[at])
+        for arena, at in differentiable:
+            if _is_only(places[at], readers[arena]):
+                first.add(at)
     return first
 
 
-def _meet(start: int, size: int, other: _Place) -> bool:
-    """Return whether an operand reads any of some consecutive rows."""
-    if other.counts is not None:
-        return bool(other.counts[start : start + size].any())
-    assert other.start is not None
-    return max(start, other.start) < min(start + size, other.start + other.size)
+@lru_cache(256)
+def _differentiable(
+    cells: tuple[CellSignature, ...], members: tuple[int, ...]
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return the operands of some cells that have cotangents: the arena, and the cell and number."""
+    return [
+        (operand.arena, (k, number))
+        for k in members
+        for number, operand in enumerate(cells[k].operands)
+        if operand.differentiable
+    ]
+
+
+def _is_only(mine: _Place, readers: Sequence[_Place]) -> bool:
+    """Return whether an operand's rows follow each other, and none of the other readers reads any."""
+    if mine.start is None:
+        return False
+    begin, stop = mine.start, mine.start + mine.size
+    for other in readers:
+        start, size, _, counts = other
+        if counts is not None:
+            if counts[begin:stop].any():
+                return False
+        elif start is not None and other is not mine and begin < start + size and start < stop:
+            return False
+    return True
 
 
 def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:
     """Return, per arena, the rows whose cotangents no operand stores: what lies between the stored ones."""
     stored: list[list[tuple[int, int]]] = [[] for _ in used]
-    for span in [span for table in tables for span in table.operands if span.first]:
-        assert span.start is not None
-        stored[span.arena].append((span.start, span.start + span.size))
+    for table in tables:
+        for span in table.operands:
+            if span.first:
+                assert span.start is not None
+                stored[span.arena].append((span.start, span.start + span.size))
     found = []
     for runs, rows in zip(stored, used, strict=True):
         gaps = []
@@ -223,10 +249,11 @@ def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index,
             if start > stop:
                 gaps.append(np.arange(stop, start))
             stop = max(stop, end)
-        found.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]))
+        found.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]) if gaps else _NONE)
     return tuple(found)
 
 
 def _segments(trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index) -> Index:
-    lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
-    return np.concatenate([[0], np.cumsum(lengths[order])])
+    segments = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths_of(trace, cells, cell, sequence).take(order), out=segments[1:])
+    return segments

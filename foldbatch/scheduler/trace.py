@@ -30,7 +30,8 @@ class Operand:
     """Where a cell reads values: `columns` of its arguments, side by side, from one arena.
 
     A ragged operand reads, of every element of sequence number `sequence`, value number `member`.
-    `differentiable` says that the cell's backward kernels write this operand's cotangents.
+    `differentiable` says that the cell's backward kernels write this operand's cotangents. `places`,
+    ``[columns] int64``, is where the columns stand in the row of a call: made here, as batches need it.
     """
 
     arena: int
@@ -38,11 +39,15 @@ class Operand:
     sequence: int | None = None
     member: int = 0
     differentiable: bool = False
+    places: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", 1 + np.array(self.columns, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CellSignature:
-    """What the scheduler knows of a cell.
+    """What the scheduler knows of a cell; equal to itself alone, as batches look up what follows from it.
 
     Attributes:
         name: for reports.
@@ -79,8 +84,10 @@ class Form:
         arguments: per cell, how many single values a call takes.
         sequences: per cell and sequence argument, how many values an element has.
         integers: per cell and feed, whether it is a single integer, and so a section.
+        packed: whether all feeds are.
         head: integers in the head.
         sections: where in the head each section's rows are counted, and integers a row.
+        matrices: how many sections, from the first, are read as matrices: calls and elements.
         counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
         widths: ``[sections] int64``: and integers a row.
         numbers: ``[sections] int64``: how many of a row's integers, from the left, are value numbers.
@@ -89,8 +96,10 @@ class Form:
     arguments: tuple[int, ...]
     sequences: tuple[tuple[int, ...], ...]
     integers: tuple[tuple[bool, ...], ...]
+    packed: bool
     head: int
     sections: tuple[tuple[int, int], ...]
+    matrices: int
     counters: Index
     widths: Index
     numbers: Index
@@ -117,7 +126,9 @@ def form(
     sections = [*calls, *elements, *levels, *feeds]
     counters, widths, numbers = np.array(sections, np.int64).reshape(-1, 3).T.copy()
     pairs = tuple((counter, width) for counter, width, _ in sections)
-    return Form(arguments, sequences, integers, 1 + cells + len(flat), pairs, counters, widths, numbers)
+    packed = all(map(all, integers))
+    head, matrices = 1 + cells + len(flat), cells + len(flat)
+    return Form(arguments, sequences, integers, packed, head, pairs, matrices, counters, widths, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +238,13 @@ def unpack(
     head = packed[: its.head].tolist()
     views = []
     stop = its.head
-    for counter, width in its.sections:
+    for number, (counter, width) in enumerate(its.sections):
         start, stop = stop, stop + head[counter] * width
-        views.append(packed[start:stop])
+        view = packed[start:stop]
+        views.append(view.reshape(-1, width) if number < its.matrices else view)
     cut = iter(views)
-    calls = tuple(
-        [
-            next(cut).reshape(-1, 1 + arguments + len(sequences))
-            for arguments, sequences in zip(its.arguments, its.sequences, strict=True)
-        ]
-    )
-    elements = tuple([tuple([next(cut).reshape(-1, width) for width in widths]) for widths in its.sequences])
+    calls = tuple([next(cut) for _ in its.arguments])
+    elements = tuple([tuple([next(cut) for _ in widths]) for widths in its.sequences])
     levels = tuple([next(cut) for _ in its.arguments])
     feeds = tuple(
         [

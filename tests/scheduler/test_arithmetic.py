@@ -70,7 +70,7 @@ def test_columns_are_read_side_by_side(
     """Row by row, in any order of these."""
     calls = np.array(rows, np.int32).reshape(-1, 4)
     order = index(range(len(rows))[::-1])
-    found = arithmetic.read(calls, columns, order)
+    found = arithmetic.read(calls, index(columns), order)
     assert is_index(found)
     assert found.tolist() == [row[column] for row in rows[::-1] for column in columns]
 
@@ -93,6 +93,23 @@ def test_values_get_rows_in_order_of_first_appearance(
 
 
 @given(
+    st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=8),
+    st.lists(st.integers(0, 2), min_size=1, max_size=3),
+    st.lists(st.booleans(), min_size=10, max_size=10),
+)
+def test_arguments_get_rows_as_if_they_were_read_first(
+    arithmetic: Arithmetic, calls: list[tuple[int, int, int]], columns: list[int], known: list[bool]
+) -> None:
+    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
+    expected = rows.copy()
+    table = np.array(calls, np.int32).reshape(-1, 3)
+    order = index(range(len(calls))[::-1])
+    right = NUMPY.number(expected, NUMPY.read(table, index(columns), order), 7)
+    assert arithmetic.number_arguments(rows, table, index(columns), order, 7) == right
+    assert rows.tolist() == expected.tolist()
+
+
+@given(
     st.lists(st.integers(0, 4), max_size=5, unique=True), st.lists(st.booleans(), min_size=10, max_size=10)
 )
 def test_results_get_rows_where_they_have_none(
@@ -101,7 +118,8 @@ def test_results_get_rows_where_they_have_none(
     """Each call makes two values here, and the second is asked for."""
     rows = index([100 + i if old else -1 for i, old in enumerate(known)])
     before = rows.copy()
-    found, used = arithmetic.number_results(rows, index(calls) * 2, 1, 7)
+    bases = np.array([[2 * call, 99] for call in range(5)], np.int32)
+    found, used = arithmetic.number_results(rows, bases, index(calls), 1, 7)
     assert is_index(found)
     values = [2 * call + 1 for call in calls]
     fresh = [value for value in values if not known[value]]
@@ -114,11 +132,13 @@ def test_results_get_rows_where_they_have_none(
 
 @given(small_ints)
 def test_ranks_are_a_stable_order_that_may_have_no_gaps(arithmetic: Arithmetic, keys: list[int]) -> None:
-    order, follows = arithmetic.ranks(index(keys), 10)
+    rows = index([99, *range(10)])
+    calls = np.array([[0, 1 + key] for key in keys], np.int32).reshape(-1, 2)
+    order, first = arithmetic.ranks(rows, calls, 1, 10)
     assert is_index(order)
     assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
-    if keys:
-        assert follows is (sorted(keys) == list(range(min(keys), min(keys) + len(keys))))
+    follow = keys and sorted(keys) == list(range(min(keys), min(keys) + len(keys)))
+    assert first == (min(keys) if follow else None)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 3))
@@ -136,8 +156,7 @@ def test_packed_traces_are_joined_alike(arithmetic: Arithmetic, setting: Setting
     if not blocks:
         return
     its = pack(setting.traces[0]).form
-    sizes, joined = index([len(block) for block in blocks]), np.concatenate(blocks)  # type: ignore[arg-type, misc]
-    found, expected = (a.join(joined, sizes, its) for a in (arithmetic, NUMPY))  # type: ignore[arg-type]
+    found, expected = (a.join(blocks, its) for a in (arithmetic, NUMPY))  # type: ignore[arg-type]
     for array, right in zip(found, expected, strict=True):
         assert array.dtype == np.int32
         assert array.tolist() == right.tolist()
@@ -147,8 +166,12 @@ def test_a_trace_of_another_form_is_refused(arithmetic: Arithmetic) -> None:
     """Or loops would read beyond its end."""
     its = form((1,), ((),), ((),))
     good = np.array([2, 1, 0, 1, 0], np.int32)  # two values, one call: value 0 of value 1, at level 0
-    for bad in (good[:1], good[:-1], np.append(good, np.int32(0)), np.array([2, 3, 0, 1, 0], np.int32)):
+    for bad in (
+        good[:1],
+        good[:-1],
+        np.append(good, np.int32(0)),
+        *np.array([[2, 3, 0, 1, 0], [2, -1, 0, 1, 0]], "i4"),
+    ):
         for blocks in ([bad], [good, bad], [bad, good]):
-            sizes = index([len(block) for block in blocks])
             with pytest.raises(AssertionError, match="differ in form"):
-                arithmetic.join(np.concatenate(blocks), sizes, its)
+                arithmetic.join(blocks, its)

@@ -29,8 +29,8 @@ def test_lengths_of_sequences_do_not_move_with_value_numbers() -> None:
     packed = np.zeros(2 + 6 + 2, np.int32)
     heads = np.zeros((2, 2), np.int32)
     blocks = np.array([4, 1, 1, 0, 3, 7, 9, 1, 2, 1, 5, 7], np.int32)
-    places = np.array([0, 6]), np.array([6, 12])
+    cursors = np.zeros(2, np.int64)
     sections = np.array([1, 1]), np.array([3, 1]), np.array([2, 0])
-    assert loops.join(blocks, *places, *sections, packed, heads)
+    assert loops.join(blocks, *sections, cursors, packed, heads)
     assert packed.tolist() == [13, 2, 1, 0, 3, 2 + 4, 1 + 4, 5, 7, 7]
     assert heads.tolist() == [[4, 1], [9, 1]]

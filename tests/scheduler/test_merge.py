@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from foldbatch.scheduler.compiled import find_arithmetic
+from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import levels
-from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.scheduler.policies import POLICIES, levels
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace, pack, unpack
 from tests.scheduler.random_traces import Setting, settings_of
+
+READS = (Operand(0, (0,)),)
 
 
 def assert_same(a: Trace, b: Trace) -> None:
@@ -104,6 +109,27 @@ def test_a_batch_of_none_has_no_calls() -> None:
     assert merged.trace.calls[0].shape == (0, 4)
     assert merged.trace.elements[0][0].shape == (0, 3)
     assert merged.examples(0).tolist() == []
+
+
+@pytest.mark.parametrize("name", ["numpy", pytest.param("numba", marks=pytest.mark.numba)])
+def test_a_batch_of_one_is_its_example(name: str) -> None:
+    """Unless that may not be written to: compiled loops would refuse it, so a copy is scheduled."""
+    if name == "numba":
+        pytest.importorskip("numba", reason="numba is not installed")
+    arithmetic = find_arithmetic(name)
+    cells = (CellSignature("a", 0, False, (), (0,), 0), CellSignature("b", 1, True, READS, (0,), 1))
+    rows = np.array([[0], [1]], np.int32), np.array([[2, 1], [3, 2]], np.int32)
+    levels = np.zeros(2, np.int32), np.array([0, 1], np.int32)
+    trace = pack(Trace(rows, ((), ()), levels, ((np.array([5, 5], np.int32),), ()), ((), ()), 4, "result"))
+    assert merge([trace], cells, arithmetic).trace is trace
+    assert trace.packed is not None
+    fixed = trace.packed.copy()
+    fixed.setflags(write=False)
+    mapped = unpack(trace.form, fixed, [[], []], ((), ()))  # type: ignore[arg-type]
+    copied = merge([mapped], cells, arithmetic)
+    assert_same(copied.trace, replace(trace, result=None))
+    schedule = build(copied, cells, POLICIES["by_component"], LAYOUTS["consumer"], 1, arithmetic=arithmetic)
+    assert schedule.widths(1) == [1, 1]
 
 
 def test_a_batch_too_large_for_its_integers_is_refused() -> None:
