@@ -6,6 +6,7 @@ and results; examples and names are `foldbatch.program`'s part.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -86,6 +87,10 @@ class Engine:
         backend = backend_of(options.backend)
         self.arithmetic = find_arithmetic(backend.name)  # compiled now, not in a batch
         self._moves = backend.called_by(MOVES)
+        self._weights = [
+            sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
+            for cell in lowered.cells
+        ]
         self._workspaces = [Workspace(poisoned=options.debug)]
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
@@ -182,7 +187,7 @@ class Engine:
         """Cut a batch into the parts that run side by side, or one after the other."""
         if self._one_by_one:
             return tuple(Part(number, [trace]) for number, trace in enumerate(traces))
-        runs = split(traces, self.options.threads) if traces else ()
+        runs = split(traces, self.options.threads, self._weights) if traces else ()
         return tuple(Part(first, run) for first, run in runs)
 
     def _scheduled(self, traces: Sequence[Trace]) -> Batch:

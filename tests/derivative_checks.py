@@ -86,7 +86,7 @@ def assert_jvp(engine: Program, program: BlockProgram) -> None:
     assert_near(along, inner(gradients, tangents), 1e-9, sum(np.abs(flat(gradients) * flat(tangents))))
     assert_near(along, difference(engine, program.examples, tangents, lambda x: x[0]), 1e-6, abs(loss))
     traces = engine._trace_all(program.examples)
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(engine._derivatives._dual):
             results = other.run(traces, DRAWN)
             losses = results.metrics[LOSS].values if LOSS in results.metrics else np.zeros(0)
@@ -107,7 +107,7 @@ def assert_hvp(engine: Program, program: BlockProgram) -> None:
         flat(hv), right, 1e-6, float(np.abs(flat(gradients_of(engine, program.examples)[1])).max(initial=1))
     )
     traces = engine._trace_all(program.examples)
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(engine._derivatives._dual):
             _, found = other.value_and_grad(traces, DRAWN)
             assert_near(flat({n: found[engine.params.parameters[n]] for n in hv}), flat(hv), 1e-9)
@@ -150,7 +150,7 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     assert_near(found_loss, at(0), 1e-9)
     traces = engine._trace_all(program.examples)
     derivatives = engine._derivatives
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(derivatives._inputs):
             derivatives.__dict__["_inputs"] = other
             loss, same = derivatives.input_gradients(traces, DRAWN)

@@ -36,7 +36,7 @@ def test_parts_run_in_threads_come_together_in_order():
     traces = program._trace_all(DATA)
     whole = Engine(program.lowered, program.options, 0)
     cut = Engine(program.lowered, replace(program.options, threads=3), 0)
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         assert len(threads.split(traces, 3)) == 3
         found, right = cut.run(traces), whole.run(traces)
         np.testing.assert_allclose(found.metrics["seen"].values, right.metrics["seen"].values)

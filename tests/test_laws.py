@@ -109,7 +109,7 @@ def assert_lawful(program: BlockProgram, *, numba: bool = False) -> None:
     examples = program.examples
     meanings = [meaning(program.block, example) for example in examples]
     first: tuple[Any, Any] | None = None
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for engine in engines(program.block, numba=numba):
             metrics = assert_meant(engine, examples, meanings)
             loss, gradients = gradients_of(engine, examples)
@@ -203,7 +203,7 @@ def test_the_order_and_number_of_examples_change_nothing(program):
 def test_dropout_depends_on_the_step_and_the_call_alone(program):
     meanings = [meaning(program.block, example) for example in program.examples]
     first: dict[int, Any] = {}
-    with mock.patch.object(threads, "CALLS_PER_PART", 1):
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for engine in engines(program.block):
             assert_meant(engine, program.examples, meanings)  # inference drops nothing
             for step in (3, 7, 3):

@@ -22,8 +22,10 @@ from foldbatch.scheduler.trace import Trace
 
 R = TypeVar("R")
 
-# Fewer calls than this are not worth a thread of their own.
+# Fewer calls than this are not worth a thread of their own, nor are fewer multiplications by weights: levels
+# get thin, and the threads wait for memory and for each other.
 CALLS_PER_PART = 300
+MULTIPLICATIONS_PER_PART = 80_000_000
 
 
 def available_cores() -> int:
@@ -67,15 +69,20 @@ def single_threaded_blas() -> AbstractContextManager[None]:
     return _SINGLE_THREADED_BLAS
 
 
-def split(traces: Sequence[Trace], parts: int) -> list[tuple[int, list[Trace]]]:
+def split(traces: Sequence[Trace], parts: int, weights: Sequence[int] = ()) -> list[tuple[int, list[Trace]]]:
     """Cut a batch into at most `parts` runs of traces of about as many calls each.
 
-    Returns each run with the number of its first trace.
+    Returns each run with the number of its first trace. `weights` are, per cell, the numbers that a call is
+    multiplied by; where there are none at all, calls alone decide.
     """
     if parts == 1:
         return [(0, list(traces))]
     sizes = [trace.size for trace in traces]
     parts = max(1, min(parts, len(traces), sum(sizes) // CALLS_PER_PART))
+    if parts > 1 and any(weights):
+        counts = (sum(len(trace.calls[k]) for trace in traces) for k in range(len(weights)))
+        work = sum(weight * count for weight, count in zip(weights, counts, strict=True))
+        parts = max(1, min(parts, work // MULTIPLICATIONS_PER_PART))
     target = sum(sizes) / parts
     runs: list[tuple[int, list[Trace]]] = [(0, [])]
     done = 0.0

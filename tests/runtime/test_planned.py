@@ -60,7 +60,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_a_planned_batch_gives_the_same_bits_any_number_of_times(options):
     """With other batches and other parameters in between; nothing in it changes."""
     program = fb.compile(model(), **{"backend": "numpy", **options})
-    with mock.patch.object(threads, "CALLS_PER_PART", 3):
+    with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
         planned, other = program.plan(EXAMPLES), program.plan(EXAMPLES[::-1])
         if options.get("threads") == 3:
             assert len(planned.parts) == 3
@@ -89,7 +89,7 @@ def test_running_a_planned_batch_does_not_schedule_again():
 
 def test_parts_draw_what_the_whole_batch_draws():
     whole, cut = (fb.compile(model(), backend="numpy", threads=n) for n in (1, 3))
-    with mock.patch.object(threads, "CALLS_PER_PART", 3):
+    with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
         planned = cut.plan(EXAMPLES)
     assert [part.first for part in planned.parts] == [0, 2, 4]
     assert cut.value_and_grad(planned, step=4)[0] == pytest.approx(whole.value_and_grad(EXAMPLES, step=4)[0])
@@ -97,6 +97,7 @@ def test_parts_draw_what_the_whole_batch_draws():
 
 def test_a_planned_batch_stands_for_its_examples_everywhere(monkeypatch):
     monkeypatch.setattr(threads, "CALLS_PER_PART", 3)
+    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
     program = fb.compile(model(), backend="numpy", threads=2)
     planned = program.plan(x for x in EXAMPLES)
     assert (len(planned), repr(planned)) == (6, "Planned(6 examples in 2 parts)")

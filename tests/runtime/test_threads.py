@@ -33,6 +33,16 @@ def test_small_batches_stay_whole() -> None:
     assert len(threads.split([_trace(10)] * 200, 4)) == 4
 
 
+def test_light_batches_stay_whole() -> None:
+    """Where weights are known, it takes some multiplications too; where no cell has any, calls decide."""
+    traces = [_trace(10)] * 200
+    enough = 4 * threads.MULTIPLICATIONS_PER_PART // 2000
+    assert len(threads.split(traces, 4, [enough])) == 4
+    assert len(threads.split(traces, 4, [enough // 2])) == 2
+    assert len(threads.split(traces, 4, [10])) == 1
+    assert len(threads.split(traces, 4, [0])) == 4
+
+
 def test_blas_is_single_threaded_inside_and_restored_after() -> None:
     """The limit holds while a program runs, and no longer."""
     controller = threads._controller()
