@@ -22,7 +22,7 @@ from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
-from foldbatch.runtime.executor import KINDS, MOVES, Execution
+from foldbatch.runtime.executor import MOVES, Execution
 from foldbatch.runtime.keys import keyed
 from foldbatch.runtime.planned import Part
 from foldbatch.runtime.reference import Reference
@@ -39,6 +39,7 @@ from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.backends import Backend, find_backend
+from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.backends.numpy import OutOfRangeError
 
 REFERENCE = "reference"

@@ -22,6 +22,7 @@ from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static.backends.levels import Base
+from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.backends.numpy import reduce_by_length
 from foldbatch.static.cell import Cell
 from foldbatch.static.codegen import Argument
@@ -31,7 +32,6 @@ from foldbatch.types import TensorType
 
 NO_ROWS = np.zeros(0, np.int64)
 
-KINDS = {"float32": "f4", "float64": "f8"}
 # What `Execution.moves` may hold: a text that calls them all, for `Backend.called_by`.
 MOVES = "spread_f4() spread_f8() sum_copies_f4() sum_copies_f8()"
 

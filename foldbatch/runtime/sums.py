@@ -9,7 +9,7 @@ import numpy as np
 
 from foldbatch.params import Array, Gradient, SparseRows
 from foldbatch.scheduler.schedule import Index
-from foldbatch.static.backends.numpy import segment_sum, sum_rows
+from foldbatch.static.backends.numpy import sum_rows
 
 
 def add_gradient(parts: list[Gradient], value: Gradient) -> None:
@@ -25,13 +25,8 @@ def add_gradient(parts: list[Gradient], value: Gradient) -> None:
 
 def add_repeated(array: Array, rows: Index, values: Array) -> None:
     """Add values to rows that may repeat, in the order of the batch: bitwise repeatable."""
-    order = np.argsort(rows, kind="stable")
-    ranked = rows[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    if len(starts):
-        sums = np.empty((len(starts), *values.shape[1:]), values.dtype)
-        segment_sum(values[order], starts, np.diff(starts, append=len(rows)), sums)
-        array[ranked[starts]] += sums
+    found = sum_rows(values, rows, len(array))
+    array[found.rows] += found.values
 
 
 def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:

@@ -12,8 +12,7 @@ from functools import cache
 
 from foldbatch.errors import BackendError
 from foldbatch.static.backends.loop_compiler import compile_loop
-
-KINDS = {"float32": "f4", "float64": "f8"}
+from foldbatch.static.backends.named_loops import KINDS
 
 # The numbers: each beta and 1 minus it, then eps and rate, both already corrected for the step.
 ADAM = """\

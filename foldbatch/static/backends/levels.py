@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-TYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}
+from foldbatch.static.backends.named_loops import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def spell(
         results: expressions of what it returns, and what becomes of them.
     """
     named = [*given, *((f"r{i}", base) for i, (_, base) in enumerate(results))]
-    if any(base.dtype not in TYPES for _, base in named):
+    if any(base.dtype not in KINDS for _, base in named):
         return None
     parameters = {
         name: type_ for part in (_parameters(*pair) for pair in named) for name, type_ in part.items()
@@ -92,7 +92,7 @@ def spell(
 
 def _parameters(name: str, base: Base) -> dict[str, str]:
     """Return the loop's parameters for one of its kernel's, with their types."""
-    kind = TYPES[base.dtype]
+    kind = KINDS[base.dtype]
     arena, buffer = ({f"{name}_{part}": f"{kind}[2]w"} for part in ("arena", "buffer"))
     rows = {f"{name}_rows": "i8[1]"}
     place = {f"{name}_first": "i8", f"{name}_width": "i8"} | rows

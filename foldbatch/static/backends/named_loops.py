@@ -6,6 +6,8 @@ have no gaps. Sums are added in order.
 
 from __future__ import annotations
 
+KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
+
 # x: [a, b, c] -> out: [a, c]
 SUM_AXIS = """\
 # {f}[3], {f}[2]w
@@ -20,6 +22,14 @@ def loop(x, out):
                 a1[i * inner + j] += a0[(i * middle + s) * inner + j]
 """
 
+# the greatest number of a row, or NaN if there is one
+_TOP = """\
+        top = a0[start]
+        for j in range(width):
+            t = a0[start + j]
+            top = t if (t >= top) | (t != t) else top
+"""
+
 # x: [N, n] -> out: [N, n]
 SOFTMAX = """\
 # {f}[2], {f}[2]w
@@ -28,11 +38,7 @@ def loop(x, out):
     width = u8(x.shape[1])
     for i in range(u8(x.shape[0])):
         start = i * width
-        top = a0[start]
-        for j in range(width):
-            t = a0[start + j]
-            top = t if (t >= top) | (t != t) else top
-        for j in range(width):
+{top}        for j in range(width):
             a1[start + j] = exp_{f}(a0[start + j] - top)
         total = {f}(0)
         for j in range(width):
@@ -49,11 +55,7 @@ def loop(x, labels, out):
     width = u8(x.shape[1])
     for i in range(u8(x.shape[0])):
         start = i * width
-        top = a0[start]
-        for j in range(width):
-            t = a0[start + j]
-            top = t if (t >= top) | (t != t) else top
-        total = {f}(0)
+{top}        total = {f}(0)
         for j in range(width):
             total += exp_{f}(a0[start + j] - top)
         a2[i] = log(total) + top - a0[start + u8(a1[i])]
@@ -107,5 +109,5 @@ def text_of(name: str) -> str | None:
     for known, text in TEXTS.items():
         kinds = name.removeprefix(f"{known}_").split("_")
         if name.startswith(f"{known}_") and all(kind in ("f4", "f8", "i4", "i8") for kind in kinds):
-            return text.format(**{kind[0]: kind for kind in kinds})
+            return text.format(top=_TOP, **{kind[0]: kind for kind in kinds})
     return None

@@ -17,12 +17,10 @@ import numpy as np
 
 from foldbatch.static.backends import numpy as _numpy
 from foldbatch.static.backends.loop_compiler import called_by, compile_levels, compile_loop
-from foldbatch.static.backends.named_loops import TEXTS
+from foldbatch.static.backends.named_loops import KINDS, TEXTS
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
 from foldbatch.static.strided import access
-
-TYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}
 
 # What an op makes of one element of each operand; `t` is the type of its result.
 EXPRESSIONS: dict[str, str] = {
@@ -60,7 +58,7 @@ def takes(node: Node) -> bool:
     (True, False, False)
     """
     known = node.op.name in EXPRESSIONS or node.op.name in ("add", "cast")
-    return known and node.type.size > 0 and all(x.dtype in TYPES for x in (node, *node.inputs))
+    return known and node.type.size > 0 and all(x.dtype in KINDS for x in (node, *node.inputs))
 
 
 def alone(node: Node) -> bool:
@@ -86,7 +84,7 @@ def spell(loop: Loop) -> str:
 
 
 def _array(dtype: str, ndim: int, *, written: bool) -> str:
-    return f"{TYPES[dtype]}[{ndim}]{'w' if written else ''}"
+    return f"{KINDS[dtype]}[{ndim}]{'w' if written else ''}"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -126,11 +124,11 @@ def _number(place: Place, strides: Sequence[int], *, row: bool) -> str:
 
 def _literal(constant: Node) -> str:
     value = constant.attrs["value"].item()
-    return repr(value) if constant.dtype == "bool" else f"{TYPES[constant.dtype]}({value!r})"
+    return repr(value) if constant.dtype == "bool" else f"{KINDS[constant.dtype]}({value!r})"
 
 
 def _expression(node: Node, operands: Sequence[str]) -> str:
-    kind = TYPES[node.dtype]
+    kind = KINDS[node.dtype]
     match node.op.name:
         case "add":
             text = " + ".join(operands)
@@ -152,7 +150,7 @@ def _multiplied(name: str) -> _numpy.Spelling:
         lines = _numpy.SPELLINGS[name](node, operands, out, rows)
         if not _has_product(node):
             return lines
-        ours = f"product_{TYPES[node.dtype]}("
+        ours = f"product_{KINDS[node.dtype]}("
         return [line.replace("np.matmul(", ours).replace(", out=", ", ") for line in lines]
 
     return spell
@@ -190,13 +188,13 @@ def _sum(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
     middle, inner = prod(x.shape[first:last]), prod(x.shape[last:])
     left = " * ".join(outer)
     whole, sums = f"{operands[0]}.reshape({left}, {middle}, {inner})", f"{out}.reshape({left}, {inner})"
-    return [f"sum_axis_{TYPES[node.dtype]}({whole}, {sums})"]
+    return [f"sum_axis_{KINDS[node.dtype]}({whole}, {sums})"]
 
 
 def _softmax(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
     if not _is_table(node, *node.inputs):
         return _numpy.SPELLINGS["softmax"](node, operands, out, rows)
-    return [f"softmax_{TYPES[node.dtype]}({operands[0]}, {out})"]
+    return [f"softmax_{KINDS[node.dtype]}({operands[0]}, {out})"]
 
 
 def _cross_entropy(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
@@ -204,7 +202,7 @@ def _cross_entropy(node: Node, operands: Sequence[str], out: str, rows: str) -> 
     fits = _is_table(logits) and labels.axis is node.axis and labels.dtype in ("int32", "int64")
     if not fits or labels.ndim or not _is_whole(labels) or logits.axis is not node.axis:
         return _numpy.SPELLINGS["cross_entropy"](node, operands, out, rows)
-    return [f"cross_entropy_{TYPES[node.dtype]}_{TYPES[labels.dtype]}({', '.join(operands)}, {out})"]
+    return [f"cross_entropy_{KINDS[node.dtype]}_{KINDS[labels.dtype]}({', '.join(operands)}, {out})"]
 
 
 def sum_rows_call(node: Node, operands: Sequence[str]) -> str:
@@ -212,7 +210,7 @@ def sum_rows_call(node: Node, operands: Sequence[str]) -> str:
     call = _numpy.sum_rows_call(node, operands)
     if node.dtype not in ("float32", "float64"):
         return call
-    return f"{call[:-1]}, sum_copies_{TYPES[node.dtype]})"
+    return f"{call[:-1]}, sum_copies_{KINDS[node.dtype]})"
 
 
 def _is_table(*nodes: Node) -> bool:
