@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.params import SparseRows
+from foldbatch.train.compiled import WHOLE, faults, takes
 from foldbatch.types import describe_value
 
 Array = NDArray[Any]
@@ -72,8 +73,11 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return gradient * factor
 
 
-def fitting_gradient(name: str, parameter: object, gradient: Any) -> Any:
-    """Return a gradient in its parameter's dtype, an array of one axis or more, once it is known to fit.
+def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float = 1.0) -> tuple[Any, float]:
+    """Return a gradient in its parameter's dtype once it, times a factor, is known to fit.
+
+    It comes as an array of one axis or more, or `SparseRows`, and with it what it is still to be multiplied
+    by: the factor, or 1 where that had to be done first.
 
     Raises:
         ParameterError: when the parameter cannot be updated in place, or the gradient has another
@@ -81,7 +85,7 @@ def fitting_gradient(name: str, parameter: object, gradient: Any) -> Any:
             rows are not ascending, distinct and within the table.
 
     >>> fitting_gradient("w", np.zeros(2, "float32"), np.array([1, 2]))
-    array([1., 2.], dtype=float32)
+    (array([1., 2.], dtype=float32), 1.0)
     """
     if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
         found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
@@ -92,24 +96,48 @@ def fitting_gradient(name: str, parameter: object, gradient: Any) -> Any:
     if shape != parameter.shape or values.dtype.kind not in "fiub":
         found = f"{values.dtype} of shape {shape}"
         raise ParameterError(where, f"{parameter.dtype} of shape {parameter.shape}", found, "check the name")
+    if values.dtype != parameter.dtype or abs(factor) > 1:  # digits or finite numbers may be lost
+        with np.errstate(all="ignore"):
+            values, factor = np.asarray(values * factor, parameter.dtype), 1.0
+    if not _is_known_good(gradient, values):
+        if isinstance(gradient, SparseRows):
+            _check_rows(where, gradient)
+        _check_numbers(where, gradient, values)
     if isinstance(gradient, SparseRows):
-        _check_rows(where, gradient)
-    if values.dtype != parameter.dtype:
-        with np.errstate(over="ignore"):
-            values = values.astype(parameter.dtype)
-    if not math.isfinite(_square_sum(values)):
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        place = (int(gradient.rows[first[0]]), *first[1:]) if isinstance(gradient, SparseRows) else first
-        fix = "nothing was changed; look for it in the data, or lower the learning rate"
-        raise ParameterError(where, "finite numbers", f"{values[first]} at {place}", fix)
+        return SparseRows(gradient.rows, values, shape), factor
+    return values if values.ndim else values.reshape(1), factor
+
+
+def _is_known_good(gradient: Any, values: Array) -> bool:
+    """Return whether there is a compiled check, and it finds no fault; it does not tell which."""
+    check = faults(values.dtype)
+    if check is None or not takes(values):
+        return False
+    rows, height = WHOLE, 1
     if isinstance(gradient, SparseRows):
-        return SparseRows(gradient.rows, values, shape)
-    return np.atleast_1d(values)
+        rows, height = gradient.rows, gradient.shape[0]
+        if rows.dtype != np.int64 or rows.ndim != 1 or not takes(rows):
+            return False
+        if values.shape != (len(rows), *gradient.shape[1:]):
+            return False
+    answer = np.empty(1, np.int64)
+    check(values.reshape(-1), rows, height, answer)
+    return not answer[0]
+
+
+def _check_numbers(where: str, gradient: Any, values: Array) -> None:
+    if math.isfinite(_square_sum(values)) or np.isfinite(values).all():  # squares may overflow
+        return
+    first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+    place = (int(gradient.rows[first[0]]), *first[1:]) if isinstance(gradient, SparseRows) else first
+    fix = "nothing was changed; look for it in the data, or lower the learning rate"
+    raise ParameterError(where, "finite numbers", f"{values[first]} at {place}", fix)
 
 
 def _check_rows(where: str, gradient: SparseRows) -> None:
     rows, values, shape = gradient.rows, gradient.values, gradient.shape
-    fits = values.shape == (len(rows), *shape[1:]) and (rows[1:] > rows[:-1]).all()
+    fits = rows.dtype.kind in "iu" and rows.ndim == 1 and values.shape == (len(rows), *shape[1:])
+    fits = fits and bool((rows[1:] > rows[:-1]).all())
     if not fits or (len(rows) and not 0 <= rows[0] <= rows[-1] < shape[0]):
         expected = f"ascending, distinct rows of the {shape[0]}, with one value each"
         found = f"rows {describe_value(rows.tolist())} and values of shape {values.shape}"

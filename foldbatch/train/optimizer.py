@@ -37,15 +37,22 @@ def within(where: str, value: object, low: float, high: float = math.inf, *, ope
     raise TrainingError(where, above + below, describe_value(value), "see the optimizer's docstring")
 
 
-def _blocks(table: Array, size: int = BLOCK) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table, each of about `size` elements."""
+def _finite(where: str, value: object) -> float:
+    if isinstance(value, int | float | np.floating | np.integer) and math.isfinite(value):
+        return float(value)
+    raise TrainingError(where, "a finite number", describe_value(value), "for example 1 / len(batch)")
+
+
+def _blocks(table: Array) -> Iterator[tuple[int, int]]:
+    """Yield first and last (excluded) rows of the blocks of a table, each of about `BLOCK` elements."""
     rows = len(table)
-    step = max(1, size * rows // max(1, table.size))
+    step = max(1, BLOCK * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
-    if name not in params:
+    known = params.parameters if isinstance(params, ParameterStore) else params
+    if name not in known:
         expected = f"a parameter of {', '.join(params) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
     return isinstance(params, ParameterStore) and not params.parameters[name].trainable
@@ -77,34 +84,46 @@ class Optimizer:
         self._moments: dict[str, list[Array]] = {}
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
 
-    def update(self, params: Mapping[str, Array], grads: Gradients) -> None:
+    def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
 
         A parameter without a gradient, or frozen, stays as it is, and its step count too.
 
+        Args:
+            params: by name.
+            grads: by the same names.
+            scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
+                step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
+                another dtype than their parameters', or a scale above 1, cost copies.
+
         Raises:
+            TrainingError: when `scale` is not a finite number.
             UnknownNameError: when a gradient or a learning-rate factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
+        scale = _finite(f"{type(self).__name__}.update scale", scale)
         self._check_factors(params)
-        ready = [
-            (name, params[name], fitting_gradient(name, params[name], gradient))
-            for name, gradient in grads.items()
-            if not _is_frozen(params, name)
-        ]
-        for name, parameter, _ in ready:
-            self._check_moments(name, parameter)
-        for name, parameter, gradient in ready:
+        ready = []
+        for name, gradient in grads.items():
+            if not _is_frozen(params, name):
+                parameter = params[name]
+                ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
+                self._check_moments(name, parameter)
+        for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
             self._steps[name] = step = self._steps.get(name, 0) + 1
-            tables = [np.atleast_1d(table) for table in (parameter, *self._moments[name])]
-            rate = self.lr * self._factor(name)
-            if isinstance(gradient, SparseRows) and self._touches_rows_only():
-                self._update_rows(tables, gradient, rate, step)
-            else:
-                self._update_all(tables, gradient, rate, step)
+            tables = [parameter, *self._moments[name]]
+            if not parameter.ndim:
+                tables = [table.reshape(1) for table in tables]
+            rate = self.lr * self._factor(name) if self.lr_factors else self.lr
+            sparse = isinstance(gradient, SparseRows)
+            by_rows = sparse and self._touches_rows_only()
+            as_it_is = sparse == by_rows and not self.weight_decay
+            if not (as_it_is and self._in_one_pass(tables, gradient, factor, rate, step)):
+                update = self._update_rows if by_rows else self._update_all
+                update(tables, gradient, factor, rate, step)
 
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.
@@ -145,41 +164,47 @@ class Optimizer:
         """Update a block of a parameter and its moments in place; `g` must not be changed."""
         raise NotImplementedError
 
-    def _block_size(self, dtype: str) -> int:
-        """Return how many elements are best updated at once: so many that passes over them stay in cache."""
-        return BLOCK
+    def _in_one_pass(
+        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
+    ) -> bool:
+        """Update tables, of `SparseRows` those rows only, without blocks; return whether that can be done.
 
-    def _update_all(self, tables: list[Array], gradient: Any, rate: float, step: int) -> None:
-        as_it_is = not self.weight_decay and not isinstance(gradient, SparseRows)
-        size = self._block_size(tables[0].dtype.name) if as_it_is else BLOCK
-        for start, stop in _blocks(tables[0], size):
+        If not, nothing has changed.
+        """
+        return False
+
+    def _update_all(
+        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
+    ) -> None:
+        for start, stop in _blocks(tables[0]):
             p, *moments = (table[start:stop] for table in tables)
-            self._apply(p, self._block_gradient(p, gradient, start, stop), moments, rate, step)
+            self._apply(p, self._block_gradient(p, gradient, factor, start, stop), moments, rate, step)
 
-    def _block_gradient(self, p: Array, gradient: Any, start: int, stop: int) -> Array:
-        """Return rows `start` to `stop` of the gradient with weight decay, in scratch if need be."""
-        if not self.weight_decay and not isinstance(gradient, SparseRows):
-            block: Array = gradient[start:stop]
-            return block
+    def _block_gradient(self, p: Array, gradient: Any, factor: float, start: int, stop: int) -> Array:
+        """Return rows `start` to `stop` of the gradient, scaled, with weight decay, in scratch if need be."""
         g = self._scratch(0, p)
-        if self.weight_decay:
-            np.multiply(p, self.weight_decay, out=g)
-        else:
-            g.fill(0)
         if isinstance(gradient, SparseRows):
             first, last = np.searchsorted(gradient.rows, (start, stop))
-            g[gradient.rows[first:last] - start] += gradient.values[first:last]
+            g.fill(0)
+            g[gradient.rows[first:last] - start] = gradient.values[first:last] * factor
+        elif factor == 1 and not self.weight_decay:
+            block: Array = gradient[start:stop]
+            return block
         else:
-            g += gradient[start:stop]
+            np.multiply(gradient[start:stop], factor, out=g)
+        if self.weight_decay:
+            g += np.multiply(p, self.weight_decay, out=self._scratch(1, p))
         return g
 
-    def _update_rows(self, tables: list[Array], gradient: SparseRows, rate: float, step: int) -> None:
+    def _update_rows(
+        self, tables: Sequence[Array], gradient: SparseRows, factor: float, rate: float, step: int
+    ) -> None:
         for start, stop in _blocks(gradient.values):
             rows = gradient.rows[start:stop]
-            g: Array = gradient.values[start:stop]
+            g = gradient.values[start:stop] * factor
             p, *moments = (table[rows] for table in tables)
             if self.weight_decay:
-                g = g + self.weight_decay * p
+                g += self.weight_decay * p
             self._apply(p, g, moments, rate, step)
             for table, block in zip(tables, (p, *moments), strict=True):
                 table[rows] = block

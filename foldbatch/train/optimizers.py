@@ -13,13 +13,14 @@ bears it in its name.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.compiled import adam
+from foldbatch.params import SparseRows
+from foldbatch.train.compiled import WHOLE, adam, takes
 from foldbatch.train.gradients import Array
 from foldbatch.train.optimizer import Optimizer, within
 
@@ -175,20 +176,31 @@ class Adam(Optimizer):
     def _touches_rows_only(self) -> bool:
         return False
 
-    def _block_size(self, dtype: str) -> int:
-        return super()._block_size(dtype) if adam(dtype) is None else sys.maxsize  # in one pass, all at once
+    def _corrected(self, rate: float, step: int) -> tuple[float, float]:
+        """Return eps and rate with the corrections drawn out of the quotient, which saves two passes."""
+        correction = math.sqrt(1 - self.betas[1] ** step)
+        return self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
+
+    def _in_one_pass(
+        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
+    ) -> bool:
+        p, mean, square = tables
+        g, rows, width = gradient, WHOLE, p.size
+        if isinstance(gradient, SparseRows):
+            g, rows, width = gradient.values, gradient.rows, p.size // max(1, len(p))
+        loop = adam(p.dtype)
+        if loop is None or rows.dtype != np.int64 or not all(map(takes, (p, g, mean, square, rows))):
+            return False
+        flat = p.reshape(-1), g.reshape(-1), mean.reshape(-1), square.reshape(-1)
+        first, second = self.betas
+        loop(*flat, rows, width, factor, first, 1 - first, second, 1 - second, *self._corrected(rate, step))
+        return True
 
     def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        mean, square = moments
-        # The corrections are drawn out of the quotient, which saves two passes over the block.
-        correction = math.sqrt(1 - self.betas[1] ** step)
-        eps, rate = self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
-        loop = adam(p.dtype.name)
-        if loop is not None and all(x.flags.c_contiguous for x in (p, g, mean, square)):
-            arrays = (x.reshape(-1) for x in (p, g, mean, square))
-            first, second = self.betas
-            loop(*arrays, first, 1 - first, second, 1 - second, eps, rate)
+        if self._in_one_pass((p, *moments), g, 1.0, rate, step):
             return
+        mean, square = moments
+        eps, rate = self._corrected(rate, step)
         work = self._scratch(1, p)
         np.multiply(g, 1 - self.betas[0], out=work)
         mean *= self.betas[0]

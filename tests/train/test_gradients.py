@@ -83,11 +83,26 @@ def test_a_limit_not_above_zero_is_an_error(max_norm):
 
 
 def test_a_gradient_of_another_dtype_comes_in_the_parameters():
-    sparse = fitting_gradient(
+    sparse, _ = fitting_gradient(
         "w", np.zeros((3, 1), "float32"), SparseRows(np.array([2]), np.ones((1, 1)), (3, 1))
     )
     assert sparse.values.dtype == np.float32
-    assert fitting_gradient("w", np.zeros((), "float32"), np.float64(2.0)).dtype == np.float32
+    assert fitting_gradient("w", np.zeros((), "float32"), np.float64(2.0))[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("factor", [0.5, -1.0, 1e200])
+def test_a_gradient_is_scaled_before_digits_or_finite_numbers_can_be_lost(dtype, factor):
+    """Else the factor is left for the pass over the parameter."""
+    given = np.array([1e-200, 2e-200])
+    found, left = fitting_gradient("w", np.zeros(2, dtype), given, factor)
+    np.testing.assert_array_equal(found * left, (given * factor).astype(dtype))
+    assert (found is given) == (left == factor) == (dtype == "float64" and factor < 2)
+
+
+def test_a_gradient_that_a_factor_makes_infinite_is_an_error():
+    with pytest.raises(ParameterError, match=r"w gradient: expected finite numbers, found inf at \(1,\)"):
+        fitting_gradient("w", np.zeros(2, "float32"), np.array([0, 1e30], "float32"), 1e30)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +131,8 @@ def test_a_gradient_of_another_dtype_comes_in_the_parameters():
         ),
         (SparseRows(np.array([-1]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
         (SparseRows(np.array([3]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
+        (SparseRows(np.array([1.0]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
+        (SparseRows(np.array([[1]]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
     ],
 )
 def test_a_gradient_that_does_not_fit_is_an_error(gradient, message):
@@ -132,9 +149,8 @@ def test_a_parameter_that_cannot_be_updated_is_an_error():
 
 
 def test_large_finite_gradients_are_finite():
-    assert (
-        fitting_gradient("w", np.zeros(2, "float32"), np.full(2, 1e30, "float32")) == np.float32(1e30)
-    ).all()
+    found, _ = fitting_gradient("w", np.zeros(2, "float32"), np.full(2, 1e30, "float32"))
+    assert (found == np.float32(1e30)).all()
 
 
 def test_scale_multiplies_dense_and_sparse_gradients_and_leaves_the_originals() -> None:

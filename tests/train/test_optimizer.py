@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
 from foldbatch.params import Parameter, ParameterStore, SparseRows
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer
+from foldbatch.static.backends import BACKENDS
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer, scale
 from foldbatch.types import TensorType
 
 MAKERS = {
@@ -81,6 +83,54 @@ def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
     assert_same(whole, cut)
 
 
+def forget_numba(patch):
+    patch.delitem(sys.modules, "numba", raising=False)
+
+
+def load_numba(patch):
+    import numba  # noqa: F401, PLC0415 - optional
+
+
+no_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+with_and_without_numba = pytest.mark.parametrize(
+    "prepare", [forget_numba, pytest.param(load_numba, marks=[pytest.mark.numba, no_numba])]
+)
+
+
+@with_and_without_numba
+@given(
+    st.sampled_from(sorted(MAKERS)),
+    st.integers(0, 2**32 - 1),
+    st.floats(-3, 3) | st.just(1 / 3),
+    st.sampled_from(["float32", "float64", "int8"]),
+)
+def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(prepare, name, seed, factor, dtype):
+    params, other = parameters(), parameters()
+    opt, scaling_first = MAKERS[name](), MAKERS[name]()
+    with pytest.MonkeyPatch.context() as patch:
+        prepare(patch)
+        for k in range(2):
+            grads = {name: np.asarray(g, dtype) for name, g in densified(gradients(seed + k)).items()}
+            rows = gradients(seed + k)["table.weight"].rows
+            grads["table.weight"] = SparseRows(rows, grads["table.weight"][rows], (7, 3))
+            before = densified(grads) | {"table.weight": grads["table.weight"].values.copy()}
+            opt.update(params, grads, scale=factor)
+            scaling_first.update(other, scale(grads, factor))
+            assert_same(densified(grads) | {"table.weight": grads["table.weight"].values}, before)
+    assert_same(params, other)
+    assert_same(opt.state(), scaling_first.state())
+
+
+@every_optimizer
+@pytest.mark.parametrize("factor", [math.nan, -math.inf, "half", None, [1.0]])
+def test_a_scale_that_is_no_finite_number_is_an_error(make, factor):
+    params, opt = parameters(), make()
+    with pytest.raises(TrainingError, match=r"update scale: expected a finite number, found "):
+        opt.update(params, gradients(0), scale=factor)
+    assert_same(params, parameters())
+    assert_same(opt.state(), make().state())
+
+
 @every_optimizer
 def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
     params = {name: np.ones(p.shape, "float32") for name, p in parameters().items()}
@@ -91,11 +141,14 @@ def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
         assert all((params[name] < before[name]).all() for name in params)
 
 
+@with_and_without_numba
 @every_optimizer
 @pytest.mark.parametrize(
     "bad",
     [
         {"scale": np.float32(np.nan)},
+        {"scale": np.float32(1e38)},  # finite only until it is scaled
+        {"table.weight": SparseRows(np.array([2, 6]), np.array([[0.0] * 3, [0, 0, np.nan]]), (7, 3))},
         {"scale": np.zeros(1)},
         {"layer.bias": np.array([0, np.inf, 0, 0])},
         {"table.weight": SparseRows(np.array([8]), np.zeros((1, 3)), (7, 3))},
@@ -103,12 +156,13 @@ def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
     ],
     ids=str,
 )
-def test_a_bad_batch_changes_nothing(make, bad):
+def test_a_bad_batch_changes_nothing(make, bad, prepare, monkeypatch):
+    prepare(monkeypatch)
     params, opt = parameters(), make()
     opt.update(params, gradients(0))
     params_before, state_before = copied(params), opt.state()
     with pytest.raises(FoldbatchError, match=next(iter(bad))):
-        opt.update(params, gradients(1) | bad)
+        opt.update(params, gradients(1) | bad, scale=10.0)
     assert_same(params, params_before)
     assert_same(opt.state(), state_before)
 
