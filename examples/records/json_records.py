@@ -103,7 +103,7 @@ def train(program: fb.Program, examples: Sequence[tuple[str, float]], epochs: in
         for start in range(0, len(prepared), batch):
             chosen = prepared[start : start + batch]
             loss, gradients = program.value_and_grad(chosen)
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(chosen)))
+            optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
         print(f"epoch {epoch + 1:2}  error {np.sqrt(total / len(prepared)):.2f} euros")
 

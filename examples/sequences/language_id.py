@@ -78,7 +78,7 @@ def train(program: fb.Program, words: Words, count: int, epochs: int, batch: int
         for start in range(0, count, batch):
             chosen = examples[start : start + batch]
             loss, gradients = program.value_and_grad(chosen)
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(chosen)))
+            optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
         print(f"epoch {epoch + 1:2}  loss {total / count:.3f}")
 

@@ -75,7 +75,7 @@ def train(program: fb.Program, words: Sequence[str], known: set[str], epochs: in
         for start in range(0, len(examples), batch):
             chosen = examples[start : start + batch]
             loss, gradients = program.value_and_grad(chosen)
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(chosen)))
+            optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
     return total / (2 * len(words))
 

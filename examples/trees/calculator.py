@@ -94,7 +94,7 @@ def train(program: fb.Program, examples: Sequence[Example], epochs: int, batch: 
         for start in range(0, len(order), batch):
             chosen = [prepared[i] for i in order[start : start + batch]]
             loss, gradients = program.value_and_grad(chosen)
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(chosen)))
+            optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
         print(f"epoch {epoch + 1:2}  loss {total / len(prepared):.3f}")
 

@@ -101,7 +101,7 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
         for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
             batch = [(corpus.train[i].tree, corpus.train[i].verb) for i in chosen]
             loss, gradients = program.value_and_grad(batch)
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(batch)))
+            optimizer.update(program.params, gradients, scale=1 / len(batch))
             total += loss
         seconds, dev, averaged = time.perf_counter() - start, accuracy(program, corpus.dev), float("nan")
         if epoch > options.epochs // 2:

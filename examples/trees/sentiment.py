@@ -91,7 +91,7 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
         batches = [order[i : i + options.batch] for i in range(0, len(order), options.batch)]
         for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
             loss, gradients = program.value_and_grad([train_set[i] for i in chosen])
-            optimizer.update(program.params, fb.train.scale(gradients, 1 / len(chosen)))
+            optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
         seconds = time.perf_counter() - start
         fine, binary = accuracy(program, dev, 256)

@@ -14,7 +14,7 @@ from foldbatch.bench.workload import tree_lstms
 from foldbatch.engine import backend_of
 from foldbatch.params import Gradient
 from foldbatch.program import Program, compile
-from foldbatch.train import LazyAdam, scale
+from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ class Step:
 
     def update(self, gradients: dict[str, Gradient], count: int) -> None:
         """Update the parameters by the gradient of the mean loss over `count` trees."""
-        self.optimizer.update(self.program.params, scale(gradients, 1.0 / count))
+        self.optimizer.update(self.program.params, gradients, scale=1.0 / count)
 
 
 class Ours:

@@ -23,7 +23,7 @@ from foldbatch.bench.zoo_models import MODELS
 from foldbatch.engine import backend_of
 from foldbatch.errors import FoldbatchError, UnknownNameError
 from foldbatch.program import Program, compile
-from foldbatch.train import LazyAdam, scale
+from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
 TRAIN, INFER, PLAN = "train", "infer", "plan"
@@ -149,7 +149,7 @@ def _measure(
 
     def train(trees: list[Tree]) -> None:
         _, gradients = program.value_and_grad(trees)
-        optimizer.update(program.params, scale(gradients, 1.0 / len(trees)))
+        optimizer.update(program.params, gradients, scale=1.0 / len(trees))
 
     def each(task: Callable[[list[Tree]], object], runs: list[list[Tree]]) -> Callable[[], None]:
         def all_of_them() -> None:
