@@ -22,8 +22,9 @@ from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
-from foldbatch.runtime.executor import MOVES, Execution
+from foldbatch.runtime.executor import Execution
 from foldbatch.runtime.keys import keyed
+from foldbatch.runtime.moves import moves_for
 from foldbatch.runtime.planned import Part
 from foldbatch.runtime.reference import Reference
 from foldbatch.runtime.report import Report, report_on
@@ -87,7 +88,9 @@ class Engine:
         self.seed = seed
         backend = backend_of(options.backend)
         self.arithmetic = find_arithmetic(backend.name)  # compiled now, not in a batch
-        self._moves = backend.called_by(MOVES)
+        products = [x for cell in lowered.cells for x in (cell.hoisted, cell.hoisted_inference)]
+        weights = [product.parameter for product in products if product is not None]
+        self._moves = backend.called_by(moves_for(weight.type.dtype for weight in weights))
         self._weights = [
             sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
             for cell in lowered.cells

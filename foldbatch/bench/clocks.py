@@ -30,7 +30,7 @@ def timed(program: Program, spent: Seconds) -> Program:
             {stage: _timed(kernel, spent) for stage, kernel in side.items()}
             for side in (cell.forward, cell.backward)
         )
-        cells.append(replace(cell, forward=forward, backward=backward))
+        cells.append(replace(cell, forward=forward, backward=backward, hoisted=None))
     return Program(replace(program.lowered, cells=tuple(cells)), program.options, program.seed)
 
 

@@ -295,10 +295,15 @@ def _signature(
 
 
 def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
-    """Return the signature with `differentiable` set for the operands whose cotangents the cell yields."""
+    """Return the signature with what depends on how the cell was compiled.
+
+    That is, which operands' cotangents it yields, and whose product it leaves to the runtime.
+    """
     found = cell.differentiated
     operands = tuple(replace(x, differentiable=i in found) for i, x in enumerate(signature.operands))
-    return replace(signature, operands=operands)
+    products = (product for product in (cell.hoisted, cell.hoisted_inference) if product is not None)
+    hoisted = next((product.operand for product in products), None)
+    return replace(signature, operands=operands, hoisted=hoisted)
 
 
 def _is_shareable(graph: CellGraph) -> bool:

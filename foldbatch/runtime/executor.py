@@ -7,7 +7,6 @@ nothing of blocks or examples.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,23 +16,20 @@ from typing import Any
 import numpy as np
 
 from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.runtime.hoisting import MANY, multiply_cotangents, multiply_known
+from foldbatch.runtime.moves import flat, spread, sum_copies, zero
 from foldbatch.runtime.sums import add_gradient, add_repeated, total
 from foldbatch.runtime.workspace import Workspace
 from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static.backends.levels import Base
-from foldbatch.static.backends.named_loops import KINDS
-from foldbatch.static.backends.numpy import reduce_by_length
-from foldbatch.static.cell import Cell
+from foldbatch.static.cell import Cell, Hoisted
 from foldbatch.static.codegen import Argument
-from foldbatch.static.kernel import Kernel
+from foldbatch.static.kernel import Kernel, LevelsKernel
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.types import TensorType
 
 NO_ROWS = np.zeros(0, np.int64)
-
-# What `Execution.moves` may hold: a text that calls them all, for `Backend.called_by`.
-MOVES = "spread_f4() spread_f8() sum_copies_f4() sum_copies_f8()"
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
@@ -51,11 +47,12 @@ class Execution:
         schedule: what to run.
         feeds: per cell and feed, the examples' data in rank order.
         training: whether backward will follow.
-        moves: compiled loops that move rows, by name, if there are any; see `MOVES`.
+        moves: compiled loops that move and multiply rows, by name, if there are any; see `moves_for`.
         losses: by (cell, number), ``[n]`` in rank order.
         metrics: by (cell, number), ``[n, *]`` in rank order.
         gradients: by parameter, what the kernels returned, not yet summed.
         inputs: by (cell, feed), ``[n, *]`` in rank order: the gradients of data, where cells yield them.
+        transposed: by cell, the transposed weight of a hoisted product.
         kernel_calls: kernels called so far.
         step: the step under way, for errors.
     """
@@ -72,6 +69,7 @@ class Execution:
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     gradients: dict[Parameter, list[Gradient]] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
+    transposed: dict[int, Array] = field(default_factory=dict)
     kernel_calls: int = 0
     step: Step | None = None
 
@@ -79,8 +77,11 @@ class Execution:
         """Compute every value, loss and metric."""
         for step, steps in _levels(self.schedule.steps):
             kernels = self.cells[step.cell].forward if self.training else self.cells[step.cell].inference
+            hoisted = self._hoisted(step.cell)
             for stage in step.stages:
-                if stage in kernels:
+                if hoisted is not None and stage == "step":
+                    self._run_levels(hoisted.steps[0], steps)
+                elif stage in kernels:
                     self._run_all(kernels[stage], steps)
 
     def backward(self) -> dict[Parameter, Gradient]:
@@ -88,14 +89,21 @@ class Execution:
         assert self.training, "forward must have run for training"
         for arena, rows in enumerate(self.schedule.zero_rows):
             if self.arenas[arena].is_float:
-                _zero(self.cotangents(arena), rows)
+                zero(self.cotangents(arena), rows)
         for step, steps in _levels(reversed(self.schedule.steps)):
             kernels = self.cells[step.cell].backward
             stages = (
                 step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
             )
+            hoisted = self._hoisted(step.cell)  # then steps yield nothing but what they put into arenas
             for stage in stages:
-                if stage in kernels:
+                if hoisted is not None and stage == "step":
+                    self._run_levels(hoisted.steps[1], steps)
+                elif hoisted is not None and stage == "after":
+                    if hoisted.after is not None:
+                        self._run(hoisted.after, step)
+                    self._finish(hoisted, step.cell)
+                elif stage in kernels:
                     self._run_all(kernels[stage], steps)
         return {parameter: total(parts) for parameter, parts in self.gradients.items()}
 
@@ -120,11 +128,15 @@ class Execution:
 
     def _run_all(self, kernel: Kernel, steps: Sequence[Step]) -> None:
         """Run a kernel for steps of one cell, one after the other."""
-        levels = kernel.levels
-        if levels is None or len(steps) == 1 or self.schedule.cells[steps[0].cell].copies is not None:
-            for step in steps:
-                self._run(kernel, step)
+        table = self.schedule.cells[steps[0].cell]
+        if kernel.levels is not None and len(steps) > 1 and table.copies is None:
+            self._run_levels(kernel.levels, steps)
             return
+        for step in steps:
+            self._run(kernel, step)
+
+    def _run_levels(self, levels: LevelsKernel, steps: Sequence[Step]) -> None:
+        """Run a kernel of many levels."""
         self.kernel_calls += len(steps)
         bounds = np.array([(step.start, step.stop) for step in steps], np.int64)
         widest = int((bounds[:, 1] - bounds[:, 0]).max())
@@ -137,10 +149,12 @@ class Execution:
         """Return what a loop over levels is given for a parameter or a result, as `Base` lists it."""
         table, key, signature = self.schedule.cells[cell], base.key, self.signatures[cell]
         match base.kind:
+            case "product" | "products":
+                return self._product(base, cell, table, widest)
             case "operand" | "store" | "sum":
                 span = table.operands[key]
                 arena = (self.values if base.kind == "operand" else self.cotangents)(span.arena)
-                place = [_flat(arena), -1 if span.start is None else span.start, span.width]
+                place = [flat(arena), -1 if span.start is None else span.start, span.width]
                 place.append(NO_ROWS if span.rows is None else span.rows)
                 if base.kind != "operand":
                     place.append(span.first)
@@ -151,9 +165,9 @@ class Execution:
             case "cotangent":
                 arena = signature.outputs[key]
                 buffer = self._buffer(("cotangent", cell, key), arena, widest)
-                return [_flat(self.cotangents(arena)), table.outputs[key], buffer]
+                return [flat(self.cotangents(arena)), table.outputs[key], buffer]
             case "value":
-                return [_flat(self.values(signature.outputs[key])), table.outputs[key]]
+                return [flat(self.values(signature.outputs[key])), table.outputs[key]]
             case "kept":
                 return [self._all_kept(key, cell, table)]
             case "scratch":
@@ -169,9 +183,53 @@ class Execution:
                 assert base.kind == "parameter", base.kind
                 return [key.value if key.value.flags.c_contiguous else np.ascontiguousarray(key.value)]
 
+    def _hoisted(self, cell: int) -> Hoisted | None:
+        """Return the product of a cell that is not its kernels' part in this batch."""
+        found = self.cells[cell].hoisted if self.training else self.cells[cell].hoisted_inference
+        return found if self.schedule.cells[cell].hoisted is not None else None
+
+    def _product(self, base: Base, cell: int, table: CellTable, widest: int) -> list[Any]:
+        """Return what a loop over levels is given for a product that it makes, or for its cotangents."""
+        hoisted, split, span = self._hoisted(cell), table.hoisted, table.operands[base.key]
+        assert hoisted is not None
+        assert split is not None
+        type_, weight = TensorType(base.shape, base.dtype), np.ascontiguousarray(hoisted.parameter.value)
+        told = [split.ranks, split.rows, split.counts, span.width]
+        if base.kind == "product":
+            values = flat(self.values(span.arena))
+            products = self.workspace.rows(("products", cell), type_, len(split.starts) - 1)
+            multiply_known(split, values, weight, products, self.moves)
+            buffer = self.workspace.rows(("product", cell), type_, widest)
+            return [values, weight, products, split.place, *told, buffer]
+        cotangents = flat(self.cotangents(span.arena))
+        if span.first:  # levels store theirs, to others will be added
+            assert span.start is not None
+            cotangents[span.start + np.flatnonzero(split.place >= 0)] = 0
+        back = weight.T
+        if len(split.rows) > MANY:
+            back = self.workspace.single(("transposed", cell), TensorType(back.shape, base.dtype))
+            back[...] = weight.T
+        self.transposed[cell] = back
+        g = self._product_cotangents(hoisted, cell)
+        return [cotangents, back, g, *told, span.first, span.repeats]
+
+    def _finish(self, hoisted: Hoisted, cell: int) -> None:
+        """Add the weight's gradient, and the cotangents of what was multiplied before the first level."""
+        split = self.schedule.cells[cell].hoisted
+        assert split is not None
+        arena = self.schedule.cells[cell].operands[hoisted.operand].arena
+        values, cotangents = flat(self.values(arena)), flat(self.cotangents(arena))
+        g = self._product_cotangents(hoisted, cell)
+        gradient = multiply_cotangents(split, values, self.transposed[cell], g, cotangents, self.moves)
+        add_gradient(self.gradients.setdefault(hoisted.parameter, []), gradient)
+
+    def _product_cotangents(self, hoisted: Hoisted, cell: int) -> Array:
+        assert hoisted.cotangent is not None
+        return self._all_kept(hoisted.cotangent, cell, self.schedule.cells[cell])
+
     def _buffer(self, name: tuple[str, int, int], arena: int, rows: int) -> Array:
         """Return memory for rows of an arena: ``[rows, numbers]``."""
-        return _flat(self.workspace.rows(name, self.arenas[arena], rows))
+        return flat(self.workspace.rows(name, self.arenas[arena], rows))
 
     def _run(self, kernel: Kernel, step: Step) -> None:
         table = self.schedule.cells[step.cell]
@@ -182,7 +240,7 @@ class Execution:
             match kind:
                 case "value":
                     arena = self.values(self.signatures[step.cell].outputs[key])
-                    self._spread(value, arena, table.written(key, step.start, step.stop), table, step)
+                    spread(value, arena, table, key, (step.start, step.stop), self.moves)
                 case "cotangent":
                     self._add_cotangents(table.operands[key], table, step, value)
                 case "stored":
@@ -213,7 +271,7 @@ class Execution:
                 number = self.signatures[step.cell].outputs[key]
                 arena, written = self.cotangents(number), table.written(key, step.start, step.stop)
                 if table.copies is not None:
-                    return self._summed(arena, written, table.copies[step.start : step.stop + 1])
+                    return sum_copies(arena, written, table.copies[step.start : step.stop + 1], self.moves)
                 return self._gather(("cotangent", step.cell, key), arena, self.arenas[number], written)
             case "store":
                 return self._store(key, step, table)
@@ -243,13 +301,17 @@ class Execution:
         return whole[start:stop]
 
     def _all_kept(self, number: int, cell: int, table: CellTable) -> Array:
+        """Return a kept buffer; there is more behind that of a hoisted product's cotangents."""
         compiled = self.cells[cell]
         kept = (compiled.kept if self.training else compiled.kept_inference)[number]
         key = ("kept", cell, number, self.training)
         if kept.axis is UNBATCHED:
             return self.workspace.single(key, kept.type)
         if kept.axis is CALL:
-            return self.workspace.rows(key, kept.type, len(table.order))
+            hoisted, rows = self._hoisted(cell), len(table.order)
+            if table.hoisted is not None and hoisted is not None and number == hoisted.cotangent:
+                rows += len(table.hoisted.starts) - 1
+            return self.workspace.rows(key, kept.type, rows)
         rows = int(table.segments[compiled.graph.axes.index(kept.axis)][-1])
         return self.workspace.rows(key, kept.type, rows)
 
@@ -278,31 +340,6 @@ class Execution:
     def _gather(self, key: tuple[str, int, int], arena: Array, type_: TensorType, rows: Index) -> Array:
         out = self.workspace.rows(key, type_, len(rows))
         np.take(arena, rows, axis=0, out=out, mode="clip")
-        return out
-
-    def _spread(self, values: Array, arena: Array, rows: Index, table: CellTable, step: Step) -> None:
-        """Write rows to an arena; those of shared calls once for each call."""
-        if table.copies is None:
-            arena[rows] = values
-            return
-        copies = table.copies[step.start : step.stop + 1]
-        spread = self.moves.get(f"spread_{KINDS.get(arena.dtype.name)}")
-        if spread is not None and values.flags.c_contiguous:
-            spread(_flat(values), copies, rows, _flat(arena))
-        else:
-            arena[rows] = np.repeat(values, np.diff(copies), axis=0)
-
-    def _summed(self, arena: Array, rows: Index, copies: Index) -> Array:
-        """Sum the rows of shared calls, in the order of the batch.
-
-        Call i's are ``rows[copies[i]:copies[i + 1]]``, with `copies` counted from the first call's.
-        """
-        out = np.empty((len(copies) - 1, *arena.shape[1:]), arena.dtype)
-        total = self.moves.get(f"sum_copies_{KINDS.get(arena.dtype.name)}")
-        if total is not None:
-            total(_flat(arena), copies, rows, _flat(out))
-        else:
-            reduce_by_length(np.add, arena, copies[:-1] - copies[0], np.diff(copies), out, rows)
         return out
 
     def _segments(self, kind: str, axis: Axis, step: Step, table: CellTable) -> Array:
@@ -342,20 +379,8 @@ def _levels(steps: Iterable[Step]) -> Iterator[tuple[Step, Sequence[Step]]]:
             yield part[0], part
 
 
-def _flat(array: Array) -> Array:
-    """Return an array with all but its first axis in one."""
-    return array.reshape(len(array), math.prod(array.shape[1:]))
-
-
 def _count(extent: tuple[int, int]) -> int:
     return extent[1] - extent[0]
-
-
-def _zero(array: Array, rows: Index) -> None:
-    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
-        array[rows[0] : rows[-1] + 1] = 0
-    elif len(rows):
-        array[rows] = 0
 
 
 def _collect(

@@ -172,3 +172,59 @@ def consecutive(rows: Index) -> bool:
     for i in range(u8(1), u8(len(rows))):
         jumps += rows[i] != rows[i - u8(1)] + 1
     return jumps == 0
+
+
+def split(
+    entries: Index,
+    width: int,
+    groups: Index,
+    uses: Index,
+    rows: Index,
+    ranks: Index,
+    counts: Index,
+    place: Index,
+    users: Index,
+    starts: Index,
+) -> int:
+    """Write `Hoisted`, in arrays that are long enough; return how many rows there are.
+
+    `uses` are zeros, one for each column and group.
+    """
+    size, calls = len(uses) // width, len(entries) // width
+    for call in range(calls):
+        for column in range(width):
+            group = groups[u8(entries[u8(call * width + column)])]
+            if group >= 0:
+                uses[u8(column * size + group)] += 1
+    to, found, total = 0, 0, 0
+    for column in range(width):
+        for call in range(calls):
+            counts[column, call] = to
+            row = entries[u8(call * width + column)]
+            if groups[u8(row)] < 0:
+                rows[to], ranks[to], place[u8(call * width + column)] = row, call, -1
+                to += 1
+        counts[column, calls] = to
+        first = found
+        for key in range(u8(column * size), u8((column + 1) * size)):
+            if uses[key]:
+                starts[found], ranks[u8(to + found - first)] = total, -1
+                total += uses[key]
+                uses[key] = found
+                found += 1
+        for call in range(calls):
+            row = entries[u8(call * width + column)]
+            group = groups[u8(row)]
+            if group >= 0:
+                at = u8(uses[u8(column * size + group)])
+                place[u8(call * width + column)] = at
+                there = u8(to) + at - u8(first)
+                if ranks[there] < 0:  # the first of its kind
+                    rows[there], ranks[there] = row, calls + at
+                users[u8(starts[at])] = call  # starts are where the next one goes, and end up one place ahead
+                starts[at] += 1
+        to += found - first
+    for at in range(found, 0, -1):
+        starts[at] = starts[at - 1]
+    starts[0] = 0
+    return to

@@ -9,28 +9,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foldbatch.params import Parameter
 from foldbatch.static.backends import Backend
+from foldbatch.static.backends.levels import Base
+from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, index_source
-from foldbatch.static.codegen import Argument, emit
+from foldbatch.static.codegen import Argument, Text, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, reachable
-from foldbatch.static.kernel import Kernel, load
+from foldbatch.static.hoisting import Product, find_product
+from foldbatch.static.kernel import Kernel, LevelsKernel, load, load_levels
 from foldbatch.static.memory import Plan
 from foldbatch.static.op import Axis
 from foldbatch.static.residuals import choose
 from foldbatch.static.sides import (
+    Key,
     Side,
+    What,
     backward_side,
     forward_side,
     kept_between,
     optimized,
     outside,
     owners,
-    results_of,
 )
-from foldbatch.static.stages import STAGES
+from foldbatch.static.stages import AFTER, STAGES, STEP
 from foldbatch.types import TensorType
 
 
@@ -52,13 +56,32 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Hoisted:
+    """A product that the runtime may make in place of kernels, and those without it; see `hoisting`.
+
+    Attributes:
+        operand: the number of what is multiplied.
+        parameter: the weight.
+        steps: all levels of each direction, by its number: 0 is forward, 1 backward.
+        cotangent: the number of the kept buffer that has the product's cotangent; None without training.
+        after: the backward kernel after the steps, without the weight's gradient; None if nothing is left.
+    """
+
+    operand: int
+    parameter: Parameter
+    steps: Mapping[int, LevelsKernel]
+    cotangent: int | None = None
+    after: Kernel | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A compiled cell: by stage, kernels to train (forward, backward) and to infer.
 
     `graph` is what is trained, `inference_graph` what inference computes from the same inputs; they
     are one object where nothing differs. `sparse` are the parameters whose gradients here are sums
     of rows: tables that are looked up. `built` is the graph before all passes, `parts` what each
-    kernel was made from, by the name of its function.
+    kernel was made from, by the name of its function. `hoisted` is the product that the runtime may make.
     """
 
     graph: CellGraph
@@ -74,6 +97,8 @@ class Cell:
     sparse: frozenset[Parameter]
     built: CellGraph
     parts: Mapping[str, Part]
+    hoisted: Hoisted | None = None
+    hoisted_inference: Hoisted | None = None
 
     @property
     def name(self) -> str:
@@ -105,10 +130,14 @@ def compile_cell(graph: CellGraph, ends: Ends, backend: Backend, kept_bytes: int
     recomputed = choose(graph, ends, kept_bytes)
     backward = backward_side(graph, ends, forward, recomputed)
     bounds = feed_bounds(graph)
-    train, kept = _compile_sides(graph, [forward, backward], _checked(graph, bounds), backend, "", parts)
+    train, kept, hoisted = _compile_sides(
+        graph, ends, [forward, backward], _checked(graph, bounds), backend, "", parts
+    )
     forward = forward_side(inference, ends)
     checked = _checked(inference, bounds)
-    infer, kept_inference = _compile_sides(inference, [forward], checked, backend, "infer_", parts)
+    infer, kept_inference, hoisted_inference = _compile_sides(
+        inference, ends, [forward], checked, backend, "infer_", parts
+    )
     given = tuple(dict.fromkeys(backward.given))
     return Cell(
         graph,
@@ -124,6 +153,8 @@ def compile_cell(graph: CellGraph, ends: Ends, backend: Backend, kept_bytes: int
         _sparse(backward.results),
         built,
         parts,
+        hoisted,
+        hoisted_inference,
     )
 
 
@@ -146,45 +177,125 @@ def _checked(graph: CellGraph, bounds: Mapping[Node, int]) -> set[Node]:
     return {x for node in nodes for x in (node, *node.inputs) if index_source(x) in feeds}
 
 
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What one kernel is made from.
+
+    Attributes:
+        name: of its function.
+        results: what it returns.
+        kept: the nodes it computes that others read, and their buffers.
+        given: how what it may read arrives.
+        computed: the nodes it computes and does not keep.
+        checked: integer nodes whose range is known to be right.
+    """
+
+    name: str
+    results: list[tuple[What, Node]]
+    kept: Mapping[Node, Argument]
+    given: Mapping[Node, Argument]
+    computed: Collection[Node]
+    checked: Collection[Node]
+
+    def emit(self, backend: Backend) -> tuple[Text, tuple[What, ...], Part]:
+        """Return the kernel's text, what its results are, and what it was made from."""
+        outputs = [node for _, node in self.results]
+        stores = _stores(self.results, self.computed)
+        inputs = [node for node in self.given if node not in self.kept]
+        graph = Graph(tuple(_read(inputs, [*outputs, *self.kept])), (*outputs, *self.kept))
+        buffers = {**self.kept, **stores}
+        text = emit(self.name, graph, outputs, self.given, buffers, self.checked, backend)
+        whats = tuple(("stored", what[1]) if node in stores else what for what, node in self.results)
+        return text, whats, Part(graph, text.plan, buffers)
+
+    def without(self, product: Product) -> _Stage:
+        """Return the stage without what is made of a product's cotangent."""
+        return replace(self, results=[pair for pair in self.results if not product.makes(pair[0])])
+
+
 def _compile_sides(
     graph: CellGraph,
+    ends: Ends,
     sides: Sequence[Side],
     checked: set[Node],
     backend: Backend,
     prefix: str,
     parts: dict[str, Part],
-) -> tuple[list[dict[str, Kernel]], tuple[Kept, ...]]:
+) -> tuple[list[dict[str, Kernel]], tuple[Kept, ...], Hoisted | None]:
     """Compile the stages of both directions, or of one, with the buffers between them."""
+    kept = {node: Argument("kept", i) for i, node in enumerate(kept_between(sides))}
+    buffers = tuple(Kept(node.type, node.axis) for node in kept)
+    stages = _stages(graph, sides, kept, checked, prefix)
+    compiled: list[dict[str, Kernel]] = [{} for _ in sides]
+    for (side, name), stage in stages.items():
+        text, whats, parts[stage.name] = stage.emit(backend)
+        levels = load_levels(text, whats, backend) if name == STEP else None
+        compiled[side][name] = load(f"{graph.name} {stage.name}", text, whats, backend, levels)
+    product = find_product(graph, ends)
+    hoisted = None if product is None else _hoisted(graph.name, product, sides, stages, kept, backend)
+    return compiled, buffers, hoisted
+
+
+def _stages(
+    graph: CellGraph, sides: Sequence[Side], kept: Mapping[Node, Argument], checked: set[Node], prefix: str
+) -> dict[Key, _Stage]:
+    """Return what kernels are made from, by direction and stage."""
     given = {node: Argument("operand", i) for i, node in enumerate(graph.operands)}
     given |= {node: Argument("feed", i) for i, node in enumerate(graph.feeds)}
     if len(sides) == 2:
         seeds = [node for node in sides[1].given if node not in given and node.op in SOURCES]
         given |= {node: Argument("cotangent", int(node.attrs["name"][1:])) for node in seeds}
     owner = owners(sides)
-    kept: dict[Node, Argument] = {}
-    buffers: list[Kept] = []
-    for node in kept_between(sides):
-        kept[node] = Argument("kept", len(buffers))
-        buffers.append(Kept(node.type, node.axis))
-    compiled: list[dict[str, Kernel]] = [{} for _ in sides]
+    stages = {}
     for i, stage in ((i, stage) for i in range(len(sides)) for stage in STAGES):
-        results = results_of(sides, (i, stage))
-        mine = [node for node in kept if owner[node] == (i, stage)]
+        key = i, stage
+        results = [(what, node) for what, node in sides[i].results if sides[i].stage_of(node) == stage]
+        mine = {node: kept[node] for node in kept if owner[node] == key}
         if not results and not mine:
             continue
-        others = outside([*results, *mine], (i, stage), owner, given)
+        others = outside([*(node for _, node in results), *mine], key, owner, given)
         arguments = {**given, **{node: kept[node] for node in others if node in kept}}
-        inputs = [node for node in (*given, *others) if node not in mine]
-        name = f"{prefix}{'forward' if i == 0 else 'backward'}_{stage}"
-        part = Graph(tuple(dict.fromkeys(_read(inputs, [*results, *mine]))), (*results, *mine))
+        computed = {node for node in owner if owner[node] == key and node not in kept}
         known = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}
-        mine_of = [(what, node) for what, node in sides[i].results if sides[i].stage_of(node) == stage]
-        stores = _stores(mine_of, {node for node in owner if owner[node] == (i, stage) and node not in kept})
-        text = emit(name, part, results, arguments, {n: kept[n] for n in mine} | stores, known, backend)
-        whats = tuple(("stored", what[1]) if node in stores else what for what, node in mine_of)
-        parts[name] = Part(part, text.plan, {n: kept[n] for n in mine} | stores)
-        compiled[i][stage] = load(f"{graph.name} {name}", text, whats, backend, levels=stage == "step")
-    return compiled, tuple(buffers)
+        name = f"{prefix}{'forward' if i == 0 else 'backward'}_{stage}"
+        stages[key] = _Stage(name, results, mine, arguments, computed, known)
+    return stages
+
+
+def _hoisted(
+    name: str,
+    product: Product,
+    sides: Sequence[Side],
+    stages: Mapping[Key, _Stage],
+    kept: Mapping[Node, Argument],
+    backend: Backend,
+) -> Hoisted | None:
+    """Compile the steps without a product; None where that cannot be."""
+    trains = len(sides) > 1 and bool(sides[1].results)
+    cotangent = product.cotangent(sides[1].results) if trains else None
+    if product.node in kept or (trains and cotangent not in kept) or not _multiplies_rows(product, backend):
+        return None
+    given = {product.node: Argument("product", product.operand)}
+    base = Base("products", product.operand, product.node.shape, product.node.dtype)
+    steps = {}
+    for side in [side for side, stage in stages if stage == STEP]:
+        stage = stages[side, STEP]
+        text, whats, _ = replace(stage, given={**stage.given, **given}).without(product).emit(backend)
+        levels = load_levels(text, whats, backend, (base,) if side else ())
+        if levels is None:
+            return None
+        steps[side] = levels
+    if cotangent is None:
+        return Hoisted(product.operand, product.parameter, steps)
+    rest, after = stages[1, AFTER].without(product), None
+    if rest.results:
+        text, whats, _ = rest.emit(backend)
+        after = load(f"{name} {rest.name}", text, whats, backend)
+    return Hoisted(product.operand, product.parameter, steps, kept[cotangent].key, after)
+
+
+def _multiplies_rows(product: Product, backend: Backend) -> bool:
+    return bool(backend.called_by(f"product_rows_{KINDS[product.node.dtype]}("))
 
 
 def _stores(

@@ -44,7 +44,7 @@ class Text:
     body: Body | None = None
 
 
-_PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d"}
+_PREFIX = {"operand": "x", "feed": "f", "cotangent": "g", "kept": "k", "store": "d", "product": "t"}
 
 # What an op must know of the sequences whose elements are its rows.
 _SEGMENTS = {

@@ -51,9 +51,13 @@ class LevelsKernel:
 
 
 def load(
-    name: str, text: Text, results: tuple[tuple[str, Any], ...], backend: Backend, *, levels: bool = False
+    name: str,
+    text: Text,
+    results: tuple[tuple[str, Any], ...],
+    backend: Backend,
+    levels: LevelsKernel | None = None,
 ) -> Kernel:
-    """Compile a kernel's text; for many `levels` at once too, where that can be."""
+    """Compile a kernel's text; `levels` is the same for many levels at once."""
     # two programs may have cells of one name, so the text itself tells the registered texts apart
     filename = f"<foldbatch {backend.name} kernel {name} {zlib.crc32(text.source.encode()):08x}>"
     scope: dict[str, Any] = {**backend.globals, **text.constants}
@@ -65,15 +69,24 @@ def load(
     function = scope[text.source.split("(", 1)[0].removeprefix("def ")]
     loops = [source.replace("def loop(", f"def {loop}(") for loop, source in text.loops.items()]
     source = "\n".join([text.source, *loops])
-    whole = _load_levels(text, results, backend) if levels else None
-    return Kernel(name, source, function, text.arguments, results, text.calls, whole)
+    return Kernel(name, source, function, text.arguments, results, text.calls, levels)
 
 
 # What becomes of a result in a loop over levels; what is stored has been put there already.
 _RESULTS = {"value": "value", "cotangent": "sum", "stored": ""}
 
 
-def _load_levels(text: Text, whats: tuple[tuple[str, Any], ...], backend: Backend) -> LevelsKernel | None:
+def load_levels(
+    text: Text, whats: tuple[tuple[str, Any], ...], backend: Backend, more: tuple[Base, ...] = ()
+) -> LevelsKernel | None:
+    """Compile a kernel's text for many levels at once; None where that cannot be.
+
+    Args:
+        text: the kernel's.
+        whats: of its results.
+        backend: to compile for.
+        more: what is made of what the kernel leaves, besides its results.
+    """
     if text.body is None or backend.loops is None or any(kind not in _RESULTS for kind, _ in whats):
         return None
     results = [
@@ -81,7 +94,7 @@ def _load_levels(text: Text, whats: tuple[tuple[str, Any], ...], backend: Backen
         for (kind, key), (value, node) in zip(whats, text.body.results, strict=True)
         if _RESULTS[kind]
     ]
-    levels = spell(text.body.given, text.body.lines, results)
+    levels = spell(text.body.given, text.body.lines, [*results, *(("", base) for base in more)])
     if levels is None:
         return None
     function = backend.loops.compile_levels(levels.source, tuple(text.loops.values()))

@@ -27,13 +27,20 @@ class Base:
     ``scratch``             an array for the widest level
     ``parameter``,          the array
     ``constant``
+    ``product``             arena, weight, table, place, ranks, rows, counts, width, buffer
     ``value`` (a result)    arena, rows
     ``sum`` (a result)      arena, first row, width, rows, whether it stores
+    ``products`` (another)  arena, weight, cotangents, ranks, rows, counts, width, whether it stores,
+                            whether rows repeat
     ======================  =====================================================================
 
     Arenas and buffers have two axes, ``[rows, numbers]``. A call has `width` rows, side by side from the
     first one on; if that is -1, `rows` tells where each lies, and a buffer, which has as many rows as the
     widest level needs, holds copies.
+
+    A product by a weight that the loop makes itself (see `scheduler.hoisting`) starts as sums of rows of a
+    table, at the places told; then ranks of this level (counts tell which), multiply, column by column,
+    the rows told. Backward, cotangents are multiplied by the transposed weight, likewise.
 
     Attributes:
         kind: see above.
@@ -107,6 +114,14 @@ def _parameters(name: str, base: Base) -> dict[str, str]:
             return arena | rows
         case "sum":
             return arena | place | {f"{name}_stores": "i8"}
+        case "product" | "products":
+            split = {f"{name}_ranks": "i8[1]"} | rows | {f"{name}_counts": "i8[2]", f"{name}_width": "i8"}
+            weight = {f"{name}_weight": f"{kind}[2]a"}
+            if base.kind == "product":
+                known = {f"{name}_table": f"{kind}[2]", f"{name}_place": "i8[1]"}
+                return {f"{name}_arena": f"{kind}[2]"} | weight | known | split | buffer
+            told = {f"{name}_stores": "i8", f"{name}_repeats": "i8"}
+            return arena | weight | {f"{name}_cotangents": f"{kind}[2]"} | split | told
         case _:
             whole = f"{name}_all" if base.batched else name
             written = "w" if base.kind in ("kept", "scratch") else ""
@@ -130,6 +145,8 @@ def _around(name: str, base: Base) -> tuple[list[str], list[str]]:
             return [*_either(f"{name}_stores", name), part], after
         case "scratch":
             return [f"{name} = {name}_all[:n]"], []
+        case "product":
+            return [*_product(name, KINDS[base.dtype]), part], []
         case _:
             return [f"{name} = {name}_all[start:stop]"], []
 
@@ -142,6 +159,8 @@ def _either(test: str, name: str) -> list[str]:
 
 def _put(name: str, value: str, base: Base) -> list[str]:
     """Return the lines that put a result where it belongs."""
+    if base.kind == "products":
+        return _products(name, KINDS[base.dtype])
     if base.kind == "value":
         rows = f"{value}.reshape(n, {prod(base.shape)})"
         return [f"scatter({rows}, {name}_rows[start:stop], {name}_arena)"]
@@ -152,6 +171,40 @@ def _put(name: str, value: str, base: Base) -> list[str]:
         f"    keep({part}, {_extent(name)})",
         "else:",
         *(f"    {line}" for line in _add(name, part)),
+    ]
+
+
+def _product(name: str, kind: str) -> list[str]:
+    """Return the lines that add up the products known beforehand and those of this level."""
+    place = f"{name}_place[start * {name}_width : stop * {name}_width]"
+    some = f"{name}_rows[first:last], weight, {name}_part, {name}_ranks[first:last]"
+    return [
+        f"{name}_part = {name}_buffer[:n]",
+        f"add_up_{kind}({name}_table, {place}, {name}_part)",
+        *_columns(name, "0"),
+        f"    weight = {name}_weight[column * height : (column + 1) * height]",
+        f"    product_rows_{kind}({name}_arena, {some}, start, 1)",
+    ]
+
+
+def _products(name: str, kind: str) -> list[str]:
+    """Return the lines that multiply a level's cotangents; where rows repeat, one after the other."""
+    some = f"{name}_ranks[i : i + some], weight, {name}_arena, {name}_rows[i : i + some]"
+    return [
+        *_columns(name, "1"),
+        f"    weight = {name}_weight[:, column * height : (column + 1) * height]",
+        f"    some = 1 if {name}_repeats else max(last - first, 1)",
+        "    for i in range(first, last, some):",
+        f"        product_rows_{kind}({name}_cotangents, {some}, 0, 1 - {name}_stores)",
+    ]
+
+
+def _columns(name: str, axis: str) -> list[str]:
+    """Return the lines that begin a loop over columns, whose parts of the weight lie along an axis of it."""
+    return [
+        f"height = {name}_weight.shape[{axis}] // {name}_width",
+        f"for column in range({name}_width):",
+        f"    first, last = {name}_counts[column, start], {name}_counts[column, stop]",
     ]
 
 

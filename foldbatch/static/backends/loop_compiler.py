@@ -61,16 +61,16 @@ def _function(name: str) -> Callable[..., None] | None:
     if text is not None:
         return compile_loop(text)
     name, _, kind = name.rpartition("_")
-    if name != "product":
+    if name not in ("product", "product_rows", "outer_rows"):
         return None
     numba()
-    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.static.backends import products, tiles  # noqa: PLC0415 - they need Numba
 
     cut = products.blocks()
     if cut is None:
         return None
-    text, functions = products.spell(kind, cut), products.functions(kind, cut)
-    return _compile(text, functions, inspect.getsource(products), "OPTIONS")
+    text, functions = products.spell(name, kind, cut), products.functions(kind, cut)
+    return _compile(text, functions, inspect.getsource(tiles) + inspect.getsource(products), "OPTIONS")
 
 
 @lru_cache(1024)
@@ -81,10 +81,10 @@ def compile_levels(text: str, loops: tuple[str, ...]) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    from foldbatch.static.backends import products, row_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.static.backends import products, row_functions, tiles  # noqa: PLC0415 - they need Numba
 
     called = called_by(text) | {loop_name(loop): compile_loop(loop) for loop in loops}
-    source = "".join([*map(inspect.getsource, (products, row_functions)), *TEXTS.values(), *loops])
+    source = "".join([*map(inspect.getsource, (tiles, products, row_functions)), *TEXTS.values(), *loops])
     return _compile(text, row_functions.FUNCTIONS | called, source, "SHARING_OPTIONS")
 
 

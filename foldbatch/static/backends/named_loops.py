@@ -89,12 +89,37 @@ def loop(arena, copies, rows, out):
                 o[i * width + j] += a[start + j]
 """
 
+# table: [m, n], place: [N * w], -1 or a row of it -> out: [N, n], the sums of w rows each
+ADD_UP = """\
+# {f}[2], i8[1], {f}[2]w
+def loop(table, place, out):
+    a, p, o = flat(table), flat(place), flat(out)
+    width, rows = u8(out.shape[1]), u8(out.shape[0])
+    some = u8(place.shape[0]) // max(rows, u8(1))
+    for i in range(rows):
+        fresh = True
+        for k in range(i * some, (i + u8(1)) * some):
+            if p[k] >= 0:
+                start = u8(p[k]) * width
+                if fresh:
+                    for j in range(width):
+                        o[i * width + j] = a[start + j]
+                else:
+                    for j in range(width):
+                        o[i * width + j] += a[start + j]
+                fresh = False
+        if fresh:
+            for j in range(width):
+                o[i * width + j] = {f}(0)
+"""
+
 TEXTS = {
     "sum_axis": SUM_AXIS,
     "softmax": SOFTMAX,
     "cross_entropy": CROSS_ENTROPY,
     "spread": SPREAD,
     "sum_copies": SUM_COPIES,
+    "add_up": ADD_UP,
 }
 
 

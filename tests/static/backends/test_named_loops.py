@@ -45,6 +45,14 @@ class TestCompiled:
             at = -np.log(right[np.arange(len(x)), labels])
             np.testing.assert_allclose(entropy, at, rtol=20 * error, atol=20 * error)
 
+    def test_rows_of_a_table_are_added_up(self, kind: str, dtype: str) -> None:
+        """Three a row, none where the place is -1; what was there does not matter."""
+        table = np.arange(8, dtype=dtype).reshape(4, 2)
+        place = np.array([1, -1, 3, -1, -1, -1, -1, 0, 0])
+        out = np.full((3, 2), np.nan, dtype)
+        called_by(f"add_up_{kind}()")[f"add_up_{kind}"](table, place, out)
+        np.testing.assert_array_equal(out, [[2 + 6, 3 + 7], [0, 0], [0, 2]])
+
     def test_what_is_not_finite_stays_so(self, kind: str, dtype: str) -> None:
         loops = called_by(f"softmax_{kind}() cross_entropy_{kind}_i8()")
         x = np.array([[1, np.nan, 2], [np.nan, 1, 2], [1, 1000, -1000]], dtype)
