@@ -125,7 +125,7 @@ def contest(
     further: Mapping[str, Callable[[], float]],
     neighbours: Neighbours | None = None,
 ) -> Result:
-    """Warm up contenders, then time them in turn; a run is all of the batches.
+    """Warm up contenders, then time them in turn; a run is all of the batches, after one that is not timed.
 
     Args:
         contenders: in the order in which they take their turns; ours may not fail.
@@ -163,6 +163,7 @@ def _take_turns(
             mine = seconds.setdefault((who.name, task), [])
             if who.name not in failed and (len(mine) < ENOUGH_RUNS or sum(mine) < ENOUGH_SECONDS):
                 try:
+                    run(numbers[-1:])  # brings back into caches what others have driven out; not timed
                     mine.append(run(numbers))
                 except BackendError as error:
                     failed[who.name] = str(error)

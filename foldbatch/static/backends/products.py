@@ -34,18 +34,21 @@ class Blocks:
     Attributes:
         bits: of a vector register.
         rows, vectors: of a tile; with what they are made of, they fill the registers.
+        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
+            one stretch, which decides where so little is computed.
         dot_rows, dot_columns: of a tile of dots.
     """
 
     bits: int
     rows: int
     vectors: int
+    few: tuple[int, ...]
     dot_rows: int
     dot_columns: int
 
 
-WIDE = Blocks(512, 8, 3, 4, 6)  # 32 registers
-NARROW = Blocks(256, 4, 3, 3, 3)  # 16 registers
+WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
+NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
 
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
@@ -76,6 +79,7 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
         for i in range(1, cut.rows + 1)
         for v in range(1, cut.vectors + 1)
     }
+    found |= {f"tile_{i}_{v}": tile(kind, cut.bits, i, v) for i, v in enumerate(cut.few, 1)}
     found |= {
         f"dots_{i}_{j}": dots(kind, cut.bits, i, j)
         for i in range(1, cut.dot_rows + 1)
@@ -159,6 +163,7 @@ def _product(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             while first < m:
                 last = min(first + height, m)
                 j = u8(0)
+{_few_rows(cut, lanes, at)}
                 while j < n:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
@@ -233,6 +238,23 @@ def _tiles(cut: Blocks, lanes: int, factors: str, at: tuple[str, str], indent: i
         call = f"tile_{{}}_{vectors}({factors}, moved(c0, j), c_at, depth, columns - {done}, start + more)"
         lines.append(_rows(cut.rows, call, at, indent + 4))
     return "\n".join(lines)
+
+
+def _few_rows(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines that compute as many columns of few rows as fill wide tiles; j is the first one left."""
+    factors = "moved(a0, start * a_column), a_at, a_column, moved(b0, start * b_row + j), b_row"
+    lines = []
+    for rows, vectors in enumerate(cut.few, 1):
+        width = f"u8({vectors * lanes})"
+        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), c_at, depth, u8({lanes}), start + more)"
+        lines += [
+            f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
+            "    i = first",
+            f"    while j + {width} <= n:",
+            *(f"    {line}" for line in _call(rows, call, at)),
+            f"        j += {width}",
+        ]
+    return "\n".join(" " * 16 + line for line in lines)
 
 
 def _rows(rows: int, call: str, at: tuple[str, str], indent: int) -> str:
