@@ -202,7 +202,8 @@ class Execution:
             buffer = self.workspace.rows(("product", cell), type_, widest)
             return [values, weight, products, split.place, *told, buffer]
         cotangents = flat(self.cotangents(span.arena))
-        if span.first:  # levels store theirs, to others will be added
+        stores = span.first and not hoisted.adds
+        if stores:  # levels do; to what is known beforehand will be added
             assert span.start is not None
             cotangents[span.start + np.flatnonzero(split.place >= 0)] = 0
         back = weight.T
@@ -211,7 +212,7 @@ class Execution:
             back[...] = weight.T
         self.transposed[cell] = back
         g = self._product_cotangents(hoisted, cell)
-        return [cotangents, back, g, *told, span.first, span.repeats]
+        return [cotangents, back, g, *told, stores, span.repeats]
 
     def _finish(self, hoisted: Hoisted, cell: int) -> None:
         """Add the weight's gradient, and the cotangents of what was multiplied before the first level."""

@@ -18,7 +18,7 @@ from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, index_source
 from foldbatch.static.codegen import Argument, Text, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, reachable
-from foldbatch.static.hoisting import Product, find_product
+from foldbatch.static.hoisting import Derivative, Product, find_product
 from foldbatch.static.kernel import Kernel, LevelsKernel, load, load_levels
 from foldbatch.static.memory import Plan
 from foldbatch.static.op import Axis
@@ -65,6 +65,7 @@ class Hoisted:
         steps: all levels of each direction, by its number: 0 is forward, 1 backward.
         cotangent: the number of the kept buffer that has the product's cotangent; None without training.
         after: the backward kernel after the steps, without the weight's gradient; None if nothing is left.
+        adds: whether the steps yield cotangents of the operand too, to which the product's are added.
     """
 
     operand: int
@@ -72,6 +73,7 @@ class Hoisted:
     steps: Mapping[int, LevelsKernel]
     cotangent: int | None = None
     after: Kernel | None = None
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +210,9 @@ class _Stage:
         whats = tuple(("stored", what[1]) if node in stores else what for what, node in self.results)
         return text, whats, Part(graph, text.plan, buffers)
 
-    def without(self, product: Product) -> _Stage:
+    def without(self, derivative: Derivative | None) -> _Stage:
         """Return the stage without what is made of a product's cotangent."""
-        return replace(self, results=[pair for pair in self.results if not product.makes(pair[0])])
+        return self if derivative is None else replace(self, results=derivative.taken_from(self.results))
 
 
 def _compile_sides(
@@ -272,26 +274,28 @@ def _hoisted(
 ) -> Hoisted | None:
     """Compile the steps without a product; None where that cannot be."""
     trains = len(sides) > 1 and bool(sides[1].results)
-    cotangent = product.cotangent(sides[1].results) if trains else None
-    if product.node in kept or (trains and cotangent not in kept) or not _multiplies_rows(product, backend):
+    derivative = product.derivative(sides[1].results) if trains else None
+    unknown = trains and (derivative is None or derivative.cotangent not in kept)
+    if unknown or product.node in kept or not _multiplies_rows(product, backend):
         return None
     given = {product.node: Argument("product", product.operand)}
     base = Base("products", product.operand, product.node.shape, product.node.dtype)
     steps = {}
     for side in [side for side, stage in stages if stage == STEP]:
         stage = stages[side, STEP]
-        text, whats, _ = replace(stage, given={**stage.given, **given}).without(product).emit(backend)
+        text, whats, _ = replace(stage, given={**stage.given, **given}).without(derivative).emit(backend)
         levels = load_levels(text, whats, backend, (base,) if side else ())
         if levels is None:
             return None
         steps[side] = levels
-    if cotangent is None:
+    if derivative is None:
         return Hoisted(product.operand, product.parameter, steps)
-    rest, after = stages[1, AFTER].without(product), None
+    rest, after = stages[1, AFTER].without(derivative), None
     if rest.results:
         text, whats, _ = rest.emit(backend)
         after = load(f"{name} {rest.name}", text, whats, backend)
-    return Hoisted(product.operand, product.parameter, steps, kept[cotangent].key, after)
+    number, adds = kept[derivative.cotangent].key, derivative.rest is not None
+    return Hoisted(product.operand, product.parameter, steps, number, after, adds)
 
 
 def _multiplies_rows(product: Product, backend: Backend) -> bool:

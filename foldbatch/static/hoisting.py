@@ -1,9 +1,9 @@
 """The product that a recursion need not repeat: of an operand and a weight, found in a cell's graphs.
 
-Often one product by a weight is all that a cell makes of what it reads (a Tree-LSTM's gates, of its
-children's states). Then the runtime may multiply the rows itself: those known before the recursion all
-at once and once each, the others level by level; see `scheduler.hoisting`. For that, kernels are
-written once more without the product: they are given it, and leave its cotangent.
+Many cells multiply what they read by a weight (a Tree-LSTM's gates are made of its children's states so).
+Then the runtime may multiply the rows itself: those known before the recursion all at once and once each,
+the others level by level; see `scheduler.hoisting`. For that, kernels are written once more without the
+product: they are given it, and leave its cotangent.
 """
 
 from __future__ import annotations
@@ -41,35 +41,60 @@ class Product:
         parameter: Parameter = self.node.inputs[1].attrs["parameter"]
         return parameter
 
-    def cotangent(self, results: Sequence[tuple[What, Node]]) -> Node | None:
-        """Return the product's cotangent; None if the operand's or the weight's gradient has another source.
+    def derivative(self, results: Sequence[tuple[What, Node]]) -> Derivative | None:
+        """Return how the operand's and the weight's gradients follow from the product; None if not simply.
 
         Args:
             results: of the backward graph.
         """
-        found = {what: node for what, node in results if self.makes(what)}
-        if len(found) < len(self._results) or sum(self.makes(what) for what, _ in results) > len(found):
+        wanted = ("cotangent", self.operand), ("gradient", self.parameter)
+        found = [node for what in wanted for known, node in results if known == what]
+        if len(found) != len(wanted):
             return None
-        back, gradient = (found[what] for what in self._results)
-        while back.op.name == "reshape":
-            (back,) = back.inputs
-        if back.op.name != "linear" or gradient.op.name != "sum_outer":
+        back, gradient = found
+        terms = back.inputs if back.op.name == "add" and len(back.inputs) == 2 else (back,)
+        for i, term in enumerate(terms):
+            g = self._behind(term)
+            if g is not None and gradient.op.name == "sum_outer" and gradient.inputs == (self.rows, g):
+                rest = terms[1 - i] if len(terms) > 1 else None
+                return Derivative(*wanted, g, rest) if rest is None or rest.type == back.type else None
+        return None
+
+    def _behind(self, node: Node) -> Node | None:
+        """Return what is multiplied by the transposed weight to yield a node, if that is all it is."""
+        while node.op.name == "reshape":
+            (node,) = node.inputs
+        if node.op.name != "linear":
             return None
-        g, weight = back.inputs
+        g, weight = node.inputs
         mine = weight.op.name == "transpose" and weight.inputs == self.node.inputs[1:]
-        return g if mine and gradient.inputs == (self.rows, g) and g.type == self.node.type else None
+        return g if mine and g.type == self.node.type else None
 
-    def makes(self, what: What) -> bool:
-        """Whether a result of the backward graph is made from the product's cotangent."""
-        return what in self._results
 
-    @property
-    def _results(self) -> tuple[What, What]:
-        return ("cotangent", self.operand), ("gradient", self.parameter)
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """The gradients that follow from a product.
+
+    Attributes:
+        what: the result of the backward graph that is the operand's cotangent; `gradient`, the weight's.
+        cotangent: the product's, from which they are made.
+        rest: what else is added to the operand's, or None.
+    """
+
+    what: What
+    gradient: What
+    cotangent: Node
+    rest: Node | None
+
+    def taken_from(self, results: Sequence[tuple[What, Node]]) -> list[tuple[What, Node]]:
+        """Return what is left of a stage's results."""
+        left = [pair for pair in results if pair[0] not in (self.what, self.gradient)]
+        had = any(what == self.what for what, _ in results)
+        return [*left, (self.what, self.rest)] if had and self.rest is not None else left
 
 
 def find_product(graph: CellGraph, ends: Ends) -> Product | None:
-    """Return the product of a recursive operand of several rows, if nothing else is made of it.
+    """Return the product of a recursive operand of several rows, side by side, if there is one.
 
     Args:
         graph: a cell's.
@@ -81,16 +106,17 @@ def find_product(graph: CellGraph, ends: Ends) -> Product | None:
             readers.setdefault(x, []).append(node)
     for number in sorted(ends.recursive_operands):
         operand = graph.operands[number]
-        rows = _only(readers.get(operand, ()))
-        product = _only(readers.get(rows, ())) if rows is not None else None
-        if rows is None or product is None or rows.op.name != "reshape" or product.op.name != "linear":
+        if operand.axis is not CALL or operand.ndim < 2 or prod(operand.shape[1:]) < SMALLEST:
             continue
-        fits = operand.axis is CALL and operand.ndim > 1 and rows.ndim == 1 and product.inputs[0] is rows
-        large = prod(operand.shape[1:]) >= SMALLEST
-        if fits and large and product.inputs[1].op is PARAMETER and rows not in graph.results:
-            return Product(number, rows, product)
+        for rows in readers.get(operand, []):
+            last = readers.get(rows, [])
+            if len(last) != 1 or rows in graph.results or rows.op.name != "reshape" or rows.ndim != 1:
+                continue
+            (product,) = last
+            if (
+                product.op.name == "linear"
+                and product.inputs[0] is rows
+                and product.inputs[1].op is PARAMETER
+            ):
+                return Product(number, rows, product)
     return None
-
-
-def _only(nodes: Sequence[Node]) -> Node | None:
-    return nodes[0] if len(nodes) == 1 else None

@@ -47,13 +47,17 @@ def _small_ones_too() -> Iterator[None]:
         yield
 
 
-def model(*, everywhere: bool, size: int = 5) -> fb.Block:
-    """A tree's state is made of its children's; its loss is that of all nodes, or of the root."""
+def model(*, everywhere: bool, again: bool, size: int = 5) -> fb.Block:
+    """A tree's state is made of its children's; its loss is that of all nodes, or of the root.
+
+    What is multiplied may be read `again`.
+    """
     gates = fb.Linear(2 * size, name="gates")
 
     def node(left: Any, right: Any) -> Any:
         a, b = ops.split(gates(ops.concat([left, right])), 2)
-        return ops.tanh(a) * ops.sigmoid(b)
+        gate = ops.sigmoid(b)
+        return ops.tanh(a) * gate + (left - 0.5 * right) * (1 - gate) if again else ops.tanh(a) * gate
 
     tree = fb.ForwardDeclaration(output_type=size)
     word = fb.Scalar("int32") >> fb.Embedding(5, size, name="words") >> fb.Function(ops.tanh)
@@ -64,22 +68,26 @@ def model(*, everywhere: bool, size: int = 5) -> fb.Block:
     return tree() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
 
 
-PROGRAMS: dict[tuple[bool, str], tuple[fb.Program, fb.Program]] = {}
+PROGRAMS: dict[tuple[bool, bool, str], tuple[fb.Program, fb.Program]] = {}
 
 
-def programs(everywhere: bool, layout: str) -> tuple[fb.Program, fb.Program]:
+def programs(everywhere: bool, again: bool, layout: str) -> tuple[fb.Program, fb.Program]:
     """Return a program that hoists, and the reference with the same parameters."""
-    if (everywhere, layout) not in PROGRAMS:
-        block = model(everywhere=everywhere)
+    if (everywhere, again, layout) not in PROGRAMS:
+        block = model(everywhere=everywhere, again=again)
         program = fb.compile(block, "numba", layout=layout, threads=1, debug=True)
-        PROGRAMS[everywhere, layout] = program, fb.compile(block, "reference")
-    return PROGRAMS[everywhere, layout]
+        PROGRAMS[everywhere, again, layout] = program, fb.compile(block, "reference")
+    return PROGRAMS[everywhere, again, layout]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(trees, min_size=1, max_size=6), st.booleans(), st.sampled_from(sorted(LAYOUTS)))
-def test_results_and_gradients_are_the_references(batch: list[Tree], everywhere: bool, layout: str) -> None:
-    program, reference = programs(everywhere, layout)
+@given(
+    st.lists(trees, min_size=1, max_size=6), st.booleans(), st.booleans(), st.sampled_from(sorted(LAYOUTS))
+)
+def test_results_and_gradients_are_the_references(
+    batch: list[Tree], everywhere: bool, again: bool, layout: str
+) -> None:
+    program, reference = programs(everywhere, again, layout)
     assert any(
         cell.hoisted is not None and cell.hoisted.cotangent is not None for cell in program.lowered.cells
     )
@@ -96,7 +104,7 @@ def test_results_and_gradients_are_the_references(batch: list[Tree], everywhere:
 
 def test_what_is_hoisted_is_not_computed_by_kernels_too() -> None:
     """Neither forward nor backward, nor for the weight's gradient, run the kernels that multiply."""
-    program, _ = programs(everywhere=True, layout="consumer")
+    program, _ = programs(everywhere=True, again=False, layout="consumer")
     batch = [((0, 1), (2, (0, 1))), (3, 4)]
     ran: list[str] = []
     run = Execution._run

@@ -241,7 +241,7 @@ def _tiles(cut: Blocks, lanes: int, factors: str, at: tuple[str, str], indent: i
 
 
 def _few_rows(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines that compute as many columns of few rows as fill wide tiles; j is the first one left."""
+    """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
     factors = "moved(a0, start * a_column), a_at, a_column, moved(b0, start * b_row + j), b_row"
     lines = []
     for rows, vectors in enumerate(cut.few, 1):
