@@ -59,7 +59,7 @@ class CellSignature:
         sequences: for each sequence argument, how many values an element has.
         shareable: whether calls with the same data yield the same, so that one will do.
         repeatable: whether calls with the same data and arguments do, and only results come of them.
-        hoisted: the number of an operand whose product by a weight is all that levels make of it, or None.
+        hoisted: the number of an operand whose product by a weight the runtime may make, or None.
     """
 
     name: str
