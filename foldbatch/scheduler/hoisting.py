@@ -20,6 +20,7 @@ from foldbatch.scheduler.schedule import CellTable, Hoisted, Index
 from foldbatch.scheduler.trace import CellSignature
 
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
+LEAST = 0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
 
 
 def hoisting(cells: Sequence[CellSignature], plan: Plan) -> Iterator[int]:
@@ -40,7 +41,7 @@ def hoist(
     arena_rows: Sequence[int],
     arithmetic: Arithmetic,
 ) -> Hoisted | None:
-    """Return which of a cell's products need no level; None if its calls are too few for that to gain.
+    """Return which of a cell's products need no level; None if too few calls or copies make that not gain.
 
     Args:
         cell: one that `hoisting` yields.
@@ -63,7 +64,8 @@ def hoist(
                 count += len(written.order)
     entries = span.rows if span.start is None else np.arange(span.start, span.start + span.size)
     assert entries is not None
-    return arithmetic.split(entries, span.width, groups, count)
+    split = arithmetic.split(entries, span.width, groups, count)
+    return None if len(entries) - len(split.rows) < LEAST * len(entries) else split
 
 
 def _groups(table: CellTable, first: int) -> Index:

@@ -43,7 +43,8 @@ trees: st.SearchStrategy[Tree] = st.recursive(
 
 @pytest.fixture(autouse=True)
 def _small_ones_too() -> Iterator[None]:
-    with mock.patch.object(hoisting, "FEWEST", 1), mock.patch.object(static_hoisting, "SMALLEST", 1):
+    everything = mock.patch.multiple(hoisting, FEWEST=1, LEAST=0.0)
+    with everything, mock.patch.object(static_hoisting, "SMALLEST", 1):
         yield
 
 

@@ -19,7 +19,9 @@ from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from tests.scheduler.random_traces import leveled
 
 
-def scheduled(layout: str, policy: str = "by_component", share: str | None = "leaves") -> Schedule:
+def scheduled(
+    layout: str, policy: str = "by_component", share: str | None = "leaves", least: float = 0.0
+) -> Schedule:
     r"""Schedule two trees with the words 7, 8, 7 and 8, 7.
 
             4                  2
@@ -40,7 +42,7 @@ def scheduled(layout: str, policy: str = "by_component", share: str | None = "le
     other = Trace((calls[2], calls[3]), none, (), ((words[1],), ()), none, 3)
     cells, chosen = (leaf, node), POLICIES[policy]
     traces = [leveled(trace, cells, chosen) for trace in (one, other)]
-    with mock.patch.object(hoisting, "FEWEST", 1):
+    with mock.patch.multiple(hoisting, FEWEST=1, LEAST=least):
         return build(merge(traces, cells), cells, chosen, LAYOUTS[layout], 1, SHARES[share])
 
 
@@ -73,6 +75,12 @@ def test_words_that_are_not_shared_are_multiplied_for_each_call() -> None:
     split = scheduled("consumer", share=None).cells[1].hoisted
     assert split is not None
     assert distinct(split) == 5
+
+
+def test_what_does_not_repeat_is_left_to_levels() -> None:
+    """One of six rows repeats: the word 7, which is a right child twice."""
+    assert scheduled("consumer", least=1 / 6).cells[1].hoisted is not None
+    assert scheduled("consumer", least=0.17).cells[1].hoisted is None
 
 
 def test_a_recursion_among_other_cells_hoists_nothing() -> None:

@@ -191,6 +191,14 @@ def _sum(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
     return [f"sum_axis_{KINDS[node.dtype]}({whole}, {sums})"]
 
 
+def _sum_batch(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
+    """Spell a sum over all rows: in order, as NumPy's, whose calls cost more than few rows do."""
+    (x,), size = node.inputs, node.type.size
+    if node.dtype not in ("float32", "float64") or not size or not x.axis.rank or not _is_whole(x):
+        return _numpy.SPELLINGS["sum_batch"](node, operands, out, rows)
+    return [f"sum_axis_{KINDS[node.dtype]}({operands[0]}.reshape(1, -1, {size}), {out}.reshape(1, {size}))"]
+
+
 def _softmax(node: Node, operands: Sequence[str], out: str, rows: str) -> list[str]:
     if not _is_table(node, *node.inputs):
         return _numpy.SPELLINGS["softmax"](node, operands, out, rows)
@@ -230,11 +238,12 @@ SPELLINGS = {
     **_numpy.SPELLINGS,
     "transpose": _transpose,
     "sum": _sum,
+    "sum_batch": _sum_batch,
     "softmax": _softmax,
     "cross_entropy": _cross_entropy,
     **{name: _multiplied(name) for name in ("linear", "sum_outer")},
 }
-GAPPED = {name: _numpy.SPELLINGS[name] for name in ("sum", "softmax", "cross_entropy")}
+GAPPED = {name: _numpy.SPELLINGS[name] for name in ("sum", "sum_batch", "softmax", "cross_entropy")}
 CALLED_BY: Callable[[str], dict[str, Callable[..., None]]] = called_by
 COMPILE: Callable[[str], Callable[..., None]] = compile_loop
 COMPILE_LEVELS: Callable[[str, tuple[str, ...]], Callable[..., None]] = compile_levels

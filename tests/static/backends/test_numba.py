@@ -210,6 +210,20 @@ class TestCompiled:
         found, right = run_graph(graph, rows, (), BACKENDS["numba"])[0], run_graph(graph, rows)[0]
         assert found.tolist() == right.tolist() == [[1, 2]]
 
+    @pytest.mark.parametrize("count", [0, 1, 7])
+    @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+    def test_sums_over_all_rows_are_compiled_where_rows_lie_side_by_side(
+        self, dtype: str, count: int
+    ) -> None:
+        x = input_node(TensorType((2, 3), dtype))
+        for rows, ours in ((x, dtype != "int32"), (x[:, 1:], False)):
+            graph = Graph((x,), (apply("sum_batch", rows),))
+            source = compile_graph(graph, (), BACKENDS["numba"]).source
+            assert ("sum_axis_" in source, "np.sum(" in source) == (ours, not ours)
+            some = random_rows(np.random.default_rng(0), graph, count)
+            (found,) = run_graph(graph, some, (), BACKENDS["numba"])
+            np.testing.assert_allclose(found, interpret(graph, some)[0], rtol=1e-6)
+
     def test_a_result_that_is_a_copying_reshape_can_be_read_by_a_loop(self) -> None:
         x = input_node(TensorType((2, 3)))
         y = ops.reshape(ops.transpose(x), 6)

@@ -173,6 +173,19 @@ def test_segment_sum_fills_the_whole_buffer() -> None:
         assert out.tolist() == [[n, n] for n in lengths]
 
 
+@pytest.mark.parametrize("ids", [[0, 2, 5], [3], [], [0, 2, 2], [2, 0, 5]])
+def test_rows_that_ascend_are_not_sorted_but_copied(ids: list[int]) -> None:
+    """What is returned does not change with the kernel's buffer, in any order."""
+    values = np.arange(2.0 * len(ids)).reshape(len(ids), 2)
+    found = sum_rows(values, np.array(ids, np.int32), 6)
+    expected = np.zeros((6, 2))
+    np.add.at(expected, np.array(ids, np.int64), values)
+    values[...] = np.nan
+    np.testing.assert_array_equal(found.dense(), expected)
+    assert found.rows.dtype == np.int64
+    assert found.rows.tolist() == sorted(set(ids))
+
+
 def test_sum_rows_keeps_the_rows_that_occur() -> None:
     """Ascending, each once, summed in the order of the batch."""
     values = np.arange(12, dtype="float32").reshape(3, 2, 2)
