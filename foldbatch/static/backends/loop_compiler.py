@@ -14,7 +14,7 @@ from typing import Any
 from foldbatch.compiling import compile_text, numba
 from foldbatch.static.backends.named_loops import TEXTS, text_of
 
-FORM = "1"  # of the compiled code, where that is not seen in the texts below
+FORM = "2"  # of the compiled code, where that is not seen in the texts below
 
 _CALLS = re.compile(r"\b([a-z]\w*_[fi][48])\b")  # what may be a product or a loop with a name
 
@@ -81,18 +81,26 @@ def compile_levels(text: str, loops: tuple[str, ...]) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    from foldbatch.static.backends import products, row_functions, tiles  # noqa: PLC0415 - they need Numba
+    from foldbatch.static.backends import linking, products, row_functions, tiles  # noqa: PLC0415 - need Numba
 
-    called = called_by(text) | {loop_name(loop): compile_loop(loop) for loop in loops}
-    source = "".join([*map(inspect.getsource, (tiles, products, row_functions)), *TEXTS.values(), *loops])
+    modules = "".join(map(inspect.getsource, (linking, tiles, products, row_functions)))
+    called = {
+        name: function if text_of(name) else linking.linked(function, f"{name}_{_digest(modules)}")
+        for name, function in called_by(text).items()
+    }
+    called |= {loop_name(loop): compile_loop(loop) for loop in loops}
+    source = "".join([modules, *TEXTS.values(), *loops])
     return _compile(text, row_functions.FUNCTIONS | called, source, "SHARING_OPTIONS")
 
 
 def _compile(text: str, called: Mapping[str, Any], source: str, options: str) -> Callable[..., None]:
     """Compile a text that calls what is `called` by name, all of it defined by `source`."""
     known = f"{FORM}\n{inspect.getsource(_vector_functions())}{source}\n{text}"
-    digest = hashlib.sha256(known.encode()).hexdigest()[:20]
-    return compile_text(f"loop_{digest}", text, partial(_compiled, text, called, options))
+    return compile_text(f"loop_{_digest(known)}", text, partial(_compiled, text, called, options))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @cache
