@@ -31,6 +31,8 @@ from foldbatch.types import TensorType
 
 NO_ROWS = np.zeros(0, np.int64)
 
+FORWARD, BACKWARD = 0, 1  # as `Hoisted.steps` has them
+
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
 
@@ -77,10 +79,10 @@ class Execution:
         """Compute every value, loss and metric."""
         for step, steps in _levels(self.schedule.steps):
             kernels = self.cells[step.cell].forward if self.training else self.cells[step.cell].inference
-            hoisted = self._hoisted(step.cell)
+            hoisted = self._hoisted(step.cell, FORWARD)
             for stage in step.stages:
                 if hoisted is not None and stage == "step":
-                    self._run_levels(hoisted.steps[0], steps)
+                    self._run_levels(hoisted.steps[FORWARD], steps)
                 elif stage in kernels:
                     self._run_all(kernels[stage], steps)
 
@@ -95,10 +97,10 @@ class Execution:
             stages = (
                 step.stages if len(step.stages) == len(MIRROR) else [MIRROR[stage] for stage in step.stages]
             )
-            hoisted = self._hoisted(step.cell)  # then steps yield nothing but what they put into arenas
+            hoisted = self._hoisted(step.cell, BACKWARD)
             for stage in stages:
                 if hoisted is not None and stage == "step":
-                    self._run_levels(hoisted.steps[1], steps)
+                    self._run_levels(hoisted.steps[BACKWARD], steps)
                 elif hoisted is not None and stage == "after":
                     if hoisted.after is not None:
                         self._run(hoisted.after, step)
@@ -183,14 +185,17 @@ class Execution:
                 assert base.kind == "parameter", base.kind
                 return [key.value if key.value.flags.c_contiguous else np.ascontiguousarray(key.value)]
 
-    def _hoisted(self, cell: int) -> Hoisted | None:
-        """Return the product of a cell that is not its kernels' part in this batch."""
+    def _hoisted(self, cell: int, side: int) -> Hoisted | None:
+        """Return the product of a cell that is not its kernels' part in this batch, in one direction."""
         found = self.cells[cell].hoisted if self.training else self.cells[cell].hoisted_inference
-        return found if self.schedule.cells[cell].hoisted is not None else None
+        if found is None or side not in found.steps or self.schedule.cells[cell].hoisted is None:
+            return None
+        return found if found.operand == self.signatures[cell].hoisted else None
 
     def _product(self, base: Base, cell: int, table: CellTable, widest: int) -> list[Any]:
         """Return what a loop over levels is given for a product that it makes, or for its cotangents."""
-        hoisted, split, span = self._hoisted(cell), table.hoisted, table.operands[base.key]
+        side = FORWARD if base.kind == "product" else BACKWARD
+        hoisted, split, span = self._hoisted(cell, side), table.hoisted, table.operands[base.key]
         assert hoisted is not None
         assert split is not None
         type_, weight = TensorType(base.shape, base.dtype), np.ascontiguousarray(hoisted.parameter.value)
@@ -221,7 +226,8 @@ class Execution:
         arena = self.schedule.cells[cell].operands[hoisted.operand].arena
         values, cotangents = flat(self.values(arena)), flat(self.cotangents(arena))
         g = self._product_cotangents(hoisted, cell)
-        gradient = multiply_cotangents(split, values, self.transposed[cell], g, cotangents, self.moves)
+        gradient = self.workspace.single(("gradient", cell), hoisted.parameter.type)
+        multiply_cotangents(split, values, self.transposed[cell], g, cotangents, gradient, self.moves)
         add_gradient(self.gradients.setdefault(hoisted.parameter, []), gradient)
 
     def _product_cotangents(self, hoisted: Hoisted, cell: int) -> Array:
@@ -309,7 +315,7 @@ class Execution:
         if kept.axis is UNBATCHED:
             return self.workspace.single(key, kept.type)
         if kept.axis is CALL:
-            hoisted, rows = self._hoisted(cell), len(table.order)
+            hoisted, rows = self._hoisted(cell, BACKWARD), len(table.order)
             if table.hoisted is not None and hoisted is not None and number == hoisted.cotangent:
                 rows += len(table.hoisted.starts) - 1
             return self.workspace.rows(key, kept.type, rows)

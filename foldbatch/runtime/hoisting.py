@@ -32,9 +32,9 @@ def multiply_known(split: Hoisted, values: Array, weight: Array, out: Array, mov
 
 
 def multiply_cotangents(
-    split: Hoisted, values: Array, back: Array, g: Array, cotangents: Array, moves: Moves
-) -> Array:
-    """Return the weight's gradient, and add the cotangents of what is known beforehand.
+    split: Hoisted, values: Array, back: Array, g: Array, cotangents: Array, gradient: Array, moves: Moves
+) -> None:
+    """Make the weight's gradient, and add the cotangents of what is known beforehand.
 
     Args:
         split: which rows these are.
@@ -42,16 +42,15 @@ def multiply_cotangents(
         back: ``[n, width * k]``, the transposed weight.
         g: ``[calls + m, n]``, the products' cotangents; the last m are made here.
         cotangents: ``[rows, k]``, the arena's.
+        gradient: ``[width * k, n]``, the weight's.
         moves: compiled functions.
     """
     kind, calls, width = KINDS[g.dtype.name], split.counts.shape[1] - 1, len(split.counts)
     multiply, outer = moves[f"product_rows_{kind}"], moves[f"outer_rows_{kind}"]
     moves[f"sum_copies_{kind}"](g, split.starts, split.users, g[calls:])
-    gradient = np.empty(back.shape[::-1], g.dtype)
     for column, part in enumerate(np.split(gradient, width)):
         first, last = split.known(column)
         start, rows = int(split.counts[column, 0]), split.rows
         columns = slice(column * len(part), (column + 1) * len(part))
         multiply(g, split.ranks[first:last], back[:, columns], cotangents, rows[first:last], 0, 1)
         outer(values, rows[start:last], g, split.ranks[start:last], part, 0)
-    return gradient

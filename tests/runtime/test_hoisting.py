@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -124,6 +125,45 @@ def test_what_is_hoisted_is_not_computed_by_kernels_too() -> None:
     with mock.patch.object(hoisting, "FEWEST", 99), mock.patch.object(Execution, "_run", noted):
         program.value_and_grad(batch)
     assert cell.backward["after"].source in ran
+
+
+def test_a_recursion_without_gradients_is_not_run_backward() -> None:
+    """All its parameters being frozen, forward hoists and backward has nothing to do."""
+    block = model(everywhere=False, again=False) >> fb.Linear(2, name="top")
+    block = block >> fb.Function(lambda y: ops.sum(ops.square(y - 0.3))) >> fb.Loss()
+    for name, parameter in fb.compile(block, "numba").params.parameters.items():
+        parameter.trainable = name.startswith("top")
+    program, reference = fb.compile(block, "numba", threads=1), fb.compile(block, "reference")
+    assert any(cell.hoisted is not None for cell in program.lowered.cells)
+    batch = [((0, 1), (2, (0, 1))), (3, 4)]
+    (loss, found), (right, wanted) = program.value_and_grad(batch), reference.value_and_grad(batch)
+    assert np.isclose(loss, right, rtol=1e-5)
+    assert set(found) == {"top.weight", "top.bias"} == set(wanted)
+    np.testing.assert_allclose(found["top.weight"], wanted["top.weight"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_schedule_for_another_operand_is_not_used() -> None:
+    """Training and inference may hoist products of different ones; a schedule splits one."""
+    program, _ = programs(everywhere=True, again=False, layout="consumer")
+    cells = [
+        replace(cell, hoisted_inference=cell.hoisted_inference and replace(cell.hoisted_inference, operand=7))
+        for cell in program.lowered.cells
+    ]
+    other = fb.Program(replace(program.lowered, cells=tuple(cells)), program.options, program.seed)
+    batch = [((0, 1), (2, (0, 1))), (3, 4)]
+    ran: list[Any] = []
+    run_levels = Execution._run_levels
+
+    def noted(self: Execution, levels: Any, steps: Any) -> None:
+        ran.append(levels)
+        run_levels(self, levels, steps)
+
+    hoists = [cell.hoisted_inference.steps[0] for cell in program.lowered.cells if cell.hoisted_inference]
+    for each, uses in ((program, True), (other, False)):
+        ran.clear()
+        with mock.patch.object(Execution, "_run_levels", noted):
+            each.run(batch)
+        assert any(levels is found for levels in ran for found in hoists) == uses
 
 
 @pytest.mark.parametrize("policy", ["by_component", "by_depth"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -20,7 +19,12 @@ from tests.scheduler.random_traces import leveled
 
 
 def scheduled(
-    layout: str, policy: str = "by_component", share: str | None = "leaves", least: float = 0.0
+    layout: str,
+    policy: str = "by_component",
+    share: str | None = "leaves",
+    *,
+    least: float = 0.0,
+    fewest: int = 1,
 ) -> Schedule:
     r"""Schedule two trees with the words 7, 8, 7 and 8, 7.
 
@@ -42,7 +46,7 @@ def scheduled(
     other = Trace((calls[2], calls[3]), none, (), ((words[1],), ()), none, 3)
     cells, chosen = (leaf, node), POLICIES[policy]
     traces = [leveled(trace, cells, chosen) for trace in (one, other)]
-    with mock.patch.multiple(hoisting, FEWEST=1, LEAST=least):
+    with mock.patch.multiple(hoisting, FEWEST=fewest, LEAST=least):
         return build(merge(traces, cells), cells, chosen, LAYOUTS[layout], 1, SHARES[share])
 
 
@@ -89,8 +93,6 @@ def test_a_recursion_among_other_cells_hoists_nothing() -> None:
 
 
 def test_few_calls_hoist_nothing() -> None:
-    with mock.patch.object(hoisting, "hoisting", lambda cells, plan: iter([1])):
-        table = scheduled("consumer").cells[1]
-    signature = CellSignature("node", 1, True, table.operands and (Operand(0, (0, 1)),), (0,), 2, hoisted=0)
-    cells, tables = (replace(signature, hoisted=None), signature), (table, table)
-    assert hoisting.hoist(1, cells, tables, [9], mock.Mock()) is None
+    """The third call makes them enough."""
+    assert scheduled("consumer", fewest=3).cells[1].hoisted is not None
+    assert scheduled("consumer", fewest=4).cells[1].hoisted is None

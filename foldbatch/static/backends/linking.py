@@ -6,6 +6,7 @@ long. Importing this needs Numba.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from llvmlite import binding
@@ -21,8 +22,8 @@ def linked(function: Any, symbol: str) -> Any:
     """
     (overload,) = function.overloads.values()
     signature = types.void(*overload.signature.args)
-    address = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
-    binding.add_symbol(symbol, address)
+    code, description = attrgetter("library", "fndesc")(overload)
+    binding.add_symbol(symbol, code.get_pointer_to_function(description.llvm_func_name))
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention, taken = context.call_conv, signature.args

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from foldbatch.compiling import compile_text, numba
-from foldbatch.static.backends.named_loops import TEXTS, text_of
+from foldbatch.static.backends.named_loops import PRODUCTS, TEXTS, text_of
 
 FORM = "2"  # of the compiled code, where that is not seen in the texts below
 
@@ -61,7 +61,7 @@ def _function(name: str) -> Callable[..., None] | None:
     if text is not None:
         return compile_loop(text)
     name, _, kind = name.rpartition("_")
-    if name not in ("product", "product_rows", "outer_rows"):
+    if name not in PRODUCTS:
         return None
     numba()
     from foldbatch.static.backends import products, tiles  # noqa: PLC0415 - they need Numba

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 
+PRODUCTS = ("product", "product_rows", "outer_rows")  # these have texts for each processor; see `products`
+
 # x: [a, b, c] -> out: [a, c]
 SUM_AXIS = """\
 # {f}[3], {f}[2]w

@@ -59,9 +59,6 @@ AHEAD = 4  # rows by which their copying asks for memory: each lies in a page th
 MANY = 96  # rows from which a panel is worth copying, though dots would do
 
 
-NAMES = ("product", "product_rows", "outer_rows")
-
-
 @cache
 def blocks() -> Blocks | None:
     """Return how to cut products for this processor; None where that has not been tried."""
@@ -96,7 +93,7 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
 
 
 def spell(name: str, kind: str, cut: Blocks) -> str:
-    """Return the text of a product of element type `kind`, one of `NAMES`."""
+    """Return the text of a product of element type `kind`, by its name."""
     matrix, rows, lanes = f"{kind}[2]a", "i8[1]", cut.bits // BITS[kind]
     at = "(i + r) * a_row", "(i + r) * c_row"
     types: tuple[str, ...]
