@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError
-from foldbatch.picture import colour, draw_schedule, picture
+from foldbatch.views.picture import colour, draw_schedule, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from foldbatch.params import Parameter
-from foldbatch.static import footprint
 from foldbatch.static.cell import Cell
-from foldbatch.static.drawing import Box
-from foldbatch.static.footprint import Buffer, Parts, Recomputed
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, parameter_node
 from foldbatch.static.kernel import Kernel
-from foldbatch.static.naming import expression, listing, name_nodes, whole
-from foldbatch.static.reasons import Placed, place
 from foldbatch.static.sides import trail
 from foldbatch.types import TensorType
+from foldbatch.views import footprint
+from foldbatch.views.drawing import Box
+from foldbatch.views.footprint import Buffer, Parts, Recomputed
+from foldbatch.views.naming import expression, listing, name_nodes, whole
+from foldbatch.views.reasons import Placed, place
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from foldbatch.static import ops
 from foldbatch.static.cell import compile_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, input_node, parameter_node
-from foldbatch.static.naming import expression, listing, name_nodes, whole
 from foldbatch.types import TensorType
-from tests.static.explained import tree_node
+from foldbatch.views.naming import expression, listing, name_nodes, whole
 from tests.static.run_kernel import NUMPY
+from tests.views.explained import tree_node
 
 V = TensorType((3,))
 
