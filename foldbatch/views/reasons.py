@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from foldbatch.static.cell import Cell, Part
 from foldbatch.static.graph import INPUT, SOURCES, Node
+from foldbatch.static.printer import expression
 from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
-from foldbatch.views.naming import expression
 
 FORWARD, BACKWARD = "forward", "backward"
 _RESULTS = {FORWARD: ("output", "outputs"), BACKWARD: ("cotangent of", "cotangents of")}
