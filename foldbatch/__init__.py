@@ -59,9 +59,9 @@ from foldbatch.blocks import (
     Zip,
     ZipWith,
 )
+from foldbatch.engines.planned import Planned
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
-from foldbatch.runtime.planned import Planned
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
 from foldbatch.views.explanation import Explanation, explain
