@@ -1,7 +1,7 @@
 """Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs.
 
-They run the traces of the program itself through cells of their own, see `foldbatch.blocks.dual`
-and `foldbatch.blocks.inputs`.
+They run the traces of the program itself through cells of their own, see `foldbatch.model.dual`
+and `foldbatch.model.inputs`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foldbatch.blocks.dual import LOSS, dual
-from foldbatch.blocks.inputs import float_reads, with_input_gradients
+from foldbatch.model.dual import LOSS, dual
+from foldbatch.model.inputs import float_reads, with_input_gradients
 from foldbatch.engine import Engine, backend_of
 from foldbatch.errors import ParameterError, UnknownNameError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows

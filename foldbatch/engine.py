@@ -104,7 +104,18 @@ class Engine:
         if self.options.backend == REFERENCE:
             return self._cut(traces)
         parts = self._cut(traces)
-        return tuple([Part(part.first, part.traces, self._scheduled(part.traces)) for part in parts])
+        return tuple([Part(part.first, part.traces, self.scheduled(part.traces)) for part in parts])
+
+    def scheduled(self, traces: Sequence[Trace]) -> Batch:
+        """Return a batch scheduled whole, as the options say."""
+        lowered, options = self.lowered, self.options
+        arenas = len(lowered.arenas)
+        policy, layout = find_policy(options.policy), find_layout(options.layout)
+        share = find_share(options.share)
+        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share, self.arithmetic)
+        if options.debug:
+            verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
+        return batch
 
     def run(self, batch: Work, step: int = 0) -> Results:
         """Return one result per trace, with metrics and the summed loss, of inference."""
@@ -178,7 +189,7 @@ class Engine:
             ]
             # all are scheduled in this thread: that is Python for the most part, of which one runs at a time
             ready = [
-                part if part.batch else replace(part, batch=self._scheduled(part.traces)) for part in parts
+                part if part.batch else replace(part, batch=self.scheduled(part.traces)) for part in parts
             ]
             pairs = zip(ready, self._workspaces, strict=False)
             return in_threads(self._pool, [partial(work, part, space) for part, space in pairs])
@@ -194,19 +205,9 @@ class Engine:
         runs = split(traces, self.options.threads, self._weights) if traces else ()
         return tuple(Part(first, run) for first, run in runs)
 
-    def _scheduled(self, traces: Sequence[Trace]) -> Batch:
-        lowered, options = self.lowered, self.options
-        arenas = len(lowered.arenas)
-        policy, layout = find_policy(options.policy), find_layout(options.layout)
-        share = find_share(options.share)
-        batch = schedule_batch(traces, lowered.signatures, policy, layout, arenas, share, self.arithmetic)
-        if options.debug:
-            verify(batch.schedule, tuple(cell.outputs for cell in lowered.signatures))
-        return batch
-
     def _ready(self, part: Part, workspace: Workspace) -> Batch:
         """Return a part scheduled, with the workspace ready for it."""
-        batch = self._scheduled(part.traces) if part.batch is None else part.batch
+        batch = self.scheduled(part.traces) if part.batch is None else part.batch
         if self.options.debug:
             workspace.poison()
         return batch

@@ -23,6 +23,7 @@ from foldbatch.derivatives import Derivatives, Tangents
 from foldbatch.engine import Engine, Options, Work, backend_of
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
+from foldbatch.runtime.batch import Batch
 from foldbatch.runtime.planned import Planned
 from foldbatch.runtime.report import Report
 from foldbatch.runtime.results import Results
@@ -161,6 +162,15 @@ class Program:
         """
         batch = self._batch(examples)
         return Planned(self._engine.plan(batch) if isinstance(batch, list) else batch, self)
+
+    def schedule(self, examples: Iterable[Any] | Planned) -> Batch:
+        """Return the schedule of a batch that runs whole, as `describe` runs it, with what it is made for.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+        """
+        return self._engine.scheduled(self._trace_all(examples))
 
     def _batch(self, examples: Iterable[Any] | Planned) -> Work:
         return self._own(examples).parts if isinstance(examples, Planned) else self._trace_all(examples)

@@ -14,8 +14,8 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.dual import LOSS
-from foldbatch.blocks.inputs import float_reads
+from foldbatch.model.dual import LOSS
+from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
 from foldbatch.engine import Engine
 from foldbatch.program import Prepared, Program

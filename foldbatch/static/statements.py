@@ -85,7 +85,7 @@ class Statement:
 
     Attributes:
         op: the op's name; ``loop``, ``copy`` (of a place to another) or ``check_range``.
-        axis: what it runs along: as many rows as the level has of it.
+        axis: what it runs along: as many rows as the level has of it. An op on sequences runs along calls.
         reads: its operands; None for a part of a concatenation that already stands where it belongs. An op on
             sequences has one more: the `segments` slot of its ragged axis.
         write: where the result goes; None for loops and checks.

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.blocks.wires import Wire, components, connected
+from foldbatch.model.wires import Wire, components, connected
 
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20)
 NODES = range(8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.blocks.active import acted_on, acting_on, active_ends
+from foldbatch.model.active import acted_on, acting_on, active_ends
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import input_node
 from foldbatch.types import TensorType

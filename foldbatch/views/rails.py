@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from foldbatch.static.drawing import Box
+from foldbatch.views.drawing import Box
 
 _SIGNS = {"parameter": "□", "constant": "·", "before": "●", "step": "●", "after": "●", "result": "◆"}
 

@@ -12,9 +12,9 @@ from foldbatch.errors import UnknownNameError
 from foldbatch.params import Parameter
 from foldbatch.program import Program, compile
 from foldbatch.static.cell import Cell
-from foldbatch.static.drawing import draw
-from foldbatch.static.explain import CellExplanation, boxes, explain_cell
-from foldbatch.static.rails import draw_rails
+from foldbatch.views.drawing import draw
+from foldbatch.views.explain import CellExplanation, boxes, explain_cell
+from foldbatch.views.rails import draw_rails
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Explanation:
     """What was made of some cells; prints itself, and shows itself in notebooks.
 
     Attributes:
-        cells: one `foldbatch.static.explain.CellExplanation` each.
+        cells: one `foldbatch.views.explain.CellExplanation` each.
     """
 
     cells: tuple[CellExplanation, ...]

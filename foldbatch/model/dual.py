@@ -15,37 +15,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from foldbatch.blocks.active import acted_on, active_ends
-from foldbatch.blocks.lower import Lowered, differentiated
+from foldbatch.model.active import Sources, acted_on
+from foldbatch.model.model import Model, restaged
 from foldbatch.params import Parameter
 from foldbatch.static.autodiff import jvp, trainable
-from foldbatch.static.backends import Backend
-from foldbatch.static.cell import compile_cell
-from foldbatch.static.cellgraph import CellGraph, Ends
+from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import Node, apply, constant, index, input_node, parameter_node, substitute
 from foldbatch.types import VOID, TensorType
 
 LOSS = "loss"
 
 
-def dual(lowered: Lowered, tangents: Mapping[Parameter, Parameter], backend: Backend) -> Lowered:
-    """Return the dual of a compiled block, while training; it has the same tracer and parameters.
+def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
+    """Return the dual of a model, while training; traces and parameters are the same.
 
-    Its losses are the tangents of the block's losses, its only metric, ``LOSS``, the losses
+    Its losses are the tangents of the model's losses, its only metric, ``LOSS``, the losses
     themselves; its results are void.
 
     Args:
-        lowered: the block.
+        model: the model.
         tangents: for every trainable parameter, the one that holds its tangent.
-        backend: what to compile for.
     """
-    signatures = lowered.signatures
-    reads = [[operand.arena for operand in signature.operands] for signature in signatures]
-    writes = [signature.outputs for signature in signatures]
-    trained = [bool(trainable(cell.graph.outputs + cell.graph.losses)) for cell in lowered.cells]
-    moving = {arena for arena in acted_on(reads, writes, trained) if lowered.arenas[arena].is_float}
+    trained = [bool(trainable(cell.graph.outputs + cell.graph.losses)) for cell in model.cells]
+    acted = acted_on(model.reads, model.writes, trained)
+    moving = {arena for arena in acted if model.arenas[arena].is_float}
     graphs = []
-    for cell, signature in zip(lowered.cells, signatures, strict=True):
+    for cell, signature in zip(model.cells, model.signatures, strict=True):
         operands = {
             i: 1 if len(operand.columns) > 1 else 0
             for i, operand in enumerate(signature.operands)
@@ -53,24 +48,16 @@ def dual(lowered: Lowered, tangents: Mapping[Parameter, Parameter], backend: Bac
         }
         outputs = {j for j, arena in enumerate(signature.outputs) if arena in moving}
         graphs.append(dual_graph(cell.graph, operands, outputs, tangents))
-    sources = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
-    cells = tuple(
-        compile_cell(graph, Ends(cell.ends.recursive_operands, cell.ends.recursive_outputs, *active), backend)
-        for graph, cell, active in zip(
-            graphs, lowered.cells, active_ends(graphs, reads, writes, sources), strict=True
-        )
-    )
+    wanted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
     return replace(
-        lowered,
+        restaged(model, graphs, Sources(), wanted),
         result=VOID,
-        cells=cells,
-        signatures=tuple(map(differentiated, signatures, cells)),
         arenas=tuple(
             TensorType((2, *type_.shape), type_.dtype) if arena in moving else type_
-            for arena, type_ in enumerate(lowered.arenas)
+            for arena, type_ in enumerate(model.arenas)
         ),
         metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
-        labels=((),) * len(cells),
+        labels=((),) * len(graphs),
     )
 
 

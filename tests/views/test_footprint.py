@@ -8,13 +8,13 @@ import foldbatch as fb
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell, compile_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.footprint import Buffer, buffers, planned, recomputed, unplaced, unplanned
 from foldbatch.static.graph import SOURCES, input_node
-from foldbatch.static.naming import name_nodes
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
-from tests.static.explained import textbook, tree_node
+from foldbatch.views.footprint import Buffer, buffers, planned, recomputed, unplaced, unplanned
+from foldbatch.views.naming import name_nodes
 from tests.static.run_kernel import NUMPY
+from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))
 

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from foldbatch.params import Parameter
 from foldbatch.static.cell import Cell
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node
-from foldbatch.static.op import Axis
-
-_SHORT = 4  # elements of a constant that are written out
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from foldbatch.static.printer import constant_name, parameter_name
 
 
 def whole(graph: CellGraph) -> Graph:
@@ -23,7 +21,7 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
 
     Operands are ``x0``, data of the example ``f0``, cotangents ``g0``, as in kernels; what is computed is
     ``%0``, numbered from the first graph on. Parameters have the name that `parameters` gives them, else
-    their own, and constants are written out, or shown by their type where they are large.
+    their own, and constants are written out, or shown by their shape where they are large.
     """
     names = {node: f"x{i}" for i, node in enumerate(cell.graph.operands)}
     names |= {node: f"f{i}" for i, node in enumerate(cell.graph.feeds)}
@@ -39,10 +37,10 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
             if node in names:
                 continue
             if node.op is PARAMETER:
-                names[node] = _unlike(_parameter_name(node.attrs["parameter"], parameters), names)
+                parameter = node.attrs["parameter"]
+                names[node] = _unlike(parameters.get(parameter, parameter_name(parameter)), names)
             elif node.op is CONSTANT:
-                value = node.attrs["value"]
-                names[node] = str(value.tolist()) if value.size <= _SHORT else f"constant {node.type}"
+                names[node] = constant_name(node.attrs["value"])
             else:
                 names[node] = f"%{computed}"
                 computed += 1
@@ -56,24 +54,3 @@ def _unlike(name: str, taken: Mapping[Node, str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
-
-
-def _parameter_name(parameter: Parameter, names: Mapping[Parameter, str]) -> str:
-    owner = f"{parameter.owner.name}." if parameter.owner else ""
-    return names.get(parameter, owner + parameter.name)
-
-
-def expression(node: Node, names: Mapping[Node, str]) -> str:
-    """Return a node as a call of its op."""
-    attrs = [f"{k}={v.name if isinstance(v, Axis) else v}" for k, v in sorted(node.attrs.items())]
-    return f"{node.op.name}({', '.join([*(names[x] for x in node.inputs), *attrs])})"
-
-
-def listing(graph: Graph, names: Mapping[Node, str]) -> list[str]:
-    """Return the lines of a graph: its inputs, what it computes, what it returns."""
-    computed = [node for node in graph.nodes if node.op not in SOURCES]
-    return [
-        f"({', '.join(f'{names[x]}: {x.axis} {x.type}' for x in graph.inputs)})",
-        *(f"{names[node]}: {node.axis} {node.type} = {expression(node, names)}" for node in computed),
-        f"return ({', '.join(names[node] for node in graph.outputs)})",
-    ]

@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError
-from foldbatch.picture import colour, draw_schedule, picture
+from foldbatch.views.picture import colour, draw_schedule, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,8 +64,47 @@ def test_shared_calls_and_sequences_are_drawn_too():
     drawn = picture(fb.compile(model), [[0, 1, 0], [0]])
     program = fb.compile(model)
     assert len(drawn.calls) == program.describe([[0, 1, 0], [0]]).calls
-    assert sum(count for _, count in drawn.steps) == len(drawn.calls)
+    assert sum(step.calls for step in drawn.steps) == len(drawn.calls)
     assert max(len(call.reads) for call in drawn.calls) == 3  # the sum reads all outputs
+
+
+def word_tree() -> fb.Block:
+    """Sums over pairs of words, which are numbers: trees whose parts can repeat."""
+    tree = fb.ForwardDeclaration(output_type=[2], name="tree")
+    word, pair = fb.Scalar("int32") >> fb.Embedding(9, 2), fb.Record((tree(), tree())) >> fb.Concat()
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: pair >> fb.Linear(2), False: word}))
+    return tree()
+
+
+WORDS = [((1, 2), ((1, 2), 3)), (1, 2), ((3, 1), (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("share", "policy", "runs"),
+    [
+        (None, "by_component", 19),
+        ("leaves", "by_component", 11),
+        ("subtrees", "by_component", 8),
+        ("subtrees", "by_agenda", 8),
+    ],
+)
+def test_what_is_drawn_is_what_the_program_runs(share, policy, runs):
+    """Rings for what is shared; each in the step in which its like runs."""
+    program = fb.compile(word_tree(), share=share, policy=policy)
+    report, drawn = program.describe(WORDS), picture(program, WORDS)
+    assert sum(call.runs for call in drawn.calls) == report.distinct == runs
+    for k, cell in enumerate(report.cells):
+        assert tuple(step.runs for step in drawn.steps if step.cell == k) == cell.rows
+    for number, step in enumerate(drawn.steps):
+        of_step = [call for call in drawn.calls if call.step == number]
+        assert {call.cell for call in of_step} == {step.cell}
+        assert (len(of_step), sum(call.runs for call in of_step)) == (step.calls, step.runs)
+    assert all(drawn.calls[i].step < call.step for call in drawn.calls for i in call.reads if call.runs)
+    root = ET.fromstring(draw_schedule(program, WORDS))
+    circles = root.findall(f"{SVG}circle")
+    assert sum(circle.attrib["fill"] == "#ffffff" for circle in circles) == report.calls - runs
+    legend = [text.text for text in root.findall(f"{SVG}text")]
+    assert sum(" run" in line for line in legend) == sum(step.runs < step.calls for step in drawn.steps)
 
 
 def test_it_is_written_and_runs_as_a_page(tmp_path):

@@ -10,12 +10,12 @@ import foldbatch as fb
 from foldbatch.static import ops
 from foldbatch.static.cell import compile_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.explain import boxes, explain_cell, ops_in
 from foldbatch.static.graph import CONSTANT, constant, input_node
 from foldbatch.types import TensorType
+from foldbatch.views.explain import boxes, explain_cell, ops_in
 from tests.programs import BlockProgram, programs
-from tests.static.explained import textbook, tree_node
 from tests.static.run_kernel import NUMPY
+from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from foldbatch.static.drawing import KINDS, Box, draw
+from foldbatch.views.drawing import KINDS, Box, draw
 
 NS = {"s": "http://www.w3.org/2000/svg"}
 

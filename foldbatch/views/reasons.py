@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foldbatch.static.cell import Cell, Part
 from foldbatch.static.graph import INPUT, SOURCES, Node
-from foldbatch.static.naming import expression
+from foldbatch.static.printer import expression
 from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
 
 FORWARD, BACKWARD = "forward", "backward"

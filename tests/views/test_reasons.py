@@ -6,11 +6,11 @@ from foldbatch.static import ops
 from foldbatch.static.cell import Cell, compile_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
-from foldbatch.static.naming import name_nodes
-from foldbatch.static.reasons import place
 from foldbatch.types import TensorType
-from tests.static.explained import textbook, tree_node
+from foldbatch.views.naming import name_nodes
+from foldbatch.views.reasons import place
 from tests.static.run_kernel import NUMPY
+from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))
 

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from foldbatch.params import Parameter
-from foldbatch.static import footprint
 from foldbatch.static.cell import Cell
-from foldbatch.static.drawing import Box
-from foldbatch.static.footprint import Buffer, Parts, Recomputed
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, parameter_node
 from foldbatch.static.kernel import Kernel
-from foldbatch.static.naming import expression, listing, name_nodes, whole
-from foldbatch.static.reasons import Placed, place
+from foldbatch.static.printer import expression, print_graph
 from foldbatch.static.sides import trail
 from foldbatch.types import TensorType
+from foldbatch.views import footprint
+from foldbatch.views.drawing import Box
+from foldbatch.views.footprint import Buffer, Parts, Recomputed
+from foldbatch.views.naming import name_nodes, whole
+from foldbatch.views.reasons import Placed, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +254,9 @@ def _heading(found: CellExplanation) -> str:
 
 
 def _graphs(found: CellExplanation) -> Iterator[str]:
-    yield from _titled(
-        f"graph as built, {_ops(ops_in(found.graph_before))}", listing(found.graph_before, found.names)
-    )
+    yield from _graph("graph as built", found.graph_before, found.names)
     for step in found.passes:
-        yield from _titled(f"after {step.name}, {_ops(step.ops)}", listing(step.graph, found.names))
+        yield from _graph(f"after {step.name}", step.graph, found.names)
     if not found.passes:
         yield from _titled("no pass changed it", [])
 
@@ -319,12 +318,15 @@ def _weights(found: CellExplanation) -> Iterator[str]:
 def _inference(found: CellExplanation) -> Iterator[str]:
     cell = found.cell
     if cell.inference_graph is not cell.graph:
-        graph = whole(cell.inference_graph)
-        yield from _titled(f"graph in inference, {_ops(ops_in(graph))}", listing(graph, found.names))
+        yield from _graph("graph in inference", whole(cell.inference_graph), found.names)
     parts = {name: part for name, part in cell.parts.items() if name.startswith("infer_")}
     lines = [f"{stage}, {_ops(kernel.calls)}" for stage, kernel in cell.inference.items()]
     lines.append(f"together {_bytes(footprint.planned(parts))}")
     yield from _titled("kernels in inference", lines)
+
+
+def _graph(title: str, graph: Graph, names: Mapping[Node, str]) -> Iterator[str]:
+    yield from _titled(f"{title}, {_ops(ops_in(graph))}", print_graph(graph, names).splitlines())
 
 
 def _titled(title: str, lines: list[str]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The picture that explains dynamic batching: the calls of some examples, coloured by when they run.
 
 Each example is drawn as what it is, a tree, a chain, any graph of calls; calls of one colour, in
-whatever example, are rows of one kernel. As SVG it stands still, as HTML it runs.
+whatever example, are rows of one kernel. Calls that do not run, as an identical one does, are rings.
+As SVG the picture stands still, as HTML it runs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ import numpy as np
 
 from foldbatch.errors import ExampleError
 from foldbatch.program import Program, compile
-from foldbatch.runtime.batch import Batch, schedule_batch
-from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.runtime.batch import Batch
+from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
 
 MOST = 2000  # calls that a picture can show
@@ -32,14 +32,27 @@ _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: its example, cell and step (both numbers), the calls it reads, and its place."""
+    """A call: its example, cell and step (all numbers), the calls it reads, and its place.
+
+    One that does not run (`runs`) takes the result of an identical one, which runs in its step.
+    """
 
     example: int
     cell: int
     step: int
     reads: tuple[int, ...]
+    runs: bool
     x: float
     y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A step: its cell's number, how many calls run in it, and how many take their results from these."""
+
+    cell: int
+    runs: int
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +61,13 @@ class Picture:
 
     Attributes:
         calls: in an order in which those that are read come first.
-        steps: for each step its cell's number and how many calls it runs.
+        steps: in the order in which they run.
         names: of the cells.
         size: width and height in pixels, the legend left out.
     """
 
     calls: tuple[Call, ...]
-    steps: tuple[tuple[int, int], ...]
+    steps: tuple[Group, ...]
     names: tuple[str, ...]
     size: tuple[float, float]
 
@@ -75,7 +88,8 @@ def draw_schedule(
         animate: return an HTML page in which the steps light up one after the other, instead of SVG.
             Both need nothing but themselves.
 
-    Calls that run once for several (`share` of `foldbatch.compile`) are drawn wherever they are made.
+    The batch is scheduled as the program was compiled to do, and whole, as `Program.describe` runs it. Calls
+    that do not run, as an identical one does (`share` of `foldbatch.compile`), are drawn as rings.
 
     Raises:
         ExampleError: when the examples make more calls than a picture can show, or do not fit.
@@ -101,39 +115,30 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
     """
     if not isinstance(program, Program):
         program = compile(program)
-    lowered = program.lowered
-    traces = [prepared.trace for prepared in program.prepare(examples)]
-    count = sum(trace.size for trace in traces)
+    prepared = program.prepare(examples)
+    count = sum(example.trace.size for example in prepared)
     if count > MOST:
         fix = "draw fewer or smaller examples"
         raise ExampleError("draw_schedule", f"up to {MOST} calls", str(count), fix)
-    options = program.options
-    policy, layout = find_policy(options.policy), find_layout(options.layout)
-    batch = schedule_batch(traces, lowered.signatures, policy, layout, len(lowered.arenas))
-    names = tuple(cell.name for cell in lowered.signatures)
-    calls, steps = _calls(batch, lowered.signatures)
+    cells = program.lowered.signatures
+    calls, steps = _calls(program.schedule(prepared), cells)
     placed, size = _placed(calls)
-    return Picture(tuple(placed), steps, names, size)
+    return Picture(tuple(placed), steps, tuple(cell.name for cell in cells), size)
 
 
-_Bare = tuple[int, int, int, tuple[int, ...]]  # a call without a place
+_Bare = tuple[int, int, int, tuple[int, ...], bool]  # a call without a place
 
 
-def _calls(batch: Batch, cells: Sequence[CellSignature]) -> tuple[list[_Bare], tuple[tuple[int, int], ...]]:
+def _calls(batch: Batch, cells: Sequence[CellSignature]) -> tuple[list[_Bare], tuple[Group, ...]]:
     """Return the calls of a batch in the order of their numbers, and the steps."""
-    trace, schedule = batch.merged.trace, batch.schedule
-    steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
-    step_of = [np.zeros(len(rows), np.int64) for rows in trace.calls]
-    sizes = []
-    for number, step in enumerate(steps):
-        table = schedule.cells[step.cell]
-        start, stop = step.start, step.stop
-        if table.copies is not None:
-            start, stop = int(table.copies[start]), int(table.copies[stop])
-        step_of[step.cell][table.order[start:stop]] = number
-        sizes.append((step.cell, stop - start))
+    trace = batch.merged.trace
+    ranks = [_ranks(batch, cells, k) for k in range(len(cells))]
+    step_of, steps = _steps(batch, ranks)
+    runs = [np.zeros(len(calls), bool) for calls in trace.calls]
+    for mask, table in zip(runs, batch.schedule.cells, strict=True):
+        mask[table.order] = True
     made_by: dict[int, int] = {}
-    found: list[_Bare] = []
+    calls: list[_Bare] = []
     sweep = sorted(
         (int(base), k, i) for k, rows in enumerate(trace.calls) for i, base in enumerate(rows[:, 0])
     )
@@ -141,10 +146,41 @@ def _calls(batch: Batch, cells: Sequence[CellSignature]) -> tuple[list[_Bare], t
     examples = [batch.merged.examples(k) for k in range(len(cells))]
     for base, k, i in sweep:
         sources = dict.fromkeys(made_by[value] for value in reads[k][i])
-        found.append((int(examples[k][i]), k, int(step_of[k][i]), tuple(sources)))
+        calls.append((int(examples[k][i]), k, int(step_of[k][i]), tuple(sources), bool(runs[k][i])))
         for value in range(base, base + len(cells[k].outputs)):
-            made_by[value] = len(found) - 1
-    return found, tuple(sizes)
+            made_by[value] = len(calls) - 1
+    return calls, steps
+
+
+def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Group, ...]]:
+    """Return the step of every call, per cell ``[calls] int64``, and the steps.
+
+    Shapes: `ranks`, per cell ``[calls] int64``: at which rank of the cell each call's result is computed.
+    """
+    schedule = batch.schedule
+    of_rank = [np.zeros(len(table.order), np.int64) for table in schedule.cells]
+    steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
+    for number, step in enumerate(steps):
+        of_rank[step.cell][step.start : step.stop] = number
+    of_call = [numbers[at] for numbers, at in zip(of_rank, ranks, strict=True)]
+    calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
+    groups = [
+        Group(step.cell, step.stop - step.start, int(count)) for step, count in zip(steps, calls, strict=True)
+    ]
+    return of_call, tuple(groups)
+
+
+def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:
+    """Return the rank at which the result of each of a cell's calls is computed: ``[calls] int64``."""
+    bases, table = batch.merged.trace.calls[k][:, 0], batch.schedule.cells[k]
+    if table.copies is None:
+        ranks = np.zeros(len(bases), np.int64)
+        ranks[table.order] = np.arange(len(table.order))
+        return ranks
+    # identical calls, be their results copied or not, are told by the rows in which their results lie
+    rank_of_row = np.zeros(batch.schedule.arena_rows[cells[k].outputs[0]], np.int64)
+    rank_of_row[table.outputs[0]] = np.repeat(np.arange(len(table.order)), np.diff(table.copies))
+    return rank_of_row[batch.schedule.row_of[bases]]
 
 
 def _reads(batch: Batch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
@@ -160,13 +196,13 @@ def _reads(batch: Batch, cells: Sequence[CellSignature], k: int) -> list[list[in
 def _placed(calls: Sequence[_Bare]) -> tuple[list[Call], tuple[float, float]]:
     """Give each call a place: above what it reads, in the middle of it; examples side by side."""
     height: list[int] = []
-    for _, _, _, reads in calls:
+    for _, _, _, reads, _ in calls:
         height.append(1 + max((height[i] for i in reads), default=-1))
     tallest = max(height, default=0)
     right: dict[tuple[int, int], float] = {}  # by example and height, the next free place
     x: list[float] = []
     leaf, example, edge = 0.0, -1, 0.0
-    for number, (mine, _, _, reads) in enumerate(calls):
+    for number, (mine, _, _, reads, _) in enumerate(calls):
         if mine != example:
             example, leaf = mine, edge + (_APART if number else 0.0)
         wish = sum(x[i] for i in reads) / len(reads) if reads else leaf
@@ -211,20 +247,36 @@ def svg(drawn: Picture) -> str:
             )
     for call in drawn.calls:
         name = escape(f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}")
+        paint = colour(call.step, len(drawn.steps))
+        if call.runs:
+            look = f'fill="{paint}" stroke="#1b1f24"'
+        else:
+            look = f'fill="#ffffff" stroke="{paint}" stroke-width="2"'
+            name += ": an identical call runs for it"
         parts.append(
             f'<circle class="step{call.step}" cx="{call.x:.1f}" cy="{call.y:.1f}" r="{_RADIUS:g}" '
-            f'fill="{colour(call.step, len(drawn.steps))}" stroke="#1b1f24"><title>{name}</title></circle>'
+            f"{look}><title>{name}</title></circle>"
         )
-    for number, (cell, count) in enumerate(drawn.steps):
+    for number, caption in enumerate(_captions(drawn)):
         y = drawn.size[1] + _LINE * number
-        calls = f"{count} call{'s' * (count != 1)}"
         parts.append(
             f'<rect x="{_MARGIN:g}" y="{y:.1f}" width="12" height="12" '
             f'fill="{colour(number, len(drawn.steps))}"/>'
             f'<text x="{_MARGIN + 20:g}" y="{y + 10.5:.1f}" fill="#1b1f24">'
-            f"step {number + 1}: {escape(drawn.names[cell])}, {calls}</text>"
+            f"{escape(caption)}</text>"
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _captions(drawn: Picture) -> list[str]:
+    """Return a line for each step: its cell, and how many calls it is about."""
+    captions = []
+    for number, step in enumerate(drawn.steps):
+        calls = f"{step.calls} call{'s' * (step.calls != 1)}"
+        if step.runs < step.calls:
+            calls = f"{step.runs} of {calls} run"
+        captions.append(f"step {number + 1}: {drawn.names[step.cell]}, {calls}")
+    return captions
 
 
 _PAGE = """<!doctype html>
@@ -262,7 +314,7 @@ run(true);
 
 def html(drawn: Picture) -> str:
     """Return a page in which the steps of the picture light up one after the other."""
-    names = [f"step {i + 1}: {drawn.names[cell]}, {n} calls" for i, (cell, n) in enumerate(drawn.steps)]
+    names = _captions(drawn)
     text = json.dumps(names).replace("<", "\\u003c")
     page = _PAGE.replace("PICTURE", svg(drawn)).replace("STEPS", str(len(names)))
     return page.replace("NAMES", text)

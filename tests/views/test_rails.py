@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from foldbatch.static.drawing import Box
-from foldbatch.static.rails import draw_rails
+from foldbatch.views.drawing import Box
+from foldbatch.views.rails import draw_rails
 
 
 def rails(*names: str) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.dual import LOSS, dual, dual_graph
+from foldbatch.model.dual import LOSS, dual, dual_graph
 from foldbatch.blocks.lower import Lowered
 from foldbatch.params import Parameter
 from foldbatch.static.autodiff import trainable
