@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import prod
 
 from foldbatch.static.fusion import Group, Unit, groups
@@ -207,13 +208,16 @@ class _Builder:
             return
         reads: list[Place | None] = [self._place(x) for x in node.inputs]
         self._check(node)
+        attrs = node.attrs
         if node.op.name == "concat":
+            ends = accumulate(x.shape[attrs["axis"]] for x in node.inputs)
+            attrs = {**attrs, "starts": (0, *ends)[:-1]}
             reads = self._without_parts_in_place(node, reads)
         axis = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
         if node.op.name in ON_SEQUENCES:
             reads.append(self._segments_of(axis))
             axis = CALL
-        self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), node.attrs))
+        self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), attrs))
 
     def _add(self, statement: Statement) -> None:
         self._segments(statement.axis)

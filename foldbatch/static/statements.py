@@ -89,7 +89,8 @@ class Statement:
         reads: its operands; None for a part of a concatenation that already stands where it belongs. An op on
             sequences has one more: the `segments` slot of its ragged axis.
         write: where the result goes; None for loops and checks.
-        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1.
+        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1; of ``concat``
+            also `starts`: where each part begins.
         loop: of a fused loop, what it computes; its buffers are the slots of `slots`.
         slots: of a fused loop, the numbers of the slots that it reads and writes, in order.
     """
