@@ -64,6 +64,7 @@ from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+
 #VIEWS from foldbatch.views.explanation import Explanation, explain
 #VIEWS from foldbatch.views.picture import draw_schedule
 
