@@ -19,6 +19,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from foldbatch.blocks.lower import Lowered
+from foldbatch.engines.numba.integers import find_arithmetic
+from foldbatch.engines.numba.named_loops import KINDS
 from foldbatch.errors import ExampleError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.runtime.batch import Batch, arenas_of, schedule_batch
@@ -33,14 +35,12 @@ from foldbatch.runtime.sums import total
 from foldbatch.runtime.threads import in_threads, single_threaded_blas, split
 from foldbatch.runtime.visits import Visits
 from foldbatch.runtime.workspace import Workspace
-from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.backends import Backend, find_backend
-from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.backends.numpy import OutOfRangeError
 
 REFERENCE = "reference"

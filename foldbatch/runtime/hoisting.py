@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from foldbatch.engines.numba.named_loops import KINDS
 from foldbatch.params import Array
 from foldbatch.runtime.moves import Moves
 from foldbatch.scheduler.schedule import Hoisted
-from foldbatch.static.backends.named_loops import KINDS
 
 MANY = 1000  # rows multiplied by a transposed weight for which a copy of it costs less than it saves
 

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from foldbatch.engines.numba.named_loops import KINDS
 from foldbatch.params import Array
 from foldbatch.scheduler.schedule import CellTable, Index
-from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.backends.numpy import reduce_by_length
 
 Moves: TypeAlias = Mapping[str, Callable[..., None]]

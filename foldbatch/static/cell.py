@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from foldbatch.engines.numba.named_loops import KINDS
 from foldbatch.params import Parameter
 from foldbatch.static.backends import Backend
 from foldbatch.static.backends.levels import Base
-from foldbatch.static.backends.named_loops import KINDS
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, index_source
 from foldbatch.static.codegen import Argument, Text, emit
 from foldbatch.static.graph import SOURCES, Graph, Node, reachable

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from foldbatch.engines.numba.loop_compiler import loop_name
 from foldbatch.params import Array
 from foldbatch.static.backends import Backend
-from foldbatch.static.backends.loop_compiler import loop_name
 from foldbatch.static.body import Argument as Argument
 from foldbatch.static.body import Body, body_of
 from foldbatch.static.fusion import Group, Unit, groups

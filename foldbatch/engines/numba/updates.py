@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.numba.loop_compiler import compile_loop
+from foldbatch.engines.numba.named_loops import KINDS
 from foldbatch.errors import BackendError
-from foldbatch.static.backends.loop_compiler import compile_loop
-from foldbatch.static.backends.named_loops import KINDS
 
 Loop = Callable[..., None]
 _KIND_OF = {np.dtype(name): kind for name, kind in KINDS.items() if kind.startswith("f")}
