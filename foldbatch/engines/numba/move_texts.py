@@ -36,15 +36,14 @@ VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
 
 # Rows of values to an arena: written, or added where cotangents are not to be stored; a `STORE` that stores has been
 # written where it belongs. `arena` begins with the level's first row, or with its own where the index tells the rows.
-# s: which of the above; numbers in a row; which of them the first value is; extents of three axes; the strides of
-# values along rows and axes, and the strides of numbers along axes.
+# s: which of the above; numbers in a row; whether they follow each other. If they do not: the number of the first one,
+# extents of three axes, the strides of values along rows and axes, and the strides of numbers along axes.
 GIVE = f"""\
 # {{k}} {{k}} i8 i8 i8
 def loop(n, values, arena, entries, copies, fields, s):
     what, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
     size = u8(s[1]) // width
-    one, two, inner = u8(s[3]), u8(s[4]), u8(s[5])
-    p, q = u8(s[9]), u8(s[12])
+    one, two, inner = u8(s[4]), u8(s[5]), u8(s[6])
     if (what == {STORE}) & stores:
         return
     adds = (what != {VALUE}) & (not stores)
@@ -53,28 +52,31 @@ def loop(n, values, arena, entries, copies, fields, s):
         if fields[{COPIES}] >= 0:
             first, last = u8(copies[r]), u8(copies[r + u8(1)])
         for e in range(first, last):
-            for i in range(one):
-                number = u8(s[2]) + i * u8(s[10])
-                row = e * width + number // size
-                if fields[{FIRST}] < 0:
-                    row = u8(entries[row])
-                start = row * size + number % size
-                for j in range(two):
-                    v = moved(values, r * u8(s[6]) + i * u8(s[7]) + j * u8(s[8]))
-                    a = moved(arena, start + j * u8(s[11]))
-                    if (p == u8(1)) & (q == u8(1)):
-                        if adds:
-                            for k in range(inner):
-                                a[k] += v[k]
-                        else:
-                            for k in range(inner):
-                                a[k] = v[k]
-                    elif adds:
-                        for k in range(inner):
-                            a[k * q] += v[k * p]
+            if s[2] != 0:
+                for i in range(width):
+                    row = e * width + i
+                    if fields[{FIRST}] < 0:
+                        row = u8(entries[row])
+                    v, a = moved(values, r * u8(s[7]) + i * size), moved(arena, row * size)
+                    if adds:
+                        for k in range(size):
+                            a[k] += v[k]
                     else:
+                        for k in range(size):
+                            a[k] = v[k]
+            else:
+                for i in range(one):
+                    number = u8(s[3]) + i * u8(s[11])
+                    row = e * width + number // size
+                    if fields[{FIRST}] < 0:
+                        row = u8(entries[row])
+                    start = row * size + number % size
+                    for j in range(two):
+                        v = moved(values, r * u8(s[7]) + i * u8(s[8]) + j * u8(s[9]))
+                        a = moved(arena, start + j * u8(s[12]))
                         for k in range(inner):
-                            a[k * q] = v[k * p]
+                            old = a[k * u8(s[13])] if adds else {{k}}(0)
+                            a[k * u8(s[13])] = old + v[k * u8(s[10])] if adds else v[k * u8(s[10])]
 """
 GIVE_AXES = 3
 

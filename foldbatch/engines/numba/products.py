@@ -153,7 +153,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    for o in range(outer):
         {turn}
         for i in range(m):
-            if (o == u8(0)) | (told[13] == 0):
+            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
                 for j in range(n):
                     c0[i * c_row + j] = {kind}(0)
             for p in range(k):
@@ -168,7 +168,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    a_at, c_at = starts(), starts()
     for o in range(outer):
         {turn}
-        more = u8(0) if (o == u8(0)) | (told[13] == 0) else u8(1)
+        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
         start, r = u8(0), u8(0)
         if k == u8(0):
             for i in range(m if more == u8(0) else u8(0)):
