@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.engines.numba import code, element_texts, line_texts, products, row_texts
 from foldbatch.engines.numba.coder import Coder, contiguous
-from foldbatch.engines.numba.compiling import Native, native, source_of
+from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
 from foldbatch.engines.numba.nests import Part, Strides, by_rows, merged, parts
@@ -123,13 +123,239 @@ def _without(place: Place, axis: int, at: int = 0) -> Place:
 
 
 def _concat(coder: Coder, statement: Statement) -> None:
-    write, axis, start = _written(statement), statement.attrs["axis"], 0
-    extents = statement.attrs.get("extents")
+    write, axis = _written(statement), statement.attrs["axis"]
+    for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
+        if read is not None:
+            section = _section(write, axis, start, read.shape[axis])
+            _copied(coder, read, section, axis_of(statement, [write]))
+
+
+def _stack(coder: Coder, statement: Statement) -> None:
+    write = _written(statement)
     for i, read in enumerate(statement.reads):
-        if read is None:
-            assert extents is not None or i >= 0
-            start += _missing_extent(statement, i)
-            continue
-        extent = read.shape[axis]
-        _copied(coder, read, _section(write, axis, start, extent), axis_of(statement, [read, write]))
-        start += extent
+        if read is not None:
+            _copied(coder, read, _without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
+
+
+def _pad(coder: Coder, statement: Statement) -> None:
+    (read,), write, axis = _given(statement), _written(statement), statement.attrs["axis"]
+    _zeroed(coder, write)
+    section = _section(write, axis, statement.attrs["before"], read.shape[axis])
+    _copied(coder, read, section, axis_of(statement, [write]))
+
+
+def _sum(coder: Coder, statement: Statement) -> None:
+    (read,), write, axes = _given(statement), _written(statement), statement.attrs["axes"]
+    strides = iter(write.strides)
+    spread = tuple(0 if i in axes else next(strides) for i in range(len(read.shape)))
+    _summed(coder, read, replace(write, shape=read.shape, strides=spread), write, axis_of(statement, [read]))
+
+
+def _sum_batch(coder: Coder, statement: Statement) -> None:
+    (read,), write = _given(statement), _written(statement)
+    _summed(coder, read, write, write, axis_of(statement, [read]))
+
+
+def _summed(coder: Coder, read: Place, sums: Place, write: Place, axis: Axis) -> None:
+    """Add up a place, in order: `sums` are the elements of `write` that its elements go to."""
+    _zeroed(coder, write)
+    _visit(coder, element_texts.accumulate(coder.dtype(write)), [read, sums], axis)
+
+
+def _along(
+    coder: Coder, statement: Statement, line: int, places: Sequence[Place], lines: Sequence[int | None]
+) -> None:
+    """Append a function of `line_texts`.
+
+    Args:
+        coder: the code.
+        statement: what is done.
+        line: elements along a line.
+        places: operand, result, and labels if there are any.
+        lines: of each, the axis that lines run along, or None where it has none.
+    """
+    kinds = [MEMORY[coder.dtype(place)] for place in places]
+    text = line_texts.along_lines(statement.op, kinds)
+    steps = [1 if at is None else place.strides[at] for place, at in zip(places, lines, strict=True)]
+    others = [place if at is None else _without(place, at) for place, at in zip(places, lines, strict=True)]
+    axes = merged(others[0].shape, [Strides(place.row, place.strides) for place in others])
+    for part in parts(axes, line_texts.AXES, len(places)):
+        told = zip(others, part.strides, steps, strict=True)
+        strides = [s for place, along, step in told for s in (place.row, *along, step)]
+        pointers = [coder.at(place, offset) for place, offset in zip(others, part.offsets, strict=True)]
+        coder.add(native(text), axis_of(statement, places), pointers, [*part.extents, line, *strides])
+
+
+def _reduced(coder: Coder, statement: Statement) -> None:
+    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    _along(coder, statement, read.shape[at], [read, write], [at, None])
+
+
+def _softmax(coder: Coder, statement: Statement) -> None:
+    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    _along(coder, statement, read.shape[at], [read, write], [at, at])
+
+
+def _cross_entropy(coder: Coder, statement: Statement) -> None:
+    (logits, labels), write = _given(statement), _written(statement)
+    at = len(logits.shape) - 1
+    _along(coder, statement, logits.shape[at], [logits, write, labels], [at, None, None])
+
+
+def _one_hot(coder: Coder, statement: Statement) -> None:
+    (ids,), write = _given(statement), _written(statement)
+    at = len(write.shape) - 1
+    _along(coder, statement, write.shape[at], [ids, write], [None, at])
+
+
+def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
+    """Append a function between rows of a table and rows that ids tell."""
+    cut = len(ids.shape)
+    lead = merged(ids.shape, [Strides(0, ids.strides), Strides(0, rows.strides[:cut])])
+    inner = merged(table.shape[1:], [Strides(0, table.strides[1:]), Strides(0, rows.strides[cut:])])
+    for outside in parts(lead, 2, 2):
+        for inside in parts(inner, 2, 2):
+            statics = [*outside.extents, *inside.extents, table.shape[0], ids.row, *outside.strides[0]]
+            statics += [table.strides[0], *inside.strides[0]]
+            statics += [rows.row, *outside.strides[1], *inside.strides[1]]
+            pointers = [
+                coder.at(ids, outside.offsets[0]),
+                coder.at(table, inside.offsets[0]),
+                coder.at(rows, outside.offsets[1] + inside.offsets[1]),
+            ]
+            coder.add(native(text), axis_of(statement, [ids, rows]), pointers, statics)
+
+
+def _gather(coder: Coder, statement: Statement) -> None:
+    (table, ids), write = _given(statement), _written(statement)
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": OF_BYTES[coder.dtype(write)]}
+    _by_ids(coder, statement, row_texts.GATHER.format(**kinds), table, ids, write)
+
+
+def _sum_rows(coder: Coder, statement: Statement) -> None:
+    (rows, ids), write = _given(statement), _written(statement)
+    _zeroed(coder, write)
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": KINDS[coder.dtype(write)]}
+    _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
+
+
+def _segments(coder: Coder, statement: Statement) -> None:
+    read, segments = _given(statement)
+    write, name = _written(statement), statement.op
+    dtype = coder.dtype(read)
+    kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
+    text = row_texts.SEGMENTS[name].format(k=kind, r="u1" if name == "segment_is_max" else kind)
+    places = [read, write]
+    axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
+    for part in parts(axes, 2, 2):
+        strides = [s for place, along in zip(places, part.strides, strict=True) for s in (place.row, *along)]
+        pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
+        coder.add(native(text), CALL, [coder.at(segments), *pointers], [*part.extents, *strides])
+
+
+def _random(coder: Coder, statement: Statement) -> None:
+    (keys,), write = _given(statement), _written(statement)
+    site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
+    text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
+    order = Strides(0, contiguous(write.shape))
+    for part in parts(merged(write.shape, [Strides(0, write.strides), order]), 1, 2):
+        statics = [site, *part.extents, part.offsets[1], keys.row, write.row, *part.strides[0]]
+        pointers = [coder.at(keys), coder.at(write, part.offsets[0])]
+        coder.add(native(text), axis_of(statement, [keys, write]), pointers, statics)
+
+
+def _check_range(coder: Coder, statement: Statement) -> None:
+    ids, *segments = _given(statement)
+    text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
+    axis = CALL if segments else axis_of(statement, [ids])
+    for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
+        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, code.ERRORS), 0)]
+        statics = [statement.attrs["size"], *part.extents, ids.row, *part.strides[0]]
+        coder.add(native(text), axis, pointers, statics)
+
+
+def _product(dtype: str) -> Native:
+    """Return the function of products: in tiles where the processor is known, else in plain loops."""
+    cut, kind = products.blocks(), KINDS[dtype]
+    text = products.native_text(kind, cut)
+    if cut is None:
+        return native(text)
+    return native(text, products.functions_of(kind, cut), products.source())
+
+
+OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
+
+
+def _linear(coder: Coder, statement: Statement) -> None:
+    (x, weight), write = _given(statement), _written(statement)
+    (k, n), function = weight.shape, _product(coder.dtype(write))
+    axes, by_row = _leading(x, write)
+    for part in parts(axes, 1, 2):
+        (extent,), ((x_step,), (y_step,)) = part.extents, part.strides
+        extents = [1, extent, k, n, M] if by_row else [extent, 1, k, n, M]
+        x_row, y_row = (x_step, y_step) if by_row else (x.row, write.row)
+        apart = [0, 0, 0] if by_row else [x_step, 0, y_step]
+        statics = [*extents, x_row, x.strides[-1], *weight.strides, y_row, *apart, 0]
+        pointers = [coder.at(x, part.offsets[0]), coder.at(weight), coder.at(write, part.offsets[1])]
+        coder.add(function, axis_of(statement, [x]), pointers, statics)
+
+
+def _sum_outer(coder: Coder, statement: Statement) -> None:
+    (x, g), write = _given(statement), _written(statement)
+    if prod(x.shape[:-1]) == 0:
+        _zeroed(coder, write)
+        return
+    (m, n), function = write.shape, _product(coder.dtype(write))
+    axes, by_row = _leading(x, g)
+    for number, part in enumerate(parts(axes, 1, 2)):
+        (extent,), ((x_step,), (g_step,)) = part.extents, part.strides
+        extents = [1, m, extent, n, K] if by_row else [extent, m, 1, n, K]
+        x_row, g_row = (x_step, g_step) if by_row else (x.row, g.row)
+        apart = [0, 0, 0] if by_row else [x_step, g_step, 0]
+        adds = 2 if number else 1
+        statics = [*extents, x.strides[-1], x_row, g_row, g.strides[-1], write.strides[0], *apart, adds]
+        pointers = [coder.at(x, part.offsets[0]), coder.at(g, part.offsets[1]), coder.at(write)]
+        coder.add(function, axis_of(statement, [x, g]), pointers, statics)
+
+
+def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
+    """Return all axes but the last of two places; whether their rows and these are one axis together."""
+    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
+    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
+    alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
+    if alone or by_rows(axes, rows):
+        return axes or [(1, rows)], True
+    return axes, False
+
+
+def _matmul(coder: Coder, statement: Statement) -> None:
+    (a, b), write = _given(statement), _written(statement)
+    sizes = [*a.shape, b.shape[1]]
+    statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
+    pointers = [coder.at(a), coder.at(b), coder.at(write)]
+    coder.add(_product(coder.dtype(write)), axis_of(statement, [a, b]), pointers, statics)
+
+
+ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
+    "copy": _copy,
+    "when_training": _copy,
+    "concat": _concat,
+    "stack": _stack,
+    "pad": _pad,
+    "sum": _sum,
+    "sum_batch": _sum_batch,
+    "max": _reduced,
+    "argmax": _reduced,
+    "logsumexp": _reduced,
+    "softmax": _softmax,
+    "cross_entropy": _cross_entropy,
+    "one_hot": _one_hot,
+    "gather": _gather,
+    "sum_rows": _sum_rows,
+    **dict.fromkeys(row_texts.SEGMENTS, _segments),
+    "random": _random,
+    "check_range": _check_range,
+    "linear": _linear,
+    "sum_outer": _sum_outer,
+    "matmul": _matmul,
+}

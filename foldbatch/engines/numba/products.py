@@ -18,12 +18,16 @@ All have two axes; columns of ``c``, and of what `outer_rows` multiplies, are ne
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import binding
 
+from foldbatch.engines.numba import tiles
 from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
 
 
@@ -90,6 +94,18 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
         "moved": moved,
         "fetch": fetch,
     }
+
+
+@cache
+def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
+    """Return what makes `functions`; the same each time, so that it can be a key."""
+    return partial(functions, kind, cut)
+
+
+@cache
+def source() -> str:
+    """Return the text of what products are made of."""
+    return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
 
 
 def spell(name: str, kind: str, cut: Blocks) -> str:
