@@ -11,9 +11,10 @@ import numpy as np
 
 from foldbatch.engines.batch import Batch, arenas_of
 from foldbatch.engines.bindings import Bound, Constant, Directions, Fact, bind, launch_tables
-from foldbatch.engines.engine import Cotangents, OutOfRangeError
+from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -24,14 +25,6 @@ from foldbatch.static.statements import Binding
 
 # Runs the launches of a table; the buffers are those of the memory.
 Walk = Callable[[LaunchTable, Memory], None]
-
-
-class StoppedError(Exception):
-    """A launch found an id out of range: the launch's number in its table, the rank, the id, and its bound."""
-
-    def __init__(self, launch: int, rank: int, found: int, size: int) -> None:
-        super().__init__(launch, rank, found, size)
-        self.launch, self.rank, self.found, self.size = launch, rank, found, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +206,9 @@ class ArrayRun:
         self.launches += int(levels.sum())
         try:
             self.ready.kernels.walk(table, self.memory)
-        except StoppedError as error:
-            kernel = int(table.launches[error.launch, 0])
-            raise OutOfRangeError(self.bound.keys[kernel].cell, error.rank, error.found, error.size) from None
+        except OutOfRangeError as error:
+            error.cell = self.bound.keys[int(table.launches[error.launch, 0])].cell
+            raise
 
     def _bring_value(self, number: int, parameter: Parameter) -> None:
         value = parameter.value

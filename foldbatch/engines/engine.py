@@ -75,7 +75,7 @@ class Engine(Protocol):
             memory: what `memory` made.
 
         Raises:
-            OutOfRangeError: when a computed id is out of range.
+            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`.
         """
         ...
 
@@ -86,14 +86,6 @@ class Engine(Protocol):
     def source(self) -> str:
         """Return the kernels as text, for people to read."""
         ...
-
-
-class OutOfRangeError(IndexError):
-    """A computed id is out of range: of which cell, at which rank, what it is, and what it must stay below."""
-
-    def __init__(self, cell: int, rank: int, found: int, size: int) -> None:
-        super().__init__(cell, rank, found, size)
-        self.cell, self.rank, self.found, self.size = cell, rank, found, size
 
 
 # By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
@@ -137,13 +129,14 @@ def load_engine(name: str, model: Model, *, debug: bool = False) -> Engine:
 
 def _import(name: str) -> Any:
     module, needed = ENGINES[name]
-    try:
-        if needed:
+    if needed:
+        try:
             import_module(needed)
-        return import_module(module)
-    except ImportError as error:
-        fix = f"pip install 'foldbatch[{needed}]', or take the backend numpy"
-        raise BackendError(f"backend {name}", f"{needed.capitalize()} to be installed", str(error), fix) from None
+        except ImportError as error:
+            fix = f"pip install 'foldbatch[{needed}]', or take the backend numpy"
+            expected = f"{needed.capitalize()} to be installed"
+            raise BackendError(f"backend {name}", expected, str(error), fix) from None
+    return import_module(module)
 
 
 def _works(name: str) -> bool:

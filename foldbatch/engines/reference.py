@@ -169,9 +169,9 @@ class ReferenceEngine:
         """Evaluate every call, in the order of the traces."""
         batch, training = ready
         tables = batch.schedule.cells
-        ordered = tuple(  # from ranks back to the order of calls
-            tuple(column[np.argsort(table.order)] for column in columns)
-            for columns, table in zip(feeds, tables, strict=True)
+        ordered = tuple(  # from ranks back to the order of calls; those of shared calls are as they were traced
+            tuple(column[np.argsort(table.order)] for column in columns) if table.copies is None else traced
+            for columns, table, traced in zip(feeds, tables, batch.merged.trace.feeds, strict=True)
         )
         trace = replace(batch.merged.trace, feeds=ordered)
         reference = Reference(self.model.cells, self.model.signatures, trace, training=training)

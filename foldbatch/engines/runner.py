@@ -19,9 +19,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from foldbatch.engines.batch import Batch, schedule_batch
-from foldbatch.engines.engine import OutOfRangeError, Run, choose_engine, load_engine
+from foldbatch.engines.engine import Run, choose_engine, load_engine
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.planned import Part
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Report, report_on
 from foldbatch.engines.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
 from foldbatch.engines.sums import total
@@ -151,7 +152,7 @@ class Runner:
             ready = self.engine.ready(batch, training=True)
             phases["ready"] = time.perf_counter() - start
             start = time.perf_counter()
-            run = self._forward(Part(0, traces, batch), ready, self._memories[0], 0)
+            run = self._forward(Part(0, traces, batch), (batch, ready), self._memories[0], 0)
             phases["forward"] = time.perf_counter() - start
             forward = run.launches
             start = time.perf_counter()
@@ -226,7 +227,7 @@ class Runner:
             example = part.first + int(batch.schedule.cells[error.cell].examples[error.rank])
             where = f"{self.model.cells[error.cell].name} at example {example}"
             raise ExampleError(
-                where, f"ids from 0 to {error.size - 1}", str(error.found), "correct what computes the id"
+                where, f"ids from 0 to {error.size - 1}", str(error.id), "correct what computes the id"
             ) from None
 
     def _run(self, step: int, part: Part, ready: tuple[Batch, Any], memory: Any) -> Results:

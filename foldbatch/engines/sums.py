@@ -36,8 +36,32 @@ def sum_rows(
     sums = rows[order]
     if len(starts) < len(flat):
         parts, sums = sums, np.empty((len(starts), *rows.shape[1:]), rows.dtype)
-        reduce_by_length(np.add, parts, starts, np.diff(starts, append=len(flat)), sums)
+        segment_sum(parts, starts, np.diff(starts, append=len(flat)), sums)
     return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
+
+
+def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
+    reduce_segments(np.add, x, starts, counts, out)
+
+
+MANY, WIDE = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
+
+
+def reduce_segments(
+    ufunc: np.ufunc, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
+) -> None:
+    """Reduce runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
+    if len(x) == 0:
+        out[...] = 0
+    elif len(counts) >= MANY and x[0].size >= WIDE:
+        reduce_by_length(ufunc, x, starts, counts, out)
+    elif counts.all():
+        ufunc.reduceat(x, starts, axis=0, out=out)
+    else:
+        out[...] = 0
+        full = np.flatnonzero(counts)
+        out[full] = ufunc.reduceat(x, starts[full], axis=0)
 
 
 def reduce_by_length(
