@@ -12,6 +12,7 @@ import numpy as np
 
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
+from foldbatch.static.routines import Target
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
@@ -38,6 +39,13 @@ EXPRESSIONS: dict[str, str] = {
     "equal": "{0} == {1}",
     "where": "{1} if {0} else {2}",
 }
+
+
+# What fused loops can hold. Nothing is worth a loop of its own: a function for it is there without compiling.
+TARGET = Target(
+    fused=frozenset({*EXPRESSIONS, "add", "cast"}),
+    dtypes=frozenset(KINDS),
+)
 
 
 def spell(loop: Loop) -> str:
@@ -68,9 +76,9 @@ def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
     ]
     is_bool = [loop.buffers[place.buffer].dtype == "bool" for place in places]  # bytes, in memory
     lines = [f"t{i} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
-    for i, step in enumerate(sweep.steps, len(sweep.loads)):
-        operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in step.operands]
-        lines.append(f"t{i} = {expression(step.node.op.name, step.node.dtype, operands)}")
+    for i, operation in enumerate(sweep.operations, len(sweep.loads)):
+        operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in operation.operands]
+        lines.append(f"t{i} = {expression(operation.node.op.name, operation.node.dtype, operands)}")
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
         lines.append(f"{elements[i]} = {f'u1(t{value})' if is_bool[i] else f't{value}'}")
     for i, turns in reversed(list(enumerate(loops.turns))):

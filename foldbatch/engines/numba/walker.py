@@ -7,12 +7,31 @@ after the other. Importing this needs Numba.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
-from numba import njit, types
+import numpy as np
+from numba import njit
 
-from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, WIDTH
-from foldbatch.engines.numba import code
+
+from foldbatch.engines import launch
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import (
+    BASE,
+    COPIES,
+    FIELDS,
+    FIRST,
+    HEAD,
+    INDEX,
+    SPARE,
+    STORES,
+    WIDTH,
+    Ints,
+    LaunchTable,
+)
+from foldbatch.engines.numba import code, memory
 from foldbatch.engines.numba.code import (
     BY_LAUNCH,
     BY_RANK,
@@ -28,7 +47,9 @@ from foldbatch.engines.numba.code import (
     TARGET,
     WHOLE,
 )
-from foldbatch.engines.numba.memory import NUMBERS, POINTERS, call, moved
+from foldbatch.engines.numba.coder import Code
+from foldbatch.engines.numba.compiling import FORM, compile_text, digest
+from foldbatch.engines.numba.memory import POINTERS, call, moved
 from foldbatch.engines.numba.vector_functions import i8, u8
 
 CODE = code.HEAD
@@ -36,7 +57,7 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrap
 at = POINTERS["pointer_i8"]
 
 
-def _begin(cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any) -> Any:
+def begin_at(cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any) -> Any:
     """Return a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
     Args:
@@ -93,7 +114,7 @@ def _walk(
         bounds: first call and the one after the last, of each level.
         index: the index arrays.
         addresses: of buffers.
-        work: memory for three times `room` numbers, no kernel having more cells, axes or arguments.
+        work: memory for six times `room` numbers, no kernel having more cells, axes or arguments.
         room: see there.
         errors: memory for `code.FOUND` numbers, the first of which is 0.
     """
@@ -111,7 +132,7 @@ def _walk(
         for c in range(cell_count):
             cell = moved(told, c * u8(CELL))
             fields = row + 8 * (HEAD + FIELDS * cell[0])
-            origins[c], steps[c] = begin_(cell, at(fields), fields, index, at(addresses), errors)
+            origins[c], steps[c] = begin_at(cell, at(fields), fields, index, at(addresses), errors)
         segments = moved(told, cell_count * u8(CELL))
         program = moved(segments, ragged)
         lowers[0], rows[0] = i8(0), i8(1)
@@ -140,6 +161,66 @@ def _walk(
     return done
 
 
-begin_ = njit(_begin, **OPTIONS)
-SIGNATURE = types.int64(*(types.int64,) * 11)
-assert NUMBERS is not None
+@cache
+def compiled() -> Any:
+    """Return `_walk` compiled: once a process, read from the cache on disk where there is one."""
+    text = "\n\n".join(map(inspect.getsource, (begin_at, _walk)))
+    known = f"{FORM}\n{inspect.getsource(code)}{inspect.getsource(launch)}{inspect.getsource(memory)}{text}"
+    return compile_text(f"walk_{digest(known)}", text, partial(_compiled, text))
+
+
+def _compiled(text: str, filename: str, keep: bool) -> Any:  # noqa: FBT001 - called by position
+    scope: dict[str, Any] = dict(globals())
+    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
+    scope["begin_at"] = njit(**OPTIONS)(scope["begin_at"])
+    signature = f"i8({', '.join(['i8'] * 11)})"
+    return njit(signature, cache=keep, **OPTIONS)(scope["_walk"])
+
+
+class Walker:
+    """Runs launch tables of some kernels; several threads may, each with a memory of its own.
+
+    Args:
+        codes: of the kernels, by their numbers in launch tables.
+    """
+
+    def __init__(self, codes: Sequence[Code]) -> None:
+        self._codes = tuple(codes)  # which hold on to the functions
+        sizes = [len(code.numbers) for code in codes]
+        self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
+        self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
+        self._room = max([1, *(code.room for code in codes)])
+        self._walk = compiled()
+
+    def run(self, table: LaunchTable, addresses: Ints) -> None:
+        """Run a table.
+
+        Args:
+            table: what to run.
+            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights`` says.
+
+        Raises:
+            OutOfRangeError: when an id is out of range; nothing has run after that.
+        """
+        launches, bounds, index = (np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index))
+        work, errors = np.empty(6 * self._room, np.int64), np.zeros(code.FOUND, np.int64)
+        self._walk(
+            _address(self._numbers),
+            _address(self._starts),
+            _address(launches),
+            *launches.shape,
+            _address(bounds),
+            _address(index),
+            _address(addresses),
+            _address(work),
+            self._room,
+            _address(errors),
+        )
+        if errors[0]:
+            _, row, found, size, number, start = errors.tolist()
+            raise OutOfRangeError(start + row, found, size, number)
+
+
+def _address(array: Ints) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
