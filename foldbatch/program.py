@@ -67,7 +67,7 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
+            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
             time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.

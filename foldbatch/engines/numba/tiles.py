@@ -21,6 +21,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from foldbatch.engines.numba.memory import moved as moved
+
 u8 = types.uint64
 NUMBERS = types.CPointer(u8)
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -221,12 +223,6 @@ def stack(kind: str, size: int) -> Any:
     return intrinsic(lambda context: (types.CPointer(element)(), generate))
 
 
-def _moved(context: Any, pointer: Any, elements: Any) -> Any:
-    return pointer(pointer, u8), lambda context, builder, signature, arguments: builder.gep(
-        arguments[0], [arguments[1]]
-    )
-
-
 def _fetch(context: Any, pointer: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.bitcast(arguments[0], ir.IntType(8).as_pointer())
@@ -239,4 +235,3 @@ def _fetch(context: Any, pointer: Any) -> Any:
 
 
 fetch = intrinsic(_fetch)  # ask for the memory at a pointer, which will be read soon
-moved = intrinsic(_moved)  # a pointer, some elements further

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldbatch.compiling import cache_directory
+from foldbatch.engines.numba.compiling import cache_directory
 
 
 def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foldbatch.engines.numba.loop_compiler import called_by
+from foldbatch.engines.numba.named_loops import TEXTS, text_of
 from foldbatch.static.backends import BACKENDS
-from foldbatch.static.backends.loop_compiler import called_by
-from foldbatch.static.backends.named_loops import TEXTS, text_of
 
 needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 

@@ -22,7 +22,7 @@ pytestmark = [
     st.sampled_from(["float32", "float64"]),
 )
 def test_rows_are_moved_as_numpy_does(rows: list[int], width: int, dtype: str) -> None:
-    from foldbatch.static.backends.row_functions import FUNCTIONS  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.row_functions import FUNCTIONS  # noqa: PLC0415 - it needs Numba
 
     at = np.array(rows, np.int64)
     rng = np.random.default_rng(len(rows))

@@ -18,13 +18,17 @@ All have two axes; columns of ``c``, and of what `outer_rows` multiplies, are ne
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import binding
 
-from foldbatch.static.backends.tiles import BITS, dots, fetch, moved, stack, tile
+from foldbatch.engines.numba import tiles
+from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,18 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
     }
 
 
+@cache
+def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
+    """Return what makes `functions`; the same each time, so that it can be a key."""
+    return partial(functions, kind, cut)
+
+
+@cache
+def source() -> str:
+    """Return the text of what products are made of."""
+    return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
+
+
 def spell(name: str, kind: str, cut: Blocks) -> str:
     """Return the text of a product of element type `kind`, by its name."""
     matrix, rows, lanes = f"{kind}[2]a", "i8[1]", cut.bits // BITS[kind]
@@ -127,6 +143,55 @@ def loop({parameters}):
             for j in range(n):
                 c0[{at[1]} + j] = {kind}(0)
 {body}"""
+
+
+# What `native_text` reads: extents of the outer loop, m, k and n; which of the first three (1, 2 or 3) is multiplied
+# by the number of rows; strides of a, of b, of c's rows; of a, b and c along the outer loop; what is added to what is
+# there: 0 nothing, 1 each turn of the outer loop to the one before.
+
+def native_text(kind: str, cut: Blocks | None) -> str:
+    """Return the text of products one after the other, for `compiling.native`; with plain loops without blocks."""
+    outer = """\
+def loop(n_rows, a_all, b_all, c_all, told):
+    outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
+    if told[4] == 1:
+        outer *= n_rows
+    elif told[4] == 2:
+        m *= n_rows
+    elif told[4] == 3:
+        k *= n_rows
+    a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
+"""
+    turn = "a0, b0, c0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11])), moved(c_all, o * u8(told[12]))"
+    if cut is None:
+        return f"""\
+# {kind} {kind} {kind}
+{outer}    for o in range(outer):
+        {turn}
+        for i in range(m):
+            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
+                for j in range(n):
+                    c0[i * c_row + j] = {kind}(0)
+            for p in range(k):
+                t = a0[i * a_row + p * a_column]
+                for j in range(n):
+                    c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
+"""
+    at = "(i + r) * a_row", "(i + r) * c_row"
+    body = "\n".join(f"    {line}" for line in _product(cut, cut.bits // BITS[kind], at).splitlines())
+    return f"""\
+# {kind} {kind} {kind}
+{outer}    a_at, c_at = starts(), starts()
+    for o in range(outer):
+        {turn}
+        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
+        start, r = u8(0), u8(0)
+        if k == u8(0):
+            for i in range(m if more == u8(0) else u8(0)):
+                for j in range(n):
+                    c0[{at[1]} + j] = {kind}(0)
+{body}
+"""
 
 
 def _product(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")
-functions: Any = importlib.import_module("foldbatch.static.backends.vector_functions")
+functions: Any = importlib.import_module("foldbatch.engines.numba.vector_functions")
 pytestmark = pytest.mark.numba
 
 TEXT = """

@@ -1,4 +1,4 @@
-"""Index arithmetic compiled: the functions of `loops` with Numba, in the form of those of `arithmetic`.
+"""Index arithmetic compiled: the functions of `integer_loops` with Numba, in the form of those of `arithmetic`.
 
 Results are the same to the last bit. Where counting does not pay, or keys are of another type than those
 that traces are packed in, NumPy sorts here too.
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.compiling import compile_text, numba
-from foldbatch.scheduler import arithmetic, loops
+from foldbatch.engines.numba import integer_loops
+from foldbatch.engines.numba.compiling import compile_text, numba
+from foldbatch.scheduler import arithmetic
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Hoisted
 from foldbatch.scheduler.trace import Form, Index, Ints
@@ -57,13 +58,13 @@ def compiled() -> Arithmetic:
         BackendError: when Numba is not installed.
     """
     numba()
-    text = inspect.getsource(loops)
+    text = inspect.getsource(integer_loops)
     digest = hashlib.sha256(f"{SIGNATURES}{OPTIONS}{text}".encode()).hexdigest()[:20]
     return arithmetic_of(compile_text(f"schedule_{digest}", text, partial(_compiled, text)))
 
 
 def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., Any]]:  # noqa: FBT001
-    scope: dict[str, Any] = {"__name__": loops.__name__}
+    scope: dict[str, Any] = {"__name__": integer_loops.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
     scope["u8"] = numba().uint64
     njit = numba().njit
@@ -73,7 +74,7 @@ def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., A
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
-    """Return the arithmetic that computes by functions like those of `loops`, given arrays to write to."""
+    """Return the arithmetic that computes by functions like those of `integer_loops`, given arrays to write to."""
 
     def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
         blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foldbatch.engines.numba import loop_compiler
+from foldbatch.engines.numba.loop_compiler import compile_loop
 from foldbatch.errors import BackendError
-from foldbatch.static.backends import loop_compiler
-from foldbatch.static.backends.loop_compiler import compile_loop
 
 TEXT = """# i8, f4[1], f4[1]w
 def loop(n, x0, x1):
@@ -28,7 +28,7 @@ def loop(n, x0, x1):
         a1[j0] = t0 * f4({factor}.0)
 """
 PROGRAM = f"""
-from foldbatch.static.backends.loop_compiler import compile_loop
+from foldbatch.engines.numba.loop_compiler import compile_loop
 import numpy as np
 text = {TEXT!r}
 for factor in range(3):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.numba.loop_compiler import compile_levels, compile_loop
 from foldbatch.static.backends import BACKENDS
-from foldbatch.static.backends.loop_compiler import compile_levels, compile_loop
 
 pytestmark = [
     pytest.mark.numba,
@@ -27,7 +27,7 @@ def test_a_compiled_function_is_called_by_its_symbol() -> None:
     """Arguments become what it takes: an array without gaps one that may have some, a small integer a large."""
     from numba import njit  # noqa: PLC0415 - optional
 
-    from foldbatch.static.backends.linking import linked  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.linking import linked  # noqa: PLC0415 - it needs Numba
 
     call = linked(compile_loop(TEXT), "foldbatch_test_times")
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.numba.loop_compiler import compile_loop
+from foldbatch.engines.numba.named_loops import KINDS, SUM_COPIES
 from foldbatch.errors import BackendError
-from foldbatch.static.backends.loop_compiler import compile_loop
-from foldbatch.static.backends.named_loops import KINDS
 
 Loop = Callable[..., None]
 _KIND_OF = {np.dtype(name): kind for name, kind in KINDS.items() if kind.startswith("f")}
@@ -91,3 +91,9 @@ def _compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
         return compile_loop(text.format(f=_KIND_OF[dtype]))
     except BackendError:  # it is there, but does not work with the NumPy there is
         return None
+
+
+def sum_copies(dtype: str) -> Loop | None:
+    """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``; see `engines.sums`."""
+    kind = KINDS.get(dtype, "")
+    return compile_loop(SUM_COPIES.format(f=kind)) if kind.startswith("f") else None

@@ -7,11 +7,12 @@ from dataclasses import fields
 
 import numpy as np
 
-from foldbatch.scheduler import arithmetic, loops
+from foldbatch.engines.numba import integer_loops
+from foldbatch.engines.numba.integers import SIGNATURES, arithmetic_of
+from foldbatch.scheduler import arithmetic
 from foldbatch.scheduler.arithmetic import Arithmetic
-from foldbatch.scheduler.compiled import SIGNATURES, arithmetic_of
 
-PLAIN = arithmetic_of({name: getattr(loops, name) for name in SIGNATURES})
+PLAIN = arithmetic_of({name: getattr(integer_loops, name) for name in SIGNATURES})
 
 
 def test_every_function_has_a_mirror_and_a_signature() -> None:
@@ -21,7 +22,7 @@ def test_every_function_has_a_mirror_and_a_signature() -> None:
     for name in names:
         assert inspect.isfunction(getattr(arithmetic, name))
         taken = SIGNATURES[name].split("(", 1)[1].replace("[:, ::1]", "").count(",") + 1
-        assert len(inspect.signature(getattr(loops, name)).parameters) == taken, name
+        assert len(inspect.signature(getattr(integer_loops, name)).parameters) == taken, name
 
 
 def test_lengths_of_sequences_do_not_move_with_value_numbers() -> None:
@@ -31,6 +32,6 @@ def test_lengths_of_sequences_do_not_move_with_value_numbers() -> None:
     blocks = np.array([4, 1, 1, 0, 3, 7, 9, 1, 2, 1, 5, 7], np.int32)
     cursors = np.zeros(2, np.int64)
     sections = np.array([1, 1]), np.array([3, 1]), np.array([2, 0])
-    assert loops.join(blocks, *sections, cursors, packed, heads)
+    assert integer_loops.join(blocks, *sections, cursors, packed, heads)
     assert packed.tolist() == [13, 2, 1, 0, 3, 2 + 4, 1 + 4, 5, 7, 7]
     assert heads.tolist() == [[4, 1], [9, 1]]

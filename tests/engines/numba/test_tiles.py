@@ -19,7 +19,7 @@ pytestmark = [
 def test_a_function_has_memory_until_it_returns(kind: str) -> None:
     from numba import njit  # noqa: PLC0415 - optional
 
-    from foldbatch.static.backends import tiles, vector_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.engines.numba import tiles, vector_functions  # noqa: PLC0415 - they need Numba
 
     flat, fetch, moved = vector_functions.flat, tiles.fetch, tiles.moved
     one, other = tiles.stack(kind, 8), tiles.stack(kind, 8)

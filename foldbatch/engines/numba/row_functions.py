@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import njit
 
-from foldbatch.static.backends.vector_functions import OPTIONS, flat, u8
+from foldbatch.engines.numba.vector_functions import OPTIONS, flat, u8
 
 
 def _gather(arena: Any, rows: Any, out: Any) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldbatch.engines.numba.updates import WHOLE, adam, faults
 from foldbatch.errors import ParameterError
 from foldbatch.params import SparseRows
 from foldbatch.static.backends import BACKENDS
 from foldbatch.train import Adam, LazyAdam
-from foldbatch.train.compiled import WHOLE, adam, faults
 from foldbatch.train.gradients import fitting_gradient
 
 DTYPES = st.sampled_from(["float32", "float64"])

@@ -16,6 +16,8 @@ from numba import njit, types
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
+from foldbatch.engines.numba.memory import as_f8, flat, moved
+
 f4, f8, i4, i8 = types.float32, types.float64, types.int32, types.int64
 u1, u8 = types.uint8, types.uint64
 
@@ -34,14 +36,6 @@ SHARING_OPTIONS: dict[str, Any] = ARITHMETIC | {"nogil": True, "no_cfunc_wrapper
 OPTIONS: dict[str, Any] = SHARING_OPTIONS | {"_nrt": False, "pipeline_class": _Distinct}
 
 
-def _flat(context: Any, array: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
-
-    element = types.uint8 if array.dtype == types.boolean else array.dtype
-    return types.CPointer(element)(array), generate
-
-
 def _two_to(context: Any, x: Any) -> Any:
     bits, bias, shift = (32, 127, 23) if x == f4 else (64, 1023, 52)
 
@@ -53,7 +47,6 @@ def _two_to(context: Any, x: Any) -> Any:
     return x(x), generate
 
 
-flat = intrinsic(_flat)  # an array's elements as raw memory
 two_to = intrinsic(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
@@ -175,6 +168,13 @@ def _sigmoid_f8(x: Any) -> Any:
     return f8(0.5) + f8(0.5) * tanh_f8(f8(0.5) * x)
 
 
+def _mixed(z: Any) -> Any:
+    """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
+    z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> u8(27))) * u8(0x94D049BB133111EB)
+    return z ^ (z >> u8(31))
+
+
 GLOBALS: dict[str, Any] = {
     "f4": f4,
     "f8": f8,
@@ -185,15 +185,22 @@ GLOBALS: dict[str, Any] = {
     "inf": math.inf,
     "nan": math.nan,
     "log": math.log,
+    "log1p": math.log1p,
+    "sin": math.sin,
+    "cos": math.cos,
     "min": min,
+    "max": max,
     "sqrt": math.sqrt,
     "flat": flat,
+    "moved": moved,
+    "as_f8": as_f8,
     "exp_f4": exp_f4,
     "exp_f8": exp_f8,
     "tanh_f4": tanh_f4,
     "tanh_f8": tanh_f8,
     "sigmoid_f4": njit(**_INLINE)(_sigmoid_f4),
     "sigmoid_f8": njit(**_INLINE)(_sigmoid_f8),
+    "mixed": njit(**_INLINE)(_mixed),
 }
 
 _DTYPES = {"f4": f4, "f8": f8, "i4": i4, "i8": i8, "b1": types.boolean}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foldbatch.engines.numba.loop_compiler import called_by
 from foldbatch.static import ops
 from foldbatch.static.backends import BACKENDS
-from foldbatch.static.backends.loop_compiler import called_by
 from foldbatch.static.graph import Graph, apply, input_node
 from foldbatch.types import TensorType
 from tests.static.run_kernel import compile_graph
@@ -76,7 +76,7 @@ def test_every_cut_is_right(name: str) -> None:
     """Also the one for other processors than this: vectors of any length compile everywhere."""
     from numba import njit, types  # noqa: PLC0415 - optional
 
-    from foldbatch.static.backends import products, vector_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.engines.numba import products, vector_functions  # noqa: PLC0415 - they need Numba
 
     scope = {**vector_functions.GLOBALS, **products.functions("f4", getattr(products, name))}
     exec(products.spell("product", "f4", getattr(products, name)), scope)
@@ -170,7 +170,7 @@ def test_kernels_call_it_where_a_weight_meets_rows() -> None:
 
 
 def test_unknown_processors_multiply_by_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
 
     monkeypatch.setattr(products, "blocks", lambda: None)
     x = input_node(TensorType((3,)))

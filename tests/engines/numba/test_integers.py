@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldbatch as fb
+from foldbatch.engines.numba.integers import compiled
 from foldbatch.scheduler.arithmetic import NUMPY
-from foldbatch.scheduler.compiled import compiled
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.scheduler.tables import build
+from tests.engines.numba.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of
-from tests.scheduler.test_loops import PLAIN
 from tests.scheduler.test_merge import assert_same
 
 needs_numba = [
