@@ -60,6 +60,7 @@ from foldbatch.blocks import (
     ZipWith,
 )
 from foldbatch.explanation import Explanation, explain
+from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.picture import draw_schedule
 from foldbatch.program import Program, compile
@@ -131,6 +132,7 @@ __all__ = [
     "Zeros",
     "Zip",
     "ZipWith",
+    "bench",
     "compile",
     "draw_schedule",
     "errors",
