@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from foldbatch.blocks.values import is_int
-from foldbatch.engine import backend_of
+from foldbatch.engine import REFERENCE, backend_of
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.gain.advice import advice
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
@@ -52,8 +52,8 @@ def bench(
 
     Raises:
         BlockTypeError: when the block is ill typed.
-        BlockValueError: when a size or a number of repeats is none, a program is given a backend or threads,
-            or there is nothing to train and `train` asks for it.
+        BlockValueError: when a size or a number of repeats is none, a program is given a backend or threads
+            or does not batch, or there is nothing to train and `train` asks for it.
         ExampleError: when there are too few examples, or one does not fit the block.
 
     >>> import foldbatch as fb
@@ -62,6 +62,9 @@ def bench(
     (('inference',), [(1, 4, 7), (4, 1, 2)])
     """
     program = _program(block_or_program, backend, threads)
+    if program.options.backend == REFERENCE or not program.options.batched:
+        found = "one that runs examples one by one"
+        raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or numba")
     _refuse_no_count("repeats", repeats)
     sample, sizes = _sample(examples, batch_sizes)
     trainable = any(cell.backward for cell in program.describe(sample[:1]).cells)
