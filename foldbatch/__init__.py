@@ -60,6 +60,7 @@ from foldbatch.blocks import (
     ZipWith,
 )
 from foldbatch.engines.planned import Planned
+from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
 from foldbatch.static import ops
@@ -132,6 +133,7 @@ __all__ = [
     "Zeros",
     "Zip",
     "ZipWith",
+    "bench",
     "compile",
 #VIEWS    "draw_schedule",
     "errors",

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-
 from foldbatch.engines import launch
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.launch import (
     BASE,
     COPIES,
@@ -51,6 +49,7 @@ from foldbatch.engines.numba.coder import Code
 from foldbatch.engines.numba.compiling import FORM, compile_text, digest
 from foldbatch.engines.numba.memory import POINTERS, call, moved
 from foldbatch.engines.numba.vector_functions import i8, u8
+from foldbatch.engines.ranges import OutOfRangeError
 
 CODE = code.HEAD
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
