@@ -150,7 +150,8 @@ class _Binder:
         self.model = model
         self.buffers: dict[Fact, int] = {}
         self.types: list[TensorType | None] = []
-        names = [*fact_names(model.signatures), *(("stores", parameter) for parameter in summed)]
+        schedule = fact_names(model.signatures, len(model.arenas))
+        names = [*schedule, *(("stores", parameter) for parameter in summed)]
         self.facts = {name: place for place, name in enumerate(names)}
         self.uses: set[Use] = set()
         for arena, type_ in enumerate(model.arenas):

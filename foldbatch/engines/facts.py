@@ -31,8 +31,8 @@ from foldbatch.scheduler.trace import CellSignature
 Fact = tuple[Hashable, ...]
 
 
-def fact_names(cells: Sequence[CellSignature]) -> Iterator[Fact]:
-    """Yield the names of the facts of a model's schedules, in order."""
+def fact_names(cells: Sequence[CellSignature], arenas: int) -> Iterator[Fact]:
+    """Yield the names of the facts of the schedules of a model with so many arenas, in order."""
     yield ("one",)
     for k, cell in enumerate(cells):
         yield from (("all", k), ("widest", k), ("copies", k))
@@ -41,8 +41,7 @@ def fact_names(cells: Sequence[CellSignature]) -> Iterator[Fact]:
         yield from (("output", k, j) for j in range(len(cell.outputs)))
         for s in range(len(cell.sequences)):
             yield from ((name, k, s) for name in ("segments", "all", "widest"))
-    arenas = {arena for cell in cells for arena in (*(x.arena for x in cell.operands), *cell.outputs)}
-    yield from (("arena", arena) for arena in range(max(arenas, default=-1) + 1))
+    yield from (("arena", arena) for arena in range(arenas))
 
 
 def facts_of(schedule: Schedule, widest: Mapping[int, tuple[int, ...]]) -> tuple[list[int], Ints]:
