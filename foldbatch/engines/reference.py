@@ -21,6 +21,7 @@ from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, length
 from foldbatch.static.cell import Cell
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
+from foldbatch.static.routines import Target
 from foldbatch.static.sides import cotangents as derivative
 
 
@@ -141,6 +142,7 @@ class ReferenceEngine:
     """The oracle as an engine: each example is a batch of its own."""
 
     name = "reference"
+    target = Target()
     one_by_one = True
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
