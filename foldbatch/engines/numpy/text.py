@@ -3,8 +3,8 @@
 The text has three parts: what holds for a whole launch, then, for each level, what depends on its number of
 rows alone (made again only where that changes), and what depends on which rows they are. Names say what a
 value is: ``x`` an operand, ``f`` data of the examples, ``g`` a cotangent, ``d`` where an operand's cotangents
-go, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch, ``v`` a view of one of them, ``y``
-an output, ``n`` the number of rows, ``m`` that of the elements of sequences. ``x0_all`` are the rows of all
+go, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch, ``v`` a view of one of these,
+``y`` an output, ``n`` the number of rows, ``m`` that of the elements of sequences. ``x0_all`` are the rows of all
 calls; where ``x0_at`` is not None, it says which of them the calls read (see `moves.located`).
 """
 
@@ -302,7 +302,7 @@ class _Writer:
     def _number_of(self, parameter: object) -> int:
         """Return the number of a parameter that the kernel reads; 0 of others."""
         for slot, name in zip(self.routine.slots, self.names, strict=True):
-            if slot.binding.key is parameter:
+            if slot.binding.kind == "parameter" and slot.binding.key is parameter:
                 return int(name.removeprefix("p"))
         return 0
 
