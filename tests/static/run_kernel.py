@@ -16,7 +16,7 @@ import numpy as np
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.params import Array
 from foldbatch.static.graph import SOURCES, Graph, Node
-from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
 from tests.engines.numpy.launching import At, Batch, poisoned
