@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.program import Program
-from foldbatch.runtime import threads
+from foldbatch.engines import threads
 from foldbatch.static.backends import BACKENDS
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs

@@ -28,10 +28,10 @@ from foldbatch.blocks.values import (
     new_wires,
     run_time_terminals,
 )
-from foldbatch.model.drafts import Draft
-from foldbatch.model.wires import Wire
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
+from foldbatch.model.drafts import Draft
+from foldbatch.model.wires import Wire
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged

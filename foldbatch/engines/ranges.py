@@ -9,8 +9,9 @@ class OutOfRangeError(IndexError):
         id: the integer.
         size: what it must stay below.
         launch: the row of the launch table that was running; -1 until the walk of the table fills it in.
+        cell: the number of the cell; -1 until the engine fills it in.
     """
 
-    def __init__(self, rank: int, id: int, size: int, launch: int = -1) -> None:
-        super().__init__(rank, id, size, launch)
-        self.rank, self.id, self.size, self.launch = rank, id, size, launch
+    def __init__(self, rank: int, id: int, size: int, launch: int = -1, cell: int = -1) -> None:
+        super().__init__(rank, id, size, launch, cell)
+        self.rank, self.id, self.size, self.launch, self.cell = rank, id, size, launch, cell

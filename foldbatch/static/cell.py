@@ -34,13 +34,12 @@ class Kept:
 class RowSums:
     """A table's gradient that is a sum of rows: where the values and their ids are when a batch has run.
 
-    Both are bound to kept buffers or feeds; `leading` is how many axes of the ids' shape the values share.
+    Both are bound to kept buffers or feeds. Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``.
     """
 
     parameter: Parameter
     values: Binding
     ids: Binding
-    leading: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
     given = {node: Binding("feed", i) for i, node in enumerate(train.graph.feeds)}
     given |= {node: Binding("kept", i) for node, i in buffers.items()}
     sums = tuple(
-        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids], gradient.ids.ndim)
+        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids])
         for gradient in backward.rows
     )
     dense = {key for (kind, key), _ in backward.results if kind == "gradient"}

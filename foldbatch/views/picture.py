@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.engines.batch import Batch
 from foldbatch.errors import ExampleError
 from foldbatch.program import Program, compile
-from foldbatch.runtime.batch import Batch
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
 

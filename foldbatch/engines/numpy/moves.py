@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.numpy.segments import reduce_by_length, sum_rows
+from foldbatch.engines.sums import reduce_by_length, sum_rows
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params import Array
 

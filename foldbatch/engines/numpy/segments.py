@@ -1,92 +1,17 @@
-"""Sums and other reductions over runs of rows: of the elements of sequences, and of rows of one id."""
+"""Reductions over runs of rows, which are the elements of sequences."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.params import Array, SparseRows
-
-
-def sum_rows(
-    values: Array, ids: Array, size: int, sum_copies: Callable[..., None] | None = None
-) -> SparseRows:
-    """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
-
-    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending. The sums are made by
-    `sum_copies` of `named_loops`, if it is given.
-    """
-    flat = ids.reshape(-1)
-    rows = values.reshape(len(flat), *values.shape[ids.ndim :])
-    if (flat[1:] > flat[:-1]).all():  # as of shared calls, each of another row
-        return SparseRows(flat.astype(np.int64), np.array(rows), (size, *rows.shape[1:]))
-    order = np.argsort(flat, kind="stable")
-    ranked = flat[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    if sum_copies is not None:
-        sums = np.empty((len(starts), math.prod(rows.shape[1:])), rows.dtype)
-        whole = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
-        sum_copies(whole, np.append(starts, len(flat)), order, sums)
-        shape = (len(starts), *rows.shape[1:])
-        return SparseRows(ranked[starts].astype(np.int64), sums.reshape(shape), (size, *rows.shape[1:]))
-    sums = rows[order]
-    if len(starts) < len(flat):
-        parts, sums = sums, np.empty((len(starts), *rows.shape[1:]), rows.dtype)
-        segment_sum(parts, starts, np.diff(starts, append=len(flat)), sums)
-    return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
-
-
-def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
-    """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
-    _reduce_segments(np.add, x, starts, counts, out)
+from foldbatch.engines.sums import reduce_segments, segment_sum, sum_rows
+from foldbatch.params import Array
 
 
 def segment_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Find the greatest of runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
-    _reduce_segments(np.maximum, x, starts, counts, out)
-
-
-MANY, WIDE = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
-
-
-def _reduce_segments(
-    ufunc: np.ufunc, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
-) -> None:
-    if len(x) == 0:
-        out[...] = 0
-    elif len(counts) >= MANY and x[0].size >= WIDE:
-        reduce_by_length(ufunc, x, starts, counts, out)
-    elif counts.all():
-        ufunc.reduceat(x, starts, axis=0, out=out)
-    else:
-        out[...] = 0
-        full = np.flatnonzero(counts)
-        out[full] = ufunc.reduceat(x, starts[full], axis=0)
-
-
-def reduce_by_length(
-    ufunc: np.ufunc,
-    x: Array,
-    starts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    out: Array,
-    at: NDArray[np.int64] | None = None,
-) -> None:
-    """Reduce runs of one length together: five times as fast as ``reduceat``, which goes run by run.
-
-    Shapes: as for `segment_sum`; with ``at: [sum(counts)]`` the runs are of ``x[at]``, which is not made.
-    """
-    for count in np.unique(counts):
-        runs = np.flatnonzero(counts == count)
-        if count == 0:
-            out[runs] = 0
-            continue
-        places = starts[runs][:, None] + np.arange(count)
-        rows = x[places if at is None else at[places]]
-        out[runs] = rows[:, 0] if count == 1 else ufunc.reduce(rows, axis=1)
+    reduce_segments(np.maximum, x, starts, counts, out)
 
 
 def segment_is_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:

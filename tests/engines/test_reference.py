@@ -9,7 +9,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.runtime.reference import Reference
+from foldbatch.engines.reference import Reference
 
 
 def _model() -> tuple[fb.Program, list[Any]]:

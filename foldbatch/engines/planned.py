@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from foldbatch.runtime.batch import Batch
+from foldbatch.engines.batch import Batch
 from foldbatch.scheduler.trace import Trace
 
 
@@ -17,11 +18,13 @@ class Part:
         first: the number of its first example in the whole batch.
         traces: its examples.
         batch: they scheduled, or None where that is done when the part runs.
+        ready: for training and for inference, what the engine has made ready of the batch.
     """
 
     first: int
     traces: Sequence[Trace]
     batch: Batch | None = None
+    ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

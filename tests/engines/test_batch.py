@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.runtime.batch import schedule_batch
+from foldbatch.engines.batch import schedule_batch
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from tests.scheduler.random_traces import Setting, settings_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.runtime.report import CellReport, Report
+from foldbatch.engines.report import CellReport, Report
 
 
 def _report(**changes: object) -> Report:

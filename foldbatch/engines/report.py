@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from foldbatch.runtime.batch import Batch
+from foldbatch.engines.batch import Batch
+from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import lower_bound
-from foldbatch.scheduler.trace import CellSignature
-from foldbatch.static.cell import Cell
+from foldbatch.static.graph import SOURCES
+from foldbatch.static.routines import Stage
+from foldbatch.static.stages import is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +119,16 @@ def _stages(ops: dict[str, int]) -> str:
 
 
 def report_on(
-    batch: Batch,
-    cells: Sequence[Cell],
-    signatures: Sequence[CellSignature],
-    kernel_calls: tuple[int, int],
-    buffer_bytes: int,
-    phases: dict[str, float],
-    program: str,
+    batch: Batch, model: Model, launches: tuple[int, int], buffer_bytes: int, phases: dict[str, float]
 ) -> Report:
     """Return the report on a batch that has run.
 
     Args:
         batch: the batch.
-        cells: the cells.
-        signatures: the scheduler's view of them.
-        kernel_calls: kernels called forward, and backward.
+        model: the model.
+        launches: levels of kernels that ran forward, and backward.
         buffer_bytes: bytes of all buffers held.
         phases: seconds of each phase.
-        program: the tracing program's text.
     """
     trace, schedule = batch.merged.trace, batch.schedule
     parts = tuple(
@@ -142,23 +136,30 @@ def report_on(
             cell.name,
             len(trace.calls[k]),
             len(schedule.cells[k].order),
-            signatures[k].recursive,
+            model.signatures[k].recursive,
             tuple(schedule.widths(k)),
-            {stage: kernel.calls for stage, kernel in cell.forward.items()},
-            {stage: kernel.calls for stage, kernel in cell.backward.items()},
+            _ops(cell.training.forward),
+            _ops(cell.training.backward),
             sum(span.gathered for span in schedule.cells[k].operands),
         )
-        for k, cell in enumerate(cells)
+        for k, cell in enumerate(model.cells)
     )
     return Report(
         len(batch.results),
         trace.size,
         schedule.groups,
-        lower_bound(signatures, trace.calls, trace.elements, trace.values),
-        *kernel_calls,
+        lower_bound(model.signatures, trace.calls, trace.elements, trace.values),
+        *launches,
         schedule.gathered_rows,
         buffer_bytes,
         phases,
         parts,
-        program,
     )
+
+
+def _ops(stages: Mapping[str, Stage]) -> dict[str, int]:
+    """Return how many ops each stage has, without views, which cost nothing."""
+    return {
+        name: sum(node.op not in SOURCES and not is_view(node) for node in stage.graph.nodes)
+        for name, stage in stages.items()
+    }

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from foldbatch.runtime.keys import call_keys, keyed
+from foldbatch.engines.keys import call_keys, keyed
 
 WORD = 2**64
 GAMMA = 0x9E3779B97F4A7C15

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.runtime.results import MetricValues
-from foldbatch.runtime.visits import InputGradients, Visits, gather, matched
+from foldbatch.engines.results import MetricValues
+from foldbatch.engines.visits import InputGradients, Visits, gather, matched
 from foldbatch.types import TensorType
 
 FLOAT = TensorType(())

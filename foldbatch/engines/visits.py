@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.results import Metrics, MetricValues, collect_metric
 from foldbatch.errors import UnknownNameError
 from foldbatch.params import Array
-from foldbatch.runtime.results import Metrics, MetricValues, collect_metric
 from foldbatch.types import TensorType
 
 Place = tuple[int, int]  # cell and feed

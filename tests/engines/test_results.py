@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.runtime.results import (
+from foldbatch.engines.results import (
     Metrics,
     MetricValues,
     Results,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.params import Gradient, SparseRows
-from foldbatch.runtime.sums import add_repeated, total
+from foldbatch.engines.sums import add_repeated, total
 
 
 def dense(gradient: Gradient) -> Any:

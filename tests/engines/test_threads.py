@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.runtime import threads
+from foldbatch.engines import threads
 from foldbatch.scheduler.trace import Trace
 
 
