@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.numpy.segments import MANY, WIDE, segment_max, segment_sum, sum_rows
+from foldbatch.engines.numpy.segments import segment_max
+from foldbatch.engines.sums import MANY, WIDE, segment_sum, sum_rows
 
 
 def test_segment_sum_fills_the_whole_buffer() -> None:
