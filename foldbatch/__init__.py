@@ -60,10 +60,12 @@ from foldbatch.blocks import (
     ZipWith,
 )
 from foldbatch.engines.planned import Planned
+from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+
 #VIEWS from foldbatch.views.explanation import Explanation, explain
 #VIEWS from foldbatch.views.picture import draw_schedule
 
@@ -131,6 +133,7 @@ __all__ = [
     "Zeros",
     "Zip",
     "ZipWith",
+    "bench",
     "compile",
 #VIEWS    "draw_schedule",
     "errors",
