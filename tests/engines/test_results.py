@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foldbatch.errors import UnknownNameError
 from foldbatch.engines.results import (
     Metrics,
     MetricValues,
@@ -18,7 +19,6 @@ from foldbatch.engines.results import (
     no_values,
     walk,
 )
-from foldbatch.errors import UnknownNameError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type, as_type
 
 T = TensorType((2,))

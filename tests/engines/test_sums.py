@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.sums import add_repeated, total
 from foldbatch.params import Gradient, SparseRows
+from foldbatch.engines.sums import add_repeated, total
 
 
 def dense(gradient: Gradient) -> Any:
