@@ -268,7 +268,11 @@ class Engine:
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)
             ranked = [labels[at] for at in table.order] if labels is not None else None
-            columns = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
+            mark = self._mark(k, i)
+            visits: Array = merged.trace.calls[k][:, 0][table.order]
+            if mark is not None:
+                visits = batch.feeds[k][mark] + merged.offsets[table.examples]
+            columns = (values, visits, table.examples, ranked)
             collected.setdefault(self.lowered.metrics[k][i], []).append(columns)
         return Results(items, self._metrics(collected), _sum_losses(execution.losses))
 
@@ -280,7 +284,9 @@ class Engine:
         collected: dict[str, list[Any]] = {}
         for (k, i), values in sorted(reference.metrics.items(), key=itemgetter(0)):
             calls = trace.calls[k][:, 0]
-            part = (np.array(values), calls, np.full(len(calls), 0), self._labels(k, i, trace))
+            mark = self._mark(k, i)
+            visits = calls if mark is None else trace.feeds[k][mark]
+            part = (np.array(values), visits, np.full(len(calls), 0), self._labels(k, i, trace))
             collected.setdefault(self.lowered.metrics[k][i], []).append(part)
         return Results(items, self._metrics(collected), reference.losses)
 
@@ -316,6 +322,10 @@ class Engine:
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls]
         visits = Visits(found, calls, [merged.examples(k) for k in range(len(calls))])
         return _sum_losses(execution.losses), visits, len(part.traces)
+
+    def _mark(self, cell: int, metric: int) -> int | None:
+        """Return which feed of a cell says when a metric was visited, if that was before the cell's call."""
+        return dict(self.lowered.marks[cell]).get(metric)
 
     def _labels(self, cell: int, metric: int, trace: Trace) -> list[Any] | None:
         labelled = self.lowered.labels[cell]

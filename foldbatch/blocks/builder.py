@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Draft, Feed, Function, Region
+from foldbatch.blocks.drafts import Draft, Feed, Function, MetricVisit, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
@@ -45,6 +45,8 @@ from foldbatch.types import (
     Type,
     VoidType,
 )
+
+MARK = TensorType((), "int32")
 
 
 class Builder(Writer):
@@ -223,10 +225,24 @@ class Builder(Writer):
             for slot, wire in zip(slots, target.wires, strict=True):
                 feed(slot.wires, wire)
 
+    def enter(self) -> None:
+        """Prepare for code that may collect and measure more: a nested region, or a called function.
+
+        What the region has collected is put into its lists, and its metrics are marked, so that both
+        keep the order of visits.
+        """
+        self.collect()
+        unmarked = [visit for visit in self.region.metrics if visit.mark is None]
+        if unmarked:
+            mark = Object(self.fresh("mark"))
+            self.line(f"{mark.code} = call()")
+            for visit in unmarked:
+                visit.mark = mark
+
     @contextmanager
     def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
         """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
-        self.collect()
+        self.enter()
         with super().indented(header, subject, expected) as region:
             yield region
 
@@ -234,11 +250,11 @@ class Builder(Writer):
         self,
         outputs: list[Node],
         losses: list[tuple[str, Node]],
-        metrics: list[tuple[str, Node, Object | None]],
+        metrics: list[MetricVisit],
     ) -> None:
         region = self.region
         draft = Draft(self.path, len(self.drafts), self.fresh("v"))
-        wanted = [*outputs, *(n for _, n in losses), *(n for _, n, _ in metrics)]
+        wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
         # A tensor that an earlier cell of the region computes is read from there. What is the
         # same for the whole batch is simply computed again.
         done = {n: d for d in region.drafts for n in d.nodes if n.axis is CALL and n not in region.feeds}
@@ -272,11 +288,15 @@ class Builder(Writer):
             draft.sequences.append((axis, members))
             appends.append((f"elements{draft.number}_{len(draft.sequences) - 1}", Object(code), self.path))
             arguments.append(f"len({code})")
-        for name, node, label in metrics:
-            if label is not None:
-                appends.append((f"label{draft.number}_{len(draft.labels)}", label, self.path))
-                draft.labels.append(len(draft.metrics))
-            draft.metrics.append((name, node))
+        for number, visit in enumerate(metrics):
+            if visit.label is not None:
+                appends.append((f"label{draft.number}_{len(draft.labels)}", visit.label, self.path))
+                draft.labels.append(number)
+            if visit.mark is not None:
+                appends.append((f"feed{draft.number}_{len(draft.feeds)}", visit.mark, self.path))
+                draft.marks.append((number, len(draft.feeds)))
+                draft.feeds.append((input_node(MARK), Feed(visit.mark, MARK, self.path)))
+            draft.metrics.append((visit.name, visit.node))
         draft.losses = list(losses)
         for node in outputs:
             draft.output(node)

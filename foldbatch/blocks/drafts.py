@@ -36,6 +36,7 @@ class Draft:
         outputs: values others read, with the wires they go to.
         losses, metrics: names and nodes.
         labels: metric numbers with labels.
+        marks: metric number and number of the feed that holds its mark, for metrics with one.
         keys: numbers of feeds that hold no data, but the call's own number.
         nodes: all that it computes.
     """
@@ -50,6 +51,7 @@ class Draft:
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     nodes: set[Node] = field(default_factory=set)
 
@@ -61,6 +63,21 @@ class Draft:
 
 
 @dataclass(slots=True)
+class MetricVisit:
+    """A tensor that a `Metric` collects, with its label, until a cell of the region computes it.
+
+    That cell's call comes at the region's end, after calls of loops, cases and functions that the
+    program enters meanwhile. Where it enters any, `mark` is a number drawn before from those that count
+    calls: it tells when the metric was visited.
+    """
+
+    name: str
+    node: Node
+    label: Object | None
+    mark: Object | None = None
+
+
+@dataclass(slots=True)
 class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
@@ -69,7 +86,7 @@ class Region:
     elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node, Object | None]] = field(default_factory=list)
+    metrics: list[MetricVisit] = field(default_factory=list)
     collected: list[tuple[Sequence, Value]] = field(default_factory=list)
 
 

@@ -71,6 +71,7 @@ def dual(lowered: Lowered, tangents: Mapping[Parameter, Parameter], backend: Bac
         ),
         metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
         labels=((),) * len(cells),
+        marks=((),) * len(cells),
     )
 
 

@@ -76,7 +76,7 @@ def make_call(builder: Builder, function: Function, value: Value) -> Value:
         feed(slot.wires, parameter.wires)
     names = [builder.fresh() for _ in function.results]
     target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
-    builder.collect()
+    builder.enter()
     builder.calls(function)
     builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
     results = []

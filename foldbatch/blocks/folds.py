@@ -21,7 +21,7 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
 
     Args:
         combine: a block from ``(state, element)`` to the next state.
-        start: a block that reads nothing and yields the first state.
+        start: a block that reads nothing and yields the first state; of several parts, a tuple of such.
 
     Raises:
         BlockTypeError: when the input is no finite sequence, or `combine` changes the state's type.
@@ -67,8 +67,9 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
 
     Args:
         cell: a block from ``(element, state)`` to ``(output, next state)``.
-        initial_state: a block that reads nothing and yields the first state; by default zeros of the
-            type that the cell yields, if that is known (of `LSTMCell` and `GRUCell` it is).
+        initial_state: a block that reads nothing and yields the first state, or for a state of several
+            parts a tuple of such blocks; by default zeros of the type that the cell yields, if that is
+            known (of `LSTMCell` and `GRUCell` it is).
         initial_state_from_input: whether the input is a pair ``(sequence, first state)``.
 
     Raises:
@@ -151,7 +152,8 @@ class Reduce(Block[TupleType | SequenceType, Any]):
 
     Args:
         combine: a block from a pair of elements to one of the same type.
-        default: a block that reads nothing, for empty sequences; by default zeros of the elements' type.
+        default: a block that reads nothing, or a tuple of such, for empty sequences; by default zeros of
+            the elements' type.
 
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors, or `combine` or `default`

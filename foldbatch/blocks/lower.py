@@ -47,6 +47,8 @@ class Lowered:
         arenas: the type of each arena.
         tracer: turns an example into a trace.
         metrics: per cell, the names of its metrics; `labels`: which of them have labels.
+        marks: per cell, for metrics whose visit comes before other calls, the metric's number and that of the
+            feed that holds the visit's place among calls (see `foldbatch.blocks.drafts.MetricVisit`).
         keys: per cell, which feeds hold the number of the call itself, to key random numbers by.
         parameters: all parameters that cells read, in the order in which blocks do.
     """
@@ -59,6 +61,7 @@ class Lowered:
     tracer: Tracer
     metrics: tuple[tuple[str, ...], ...]
     labels: tuple[tuple[int, ...], ...]
+    marks: tuple[tuple[tuple[int, int], ...], ...]
     keys: tuple[tuple[int, ...], ...]
     parameters: tuple[Parameter, ...]
 
@@ -129,6 +132,7 @@ def lower(block: AnyBlock, policy: Policy, backend: Backend, kept_bytes: int | N
         tracer,
         tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
         tuple(tuple(draft.labels) for draft in drafts),
+        tuple(tuple(draft.marks) for draft in drafts),
         tuple(tuple(draft.keys) for draft in drafts),
         parameters,
     )
