@@ -116,10 +116,17 @@ class Builder(Writer):
                     self.parameters[node.attrs["parameter"]] = None
                 stack += node.inputs[::-1]
 
-    def read(self, source: Object, type_: TensorType, where: str) -> Node:
-        """Return the tensor that an object of the example is read as; `where` names the block."""
+    def read(self, source: Object, type_: TensorType, where: str, declared: str = "") -> Node:
+        """Return the tensor that an object of the example is read as.
+
+        Args:
+            source: the object.
+            type_: the tensor's type.
+            where: names the block, for errors.
+            declared: a narrower dtype that the data must fit.
+        """
         node = input_node(type_, name=source.code)
-        self.region.feeds[node] = Feed(source, type_, where)
+        self.region.feeds[node] = Feed(source, type_, where, declared)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:

@@ -16,11 +16,15 @@ from foldbatch.types import TensorType, Type
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Data read from the example: the object, what it must be, and the block that reads it."""
+    """Data read from the example: the object, what it must be, and the block that reads it.
+
+    `declared` is the dtype that the data must fit, where that is narrower than the type they are read as.
+    """
 
     source: Object
     type: TensorType
     where: str
+    declared: str = ""
 
 
 @dataclass(slots=True)

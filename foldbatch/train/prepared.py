@@ -313,7 +313,10 @@ def _digests(program: Program) -> dict[str, str]:
         (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
         for cell in lowered.signatures
     ]
-    feeds = [[str(feed.type) for _, feed in draft.feeds] for draft in tracer.drafts]
+    feeds = [
+        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for _, feed in draft.feeds]
+        for draft in tracer.drafts
+    ]
     data = [feeds, [list(bounds) for bounds in tracer.bounds], lowered.labels, lowered.keys]
     parts = {
         "other cells": cells,
