@@ -133,15 +133,15 @@ class Builder(Writer):
         """Return one element of a sequence, held by the expression `code`."""
         types = run_time_terminals(sequence.element)
         if len(types) != 1 or not code.isidentifier():
-            whole = self.assign(code, (), Object(sequence.code), expected, where=where).code
+            item = self.assign(code, (), Object(sequence.code), expected, where=where).code
         else:
-            whole = code
+            item = code
         if len(types) == 1:
-            slots = [Slot(whole, types[0], sequence.wires[0])]
+            slots = [Slot(item, types[0], sequence.wires[0])]
         else:
-            names = [f"{whole}_{i}" for i in range(len(types))]
+            names = [f"{item}_{i}" for i in range(len(types))]
             if names:
-                self.line(f"{', '.join(names)} = {whole}")
+                self.line(f"{', '.join(names)} = {item}")
             slots = [Slot(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
         return self.unflatten(sequence.element, iter(slots))
 
@@ -152,13 +152,13 @@ class Builder(Writer):
             fix = "make tensors of its elements first, with Map"
             raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)), fix)
         nodes = [node for node, (code, _, _, _) in self.region.elements.items() if code == sequence.code]
-        if not nodes:  # who reads a sequence again must find the same axis
+        if not nodes:  # a second reader of the sequence must get the same axis
             axis = ragged(sequence.code)
             for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
                 assert isinstance(type_, TensorType)
                 nodes.append(input_node(type_, axis, f"{sequence.code}.{i}"))
                 self.region.elements[nodes[-1]] = (sequence.code, axis, i, wire)
-        found = iter(nodes)
+        remaining = iter(nodes)
 
         def shape(type_: Type) -> Value:
             match type_:
@@ -166,7 +166,7 @@ class Builder(Writer):
                     return tuple(map(shape, items))
                 case VoidType():
                     return None
-            return next(found)
+            return next(remaining)
 
         return shape(sequence.element)
 
@@ -189,7 +189,7 @@ class Builder(Writer):
     def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Wire]]:
         """Return, for each tensor, the expression of its value number, and its wire.
 
-        With `sinks` the region's losses and metrics are drafted too: it is at its end.
+        With `sinks`, the region's losses and metrics are drafted too; the caller ends the region.
         """
         region = self.region
         for node in nodes:
@@ -202,28 +202,28 @@ class Builder(Writer):
             self._draft(new, losses, metrics)
             if sinks:
                 region.losses, region.metrics = [], []
-        found = []
+        tensors = []
         for node in nodes:
             if node in region.values:
-                found.append(region.values[node])
+                tensors.append(region.values[node])
             else:
                 draft = next(d for d in region.drafts if node in d.nodes)
-                found.append(draft.output(node))
-        return found
+                tensors.append(draft.output(node))
+        return tensors
 
     def finish(self, value: Value) -> list[Slot]:
-        """End a region: return its result's terminals, having drafted all that is left to compute."""
+        """End a region: draft everything not computed yet, and return the terminals of the result."""
         self.flush(value)
         return self.flatten(value)
 
     def flush(self, *values: Value) -> None:
-        """Draft all that the region has left to compute, these values with it, in one cell."""
+        """Draft one cell for everything that the region has not computed yet, and for these values."""
         wanted = [*values, *(value for _, value in self.region.collected)]
         self.materialise([x for value in wanted for x in leaves(value) if isinstance(x, Node)], sinks=True)
         self.collect()
 
     def collect(self) -> None:
-        """Put what the region has collected into its lists; due before other code collects more."""
+        """Append the values that the region has collected to their lists."""
         collected, self.region.collected = self.region.collected, []
         for target, value in collected:
             slots = self.flatten(value)
@@ -321,7 +321,7 @@ class Builder(Writer):
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Function) -> None:
-        """Note that the present function calls another always, if nothing has been chosen yet."""
+        """Note that the present function calls another one in every case, if no choice or loop is open."""
         assert self._function is not None
         if self._indent == 1:
             self._function.always.append(function.name)

@@ -16,7 +16,7 @@ class Loss(Block[TensorType, VoidType]):
     """Adds a scalar to the loss of the batch; yields nothing.
 
     Args:
-        name: for reports.
+        name: shown by `repr`; all losses are added, whatever their names.
 
     Raises:
         BlockTypeError: when the input is not a float scalar.
@@ -94,9 +94,9 @@ class Metric(Block[TensorType | TupleType, VoidType]):
                 )
                 raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
         refuse_ragged(tensor, builder, self)
-        known = builder.metric_types.setdefault(self.name, tensor.type)
-        if known != tensor.type:
-            expected, fix = f"{known}, as elsewhere under this name", "use another name"
+        metric_type = builder.metric_types.setdefault(self.name, tensor.type)
+        if metric_type != tensor.type:
+            expected, fix = f"{metric_type}, as elsewhere under this name", "use another name"
             raise BlockTypeError(builder.where(self), expected, str(tensor.type), fix)
         builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
 
