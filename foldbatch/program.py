@@ -12,22 +12,26 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
 from foldbatch.blocks.values import is_int
-from foldbatch.derivatives import Derivatives, Tangents
-from foldbatch.engine import Engine, Options, Work, backend_of
+from foldbatch.derivatives import Derivatives, Pullback, Tangents
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.cotangents import seeds_of
+from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.report import Report
+from foldbatch.engines.results import Results
+from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.engines.threads import available_cores
+from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
+from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
-from foldbatch.runtime.planned import Planned
-from foldbatch.runtime.report import Report
-from foldbatch.runtime.results import Results
-from foldbatch.runtime.threads import available_cores
-from foldbatch.runtime.visits import InputGradients
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -63,7 +67,7 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
+            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
             time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -95,11 +99,10 @@ def compile(
     if kept_bytes is not None:
         _refuse_no_count("kept_bytes", kept_bytes, 0)
     cores = available_cores() if threads is None else threads
-    options = Options(backend, policy, layout, batched, cores, debug, share)
-    chosen = backend_of(backend)
+    options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
     find_layout(layout)
     find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), chosen, kept_bytes)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes)
     return Program(lowered, options, seed)
 
 
@@ -123,11 +126,16 @@ class Program:
         self.options = options
         self.seed = seed
         self._step = 0
-        self.params = ParameterStore(name_parameters(lowered.parameters))
+        self.params = ParameterStore(name_parameters(lowered.model.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
-        self._engine = Engine(lowered, options, seed)
+        self._runner = Runner(lowered.model, options, seed)
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
+
+    @property
+    def model(self) -> Model:
+        """What was made of the block: cells, and how they are connected."""
+        return self.lowered.model
 
     # -- examples to traces
 
@@ -160,7 +168,16 @@ class Program:
         (Planned(3 examples in 1 parts), [3.0, 0.0, 3.0])
         """
         batch = self._batch(examples)
-        return Planned(self._engine.plan(batch) if isinstance(batch, list) else batch, self)
+        return Planned(self._runner.plan(batch) if isinstance(batch, list) else batch, self)
+
+    def schedule(self, examples: Iterable[Any] | Planned) -> Batch:
+        """Return the schedule of a batch that runs whole, as `describe` runs it, with what it is made for.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+        """
+        return self._runner.scheduled(self._trace_all(examples))
 
     def _batch(self, examples: Iterable[Any] | Planned) -> Work:
         return self._own(examples).parts if isinstance(examples, Planned) else self._trace_all(examples)
@@ -197,7 +214,7 @@ class Program:
             return self.lowered.tracer.trace(example, number)
         key = id(example)
         trace = self.lowered.tracer.trace(example, number)
-        if not holds_objects(self.lowered, trace):  # a tree must not live as long as the program
+        if not holds_objects(self.model, trace):  # a tree must not live as long as the program
             traces = self._traces  # not self: a program must not live as long as the trees it saw
             self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
         return trace
@@ -210,7 +227,7 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        return self._engine.run(self._batch(examples))
+        return self._runner.run(self._batch(examples))
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None
@@ -226,9 +243,51 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        loss, gradients = self._engine.value_and_grad(self._batch(examples), self._drawing(step))
+        loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
         named = self.params.parameters.items()
         return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
+
+    def vjp(
+        self,
+        examples: Iterable[Any] | Planned,
+        cotangents: Iterable[Any] | None = None,
+        *,
+        losses: bool | None = None,
+        inputs: bool = False,
+        step: int | None = None,
+    ) -> Pullback:
+        """Return the gradients that follow from cotangents of the results: a vector-Jacobian product.
+
+        With cotangents that another program computed, a block can be one part of a larger model. With none, gradients
+        come from the losses, and those of parameters are what `value_and_grad` returns. What is computed is what is
+        trained: `Dropout` drops. The cells that compute it are compiled at the first call.
+
+        Args:
+            examples: the batch.
+            cotangents: for each example one value in the form of its result, arrays where that has tensors of floats;
+                None for a part, or for an example, that has none.
+            losses: whether gradients come from the losses, too; by default only where no cotangents are given.
+            inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
+            step: as for `value_and_grad`.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or a cotangent does not fit its result.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x * x)))
+        >>> found = program.vjp([[1, 2], [4]], [[1, 0.5], None], inputs=True)
+        >>> found.gradients
+        {'w': array(3., dtype=float32)}
+        >>> for name, values in found.inputs.items():
+        ...     print(name, values.values)
+        model.map Scalar('float32') [6. 6. 0.]
+        """
+        traces = self._trace_all(examples)
+        results = [trace.result for trace in traces]
+        seeds = None if cotangents is None else seeds_of(self.model.result, results, cotangents)
+        chosen = cotangents is None if losses is None else losses
+        return self._derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
 
     def _drawing(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
@@ -307,11 +366,14 @@ class Program:
         ...     print(name, found.values, found.examples)
         model.map Scalar('float32') [2. 4. 6.] [0 0 2]
         """
-        return self._derivatives.input_gradients(self._trace_all(examples), self._drawing(step))
+        traces = self._trace_all(examples)
+        step = self._drawing(step)
+        found = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
+        return found.loss, found.inputs
 
     @cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(self._engine, self.params.parameters)
+        return Derivatives(self._runner, self.params.parameters)
 
     # -- reports
 
@@ -325,20 +387,15 @@ class Program:
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
-        return self._engine.report(traces, phases)
+        return replace(self._runner.report(traces, phases), program=self.lowered.tracer.source)
 
     def kernels(self) -> str:
-        """Return the generated source: the tracing program, all kernels, and loops over levels of some."""
-        texts = [self.lowered.tracer.source]
-        for kernel in (kernel for cell in self.lowered.cells for kernel in cell.kernels):
-            texts.append(f"# {kernel.name}\n{kernel.source}")
-            if kernel.levels is not None:
-                texts.append(f"# {kernel.name}, all levels at once\n{kernel.levels.source}")
-        return "\n\n".join(texts)
+        """Return the generated source: the tracing program, and what the engine made of every cell."""
+        return "\n\n".join([self.lowered.tracer.source, self._runner.engine.source()])
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""
-        return depth(self.lowered, *self._trace_all([example]))
+        return depth(self.model, *self._trace_all([example]))
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:

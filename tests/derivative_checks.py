@@ -14,12 +14,12 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.dual import LOSS
-from foldbatch.blocks.inputs import float_reads
+from foldbatch.model.dual import LOSS
+from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
-from foldbatch.engine import Engine
+from foldbatch.engines.runner import Runner
 from foldbatch.program import Prepared, Program
-from foldbatch.runtime import threads
+from foldbatch.engines import threads
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of
 
@@ -38,7 +38,7 @@ def others(engine: Engine) -> Iterator[Engine]:
     """Yield engines that run the same cells in other ways, the reference last."""
     changes: list[dict[str, Any]] = [{"layout": "producer"}, {"batched": False}, {"threads": 2}]
     for change in (*changes, {"backend": "reference"}):
-        yield Engine(engine.lowered, replace(engine.options, **change), engine.seed)
+        yield Runner(engine.model, replace(engine.options, **change), engine.seed)
 
 
 def tangents_of(program: Program, rng: np.random.Generator) -> Arrays:
@@ -122,7 +122,7 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     """Check gradients of data against finite differences of all data at once, and other engines."""
     prepared = engine.prepare(program.examples)
     found_loss, found = engine.input_gradients(program.examples, step=DRAWN)
-    reads = float_reads(engine.lowered)
+    reads = float_reads(engine.model)
     assert set(found) == set(reads)
     along = 0.0
     for name, (_, places) in reads.items():

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Draft, Feed, Function, MetricVisit, Region
+from foldbatch.blocks.drafts import Function, MetricVisit, Reading, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
@@ -28,9 +28,10 @@ from foldbatch.blocks.values import (
     new_wires,
     run_time_terminals,
 )
-from foldbatch.blocks.wires import Wire
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
+from foldbatch.model.drafts import Draft
+from foldbatch.model.wires import Wire
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
@@ -126,7 +127,7 @@ class Builder(Writer):
             declared: a narrower dtype that the data must fit.
         """
         node = input_node(type_, name=source.code)
-        self.region.feeds[node] = Feed(source, type_, where, declared)
+        self.region.feeds[node] = Reading(type_, where, declared, source)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
@@ -279,7 +280,7 @@ class Builder(Writer):
                 arguments.append(code)
             elif node is KEY:
                 draft.keys.append(len(draft.feeds))
-                data = Feed(Object(draft.variable), node.type, self.path)
+                data = Reading(node.type, self.path, "", Object(draft.variable))
                 appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
                 draft.feeds.append((node, data))
             elif node in region.feeds:
@@ -302,7 +303,7 @@ class Builder(Writer):
             if visit.mark is not None:
                 appends.append((f"feed{draft.number}_{len(draft.feeds)}", visit.mark, self.path))
                 draft.marks.append((number, len(draft.feeds)))
-                draft.feeds.append((input_node(MARK), Feed(visit.mark, MARK, self.path)))
+                draft.feeds.append((input_node(MARK), Reading(MARK, self.path, "", visit.mark)))
             draft.metrics.append((visit.name, visit.node))
         draft.losses = list(losses)
         for node in outputs:

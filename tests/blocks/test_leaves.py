@@ -15,7 +15,6 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.tracer import BadDataError, column
 from foldbatch.errors import ExampleError
-from foldbatch.static.backends import BACKENDS
 from foldbatch.types import DTYPES, TensorType
 
 
@@ -84,7 +83,7 @@ def test_narrow_data_are_widened_in_every_place_and_batch(dtype, wide):
             assert [x.tolist() for x in found] == right
             assert [[x.item() for x in row] for row in scalars] == right
             assert {x.dtype for x in found} == {x.dtype for row in scalars for x in row} == {np.dtype(wide)}
-    for backend in ("reference", *BACKENDS):
+    for backend in ("reference", "numpy"):
         sums = fb.compile(vector >> fb.Function(lambda x: ops.sum(x * 2)), backend).run(rows)
         assert [float(x) for x in sums] == [2.0 * sum(row) for row in right]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.numba.loop_compiler import compile_loop
 from foldbatch.errors import BackendError
 from foldbatch.static import backends, ops
 from foldbatch.static.backends import AUTO, BACKENDS, find_backend
-from foldbatch.static.backends.loop_compiler import compile_loop
 from foldbatch.static.backends.numba import EXPRESSIONS, alone, spell, takes
 from foldbatch.static.graph import Graph, apply, constant, input_node
 from foldbatch.static.kernel import load
@@ -246,7 +246,7 @@ class TestCompiled:
                 program.run(batch)
                 program.value_and_grad(batch)
         assert recorder.buffer == []
-        assert any("loop_" in kernel.source for cell in program.lowered.cells for kernel in cell.kernels)
+        assert any("loop_" in kernel.source for cell in program.model.cells for kernel in cell.kernels)
 
     def test_loops_are_shown_with_the_kernels_that_call_them(self) -> None:
         program = fb.compile(fb.Vector(3) >> fb.Function(lambda x: ops.sigmoid(x) * 2.0), "numba")

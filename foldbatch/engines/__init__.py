@@ -1,0 +1,1 @@
+"""Engines: what makes kernels of a Model and runs Schedules."""

@@ -1,0 +1,191 @@
+"""Results of a batch: one per example, in the shape of the block's result type."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import UnknownNameError
+from foldbatch.params import Array
+from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValues:
+    """What a metric collected over a batch, in the order of visits.
+
+    That is example by example, and within an example in the order in which the model applies its blocks:
+    the parts of a `Record` or a pipe one after the other, the elements of a sequence from the first to the
+    last, a part with all that is nested in it before the next part.
+
+    Attributes:
+        values: ``[m, *shape]``, m being the number of visits.
+        examples: ``[m] int64``: the example of each value.
+        nodes: ``[m] int64``: which visit of its example each value was collected at, counted from 0.
+        labels: ``m`` objects, or None where the metric has no labels.
+    """
+
+    values: Array
+    examples: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    labels: list[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class Metrics(Mapping[str, MetricValues]):
+    """The metrics of a batch by name."""
+
+    def __init__(self, values: dict[str, MetricValues]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> MetricValues:
+        if name not in self._values:
+            expected = f"a metric of {', '.join(self._values) or 'none'}"
+            raise UnknownNameError("metrics", expected, repr(name), "name it in a Metric block")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Results(Sequence[Any]):
+    """The results of a batch, one per example, in order; `metrics` and `loss` beside them.
+
+    `loss` is the float sum of all losses.
+    """
+
+    def __init__(self, items: list[Any], metrics: Metrics, loss: float) -> None:
+        self._items = items
+        self.metrics = metrics
+        self.loss = loss
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Any]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        return self._items[at]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return self._items == (other._items if isinstance(other, Results) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def collect_metric(
+    parts: Sequence[tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]],
+) -> MetricValues:
+    """Join what several cells collected under one name.
+
+    Args:
+        parts: per cell the values ``[n, *shape]``, the place of each one's visit among the calls of the
+            batch ``[n]`` (growing from example to example), the examples ``[n]``, and the labels.
+    """
+    values = np.concatenate([part[0] for part in parts])
+    calls = np.concatenate([part[1] for part in parts])
+    order = np.argsort(calls, kind="stable")
+    examples = np.concatenate([part[2] for part in parts])[order]
+    starts = np.flatnonzero(np.diff(examples, prepend=-1))
+    nodes = np.arange(len(examples)) - np.repeat(starts, np.diff(starts, append=len(examples)))
+    labels: list[Any] | None = None
+    if any(part[3] is not None for part in parts):
+        joined = list(itertools.chain.from_iterable(part[3] or [None] * len(part[0]) for part in parts))
+        labels = [joined[i] for i in order]
+    return MetricValues(values[order], examples, nodes, labels)
+
+
+def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
+    """Return what a metric of a type collects over a batch that never visits it."""
+    none = np.zeros(0, np.int64)
+    return MetricValues(np.zeros((0, *type_.shape), type_.dtype), none, none, [] if labelled else None)
+
+
+def decode(
+    type_: Type, held: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
+) -> list[Any]:
+    """Return each example's result.
+
+    Args:
+        type_: the result's type.
+        held: per example, the terminals of its result as its trace holds them.
+        offsets: per example, what merging added to its value numbers.
+        fetch: returns the arrays of value numbers; called once.
+    """
+    numbers: list[int] = []
+    for terminals, offset in zip(held, offsets, strict=True):
+        walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
+    arrays = iter(fetch(numbers))
+    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in held]
+
+
+def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
+    """Return a value of a type, with `tensor` applied to every value number in it."""
+    match type_:
+        case VoidType():
+            return None
+        case TupleType(items):
+            return tuple(walk(item, held, tensor) for item in items)
+        case BroadcastType(element):
+            return itertools.repeat(walk(element, held, tensor))
+        case TensorType():
+            return tensor(next(held))
+        case SequenceType(element):
+            single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
+            return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
+        case ObjectType():
+            return next(held)
+
+
+def terminal_count(type_: Type) -> int:
+    """Return how many things a trace holds a value of a type as."""
+    match type_:
+        case TupleType(items):
+            return sum(map(_count, items))
+        case BroadcastType(element):
+            return terminal_count(element)
+        case VoidType():
+            return 0
+        case TensorType() | SequenceType() | ObjectType():
+            return 1
+
+
+def join(parts: Sequence[Results]) -> Results:
+    """Return the results of consecutive parts of a batch as one."""
+    if len(parts) == 1:
+        return parts[0]
+    loss = float(sum(part.loss for part in parts))
+    collected: dict[str, list[MetricValues]] = {}
+    first = 0
+    for part in parts:
+        for name, m in part.metrics.items():
+            shifted = MetricValues(m.values, m.examples + first, m.nodes, m.labels)
+            collected.setdefault(name, []).append(shifted)
+        first += len(part)
+    metrics = {name: _join_metric(ms) for name, ms in collected.items()}
+    return Results([item for part in parts for item in part], Metrics(metrics), loss)
+
+
+def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:
+    labels: list[Any] | None = None
+    if any(part.labels is not None for part in parts):
+        labels = [label for part in parts for label in part.labels or [None] * len(part)]
+    values = np.concatenate([part.values for part in parts])
+    examples = np.concatenate([part.examples for part in parts])
+    nodes = np.concatenate([part.nodes for part in parts])
+    return MetricValues(values, examples, nodes, labels)

@@ -1,0 +1,99 @@
+"""`fb.explain` takes programs, blocks and cells, and gives text, data and pictures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockTypeError, UnknownNameError
+
+NODE = "{http://www.w3.org/2000/svg}g[@class='fb-node']"
+
+
+def tree() -> fb.Block:
+    """Sums over trees of numbers, with a weight and a loss."""
+    total = fb.ForwardDeclaration(output_type=[2], name="tree")
+    pair = fb.Record((total(), total())) >> fb.Concat() >> fb.Linear(2, "tanh", name="pair")
+    total.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: fb.Vector(2), True: pair}))
+    return total() >> fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.Loss()
+
+
+@pytest.fixture
+def program() -> fb.Program:
+    return fb.compile(tree(), backend="numpy")
+
+
+def test_a_program_is_explained_cell_by_cell(program):
+    found = fb.explain(program)
+    assert [cell.cell for cell in found.cells] == list(program.model.cells)
+    assert str(found) == "\n\n".join(str(cell) for cell in found.cells) == repr(found)
+
+
+def test_a_part_of_the_name_chooses_cells(program):
+    found = fb.explain(program, "case(True)")
+    assert [cell.name for cell in found.cells] == ["tree.case(True)"]
+    assert str(found).startswith("cell tree.case(True) (recursive: x0, output 0)\n")
+
+
+@pytest.mark.parametrize("name", ["case(Maybe)", "TREE", 7, None])
+def test_a_name_that_no_cell_has_is_refused_with_those_there_are(program, name):
+    with pytest.raises(UnknownNameError) as caught:
+        fb.explain(program, name)
+    names = ", ".join(cell.name for cell in program.model.cells)
+    assert str(caught.value) == f"explain: expected a part of the name of a cell ({names}), found {name!r}"
+
+
+def test_a_block_is_compiled_first_and_a_cell_stands_for_itself(program):
+    block, cells = fb.explain(tree()), fb.explain(program)
+    assert [cell.name for cell in block.cells] == [cell.name for cell in cells.cells]
+    (one,) = fb.explain(program.model.cells[0]).cells
+    assert one.cell is program.model.cells[0]
+    with pytest.raises(UnknownNameError):
+        fb.explain(program.model.cells[0], "elsewhere")
+
+
+def test_what_is_no_block_is_refused():
+    with pytest.raises(BlockTypeError):
+        fb.explain(object())
+
+
+def test_parameters_have_the_programs_names():
+    """Two layers of one name are told apart as in `program.params`."""
+    layers = fb.Vector(2) >> fb.Linear(2, name="a") >> fb.Linear(2, name="a")
+    program = fb.compile(layers, backend="numpy")
+    (cell,) = fb.explain(program).cells
+    assert [weight.name for weight in cell.parameters] == list(program.params)
+
+
+def test_the_picture_is_written_where_asked_and_holds_every_cell(program, tmp_path):
+    found = fb.explain(program)
+    text = found.svg(tmp_path / "graph.svg")
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8") == text == found.svg()
+    root = ET.fromstring(text)
+    pictures = root.findall("{http://www.w3.org/2000/svg}g[@transform]")
+    assert len(pictures) == len(found.cells)
+    for picture, cell in zip(pictures, found.cells, strict=True):
+        keys = {group.attrib["data-key"] for group in picture.findall(NODE)}
+        assert {cell.names[node] for node in cell.graph_after.nodes if node.inputs} <= keys
+        assert {cell.names[x] for x in cell.graph_after.inputs} <= keys
+        assert {weight.name for weight in cell.parameters} <= keys
+        assert {f"result {i}" for i in range(len(cell.graph_after.outputs))} <= keys
+
+
+def test_forward_and_backward_are_drawn_apart(program):
+    found = fb.explain(program, "case(True)")
+    for drawing in (found.svg, found.text):
+        assert "tree.case(True), forward" in drawing()
+        assert "gradient of pair.weight" not in drawing()
+        assert "tree.case(True), backward" in drawing(backward=True)
+        assert "gradient of pair.weight" in drawing(backward=True)
+
+
+def test_notebooks_show_the_picture_and_the_text(program):
+    html = fb.explain(program)._repr_html_()
+    assert html.startswith("<svg ")
+    assert html.endswith("</pre>")
+    assert "reads nothing recursive" in html
+    ET.fromstring(f"<div>{html}</div>")
