@@ -66,8 +66,8 @@ from foldbatch.program import Program, compile
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
 
-#VIEWS from foldbatch.views.explanation import Explanation, explain
-#VIEWS from foldbatch.views.picture import draw_schedule
+# VIEWS from foldbatch.views.explanation import Explanation, explain
+# VIEWS from foldbatch.views.picture import draw_schedule
 
 __version__ = "0.1.0"
 
@@ -88,7 +88,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
-#VIEWS    "Explanation",
+    # VIEWS    "Explanation",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -135,9 +135,9 @@ __all__ = [
     "ZipWith",
     "bench",
     "compile",
-#VIEWS    "draw_schedule",
+    # VIEWS    "draw_schedule",
     "errors",
-#VIEWS    "explain",
+    # VIEWS    "explain",
     "load_prepared",
     "ops",
     "prepare",

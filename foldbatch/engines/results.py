@@ -156,7 +156,7 @@ def terminal_count(type_: Type) -> int:
     """Return how many things a trace holds a value of a type as."""
     match type_:
         case TupleType(items):
-            return sum(map(_count, items))
+            return sum(map(terminal_count, items))
         case BroadcastType(element):
             return terminal_count(element)
         case VoidType():

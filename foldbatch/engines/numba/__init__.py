@@ -35,6 +35,9 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: Memory) -> None:
         walker.run(table, memory.addresses)
 
-    titles = [f"{bound.model.cells[key.cell].name} {routine.name}" for key, routine in zip(bound.keys, bound.routines, strict=True)]
+    titles = [
+        f"{bound.model.cells[key.cell].name} {routine.name}"
+        for key, routine in zip(bound.keys, bound.routines, strict=True)
+    ]
     texts = map(listing, titles, bound.routines)
     return Kernels(bound, walk, "\n\n".join(texts))
