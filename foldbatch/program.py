@@ -357,7 +357,8 @@ class Program:
 
         They are found by the place and the block that reads a tensor of floats, such as
         ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
-        and `nodes` tell whose they are, as of metrics. The cells that compute them are compiled at
+        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
+        The cells that compute them are compiled at
         the first call.
 
         Raises:

@@ -242,7 +242,11 @@ class Runner:
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)
             ranked = [labels[at] for at in table.order] if labels is not None else None
-            columns = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
+            mark = dict(self.model.marks[k]).get(i)
+            visits: Array = merged.trace.calls[k][:, 0][table.order]
+            if mark is not None:
+                visits = batch.feeds[k][mark] + merged.offsets[table.examples]
+            columns = (values, visits, table.examples, ranked)
             collected.setdefault(self.model.metrics[k][i], []).append(columns)
         return Results(items, self._metrics(collected), _sum_losses(run))
 

@@ -79,7 +79,8 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case fb.Composition():
             return _composed(block, value, log)
         case fb.Record():
-            return tuple(_apply(part, item_of(value, key), log) for key, part in block.blocks)
+            items = [None if value is None else item_of(value, key) for key, _ in block.blocks]
+            return tuple(_apply(part, item, log) for (_, part), item in zip(block.blocks, items, strict=True))
         case fb.AllOf():
             return tuple(_apply(part, value, log) for part in block.blocks) or None
         case fb.OneOf():
