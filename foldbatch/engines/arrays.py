@@ -148,6 +148,8 @@ class ArrayRun:
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Bring what the batch reads and yields, and launch."""
         table = self.ready.tables.forward
+        if not len(table.launches):
+            return
         memory, brought = self.memory, self.bound.brought
         memory.fit(table.heights)
         model, tables = self.engine.model, self.ready.batch.schedule.cells
