@@ -55,14 +55,16 @@ def inner(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
 def difference(program: Program, examples: Any, tangents: Arrays, of: Any) -> Any:
     """Return the derivative of a function of the program along tangents, by finite differences."""
     origin = {name: program.params[name].copy() for name in tangents}
+    planned = program.plan(examples)
 
     def at(k: int) -> Any:
         for name, tangent in tangents.items():
             program.params[name] = origin[name] + k * STEP * tangent
-        return of(program.value_and_grad(examples, step=DRAWN))
+        return of(program.value_and_grad(planned, step=DRAWN))
 
     found = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * STEP)
-    at(0)
+    for name, value in origin.items():
+        program.params[name] = value
     return found
 
 
