@@ -59,13 +59,13 @@ from foldbatch.blocks import (
     Zip,
     ZipWith,
 )
-from foldbatch.explanation import Explanation, explain
+from foldbatch.engines.planned import Planned
 from foldbatch.params import Parameter, SparseRows
-from foldbatch.picture import draw_schedule
 from foldbatch.program import Program, compile
-from foldbatch.runtime.planned import Planned
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+#VIEWS from foldbatch.views.explanation import Explanation, explain
+#VIEWS from foldbatch.views.picture import draw_schedule
 
 __version__ = "0.1.0"
 
@@ -86,7 +86,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
-    "Explanation",
+#VIEWS    "Explanation",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -132,9 +132,9 @@ __all__ = [
     "Zip",
     "ZipWith",
     "compile",
-    "draw_schedule",
+#VIEWS    "draw_schedule",
     "errors",
-    "explain",
+#VIEWS    "explain",
     "load_prepared",
     "ops",
     "prepare",

@@ -1,7 +1,7 @@
 """Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs.
 
-They run the traces of the program itself through cells of their own, see `foldbatch.blocks.dual`
-and `foldbatch.blocks.inputs`.
+They run the traces of the program itself through cells of their own, see `foldbatch.model.dual`
+and `foldbatch.model.inputs`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foldbatch.blocks.dual import LOSS, dual
-from foldbatch.blocks.inputs import float_reads, with_input_gradients
-from foldbatch.engine import Engine, backend_of
+from foldbatch.engines.results import Metrics
+from foldbatch.engines.runner import Runner, Seeds
+from foldbatch.engines.visits import InputGradients, Visits, gather
 from foldbatch.errors import ParameterError, UnknownNameError
+from foldbatch.model.dual import LOSS, dual
+from foldbatch.model.model import Model
+from foldbatch.model.sources import float_reads, with_gradients
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
-from foldbatch.runtime.results import Metrics
-from foldbatch.runtime.visits import InputGradients, Visits, gather
 from foldbatch.scheduler.trace import Trace
 from foldbatch.types import describe_value
 
@@ -33,15 +34,15 @@ def dense(gradient: Gradient) -> Array:
 
 
 class Derivatives:
-    """The engines that compute derivatives of one program.
+    """The runners that compute derivatives of one program.
 
     Args:
-        engine: the program's own.
+        runner: the program's own.
         parameters: the program's, by name.
     """
 
-    def __init__(self, engine: Engine, parameters: Mapping[str, Parameter]) -> None:
-        self.engine = engine
+    def __init__(self, runner: Runner, parameters: Mapping[str, Parameter]) -> None:
+        self.runner = runner
         self.parameters = parameters
         self.tangents = {
             name: Parameter(p.type, 0.0, f"tangents[{name!r}]", trainable=False)
@@ -49,19 +50,15 @@ class Derivatives:
             if p.trainable
         }
         self._lock = threading.Lock()
+        self._runners: dict[tuple[bool, ...], Runner] = {}
 
     @cached_property
-    def _dual(self) -> Engine:
-        options = self.engine.options
+    def _dual(self) -> Runner:
         tangents = {self.parameters[name]: tangent for name, tangent in self.tangents.items()}
-        lowered = dual(self.engine.lowered, tangents, backend_of(options.backend))
-        return Engine(lowered, options, self.engine.seed)
+        return self._running(dual(self.runner.model, tangents))
 
-    @cached_property
-    def _inputs(self) -> Engine:
-        options = self.engine.options
-        lowered = with_input_gradients(self.engine.lowered, backend_of(options.backend))
-        return Engine(lowered, options, self.engine.seed)
+    def _running(self, model: Model) -> Runner:
+        return Runner(model, self.runner.options, self.runner.seed)
 
     def jvp(self, traces: list[Trace], tangents: Tangents, step: int) -> tuple[float, float]:
         """Return the summed loss and its derivative along the tangents."""
@@ -78,17 +75,46 @@ class Derivatives:
             _, products = self._dual.value_and_grad(traces, step)
         return {name: dense(products[self.parameters[name]]) for name in self.tangents}
 
-    def input_gradients(self, traces: list[Trace], step: int) -> tuple[float, InputGradients]:
-        """Return the summed loss and its gradients by the blocks that read floats."""
-        reads = float_reads(self.engine.lowered)
+    def vjp(
+        self,
+        traces: list[Trace],
+        step: int,
+        seeds: Seeds | None,
+        *,
+        losses: bool = True,
+        parameters: bool = True,
+        inputs: bool = False,
+    ) -> tuple[float, dict[str, Gradient], InputGradients]:
+        """Return the summed loss, the gradients of parameters by name, and those of inputs.
+
+        Args:
+            traces: the batch.
+            step: of training.
+            seeds: per example, the numbers of values with cotangents; None for none at all.
+            losses: whether gradients come from losses.
+            parameters: whether those of parameters are wanted.
+            inputs: whether those of the floats are wanted that examples hold.
+        """
+        reads = float_reads(self.runner.model) if inputs else {}
 
         def gathered(visits: Visits) -> Metrics:
             return Metrics({name: gather(visits, *read) for name, read in reads.items()})
 
+        key = (losses, seeds is not None, parameters, inputs)
         with self._lock:
-            engine = self._inputs
-        results = engine.input_gradients(traces, step, gathered)
-        return results.loss, InputGradients(dict(results.metrics))
+            if key not in self._runners:
+                model = with_gradients(
+                    self.runner.model,
+                    losses=losses,
+                    results=seeds is not None,
+                    parameters=parameters,
+                    inputs=inputs,
+                )
+                self._runners[key] = self._running(model)
+            runner = self._runners[key]
+        results, gradients = runner.vjp(traces, step, seeds, gathered)
+        named = {name: gradients[p] for name, p in self.parameters.items() if parameters and p in gradients}
+        return results.loss, named, InputGradients(dict(results.metrics))
 
     def _assign(self, tangents: Tangents) -> None:
         if not isinstance(tangents, Mapping):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,14 +20,17 @@ from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
 from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Derivatives, Tangents
-from foldbatch.engine import Engine, Options, Work, backend_of
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.report import Report
+from foldbatch.engines.results import Results
+from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.engines.threads import available_cores
+from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
+from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
-from foldbatch.runtime.planned import Planned
-from foldbatch.runtime.report import Report
-from foldbatch.runtime.results import Results
-from foldbatch.runtime.threads import available_cores
-from foldbatch.runtime.visits import InputGradients
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -95,11 +98,10 @@ def compile(
     if kept_bytes is not None:
         _refuse_no_count("kept_bytes", kept_bytes, 0)
     cores = available_cores() if threads is None else threads
-    options = Options(backend, policy, layout, batched, cores, debug, share)
-    chosen = backend_of(backend)
+    options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
     find_layout(layout)
     find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), chosen, kept_bytes)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes)
     return Program(lowered, options, seed)
 
 
@@ -123,11 +125,16 @@ class Program:
         self.options = options
         self.seed = seed
         self._step = 0
-        self.params = ParameterStore(name_parameters(lowered.parameters))
+        self.params = ParameterStore(name_parameters(lowered.model.parameters))
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
-        self._engine = Engine(lowered, options, seed)
+        self._runner = Runner(lowered.model, options, seed)
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
+
+    @property
+    def model(self) -> Model:
+        """What was made of the block: cells, and how they are connected."""
+        return self.lowered.model
 
     # -- examples to traces
 
@@ -160,7 +167,16 @@ class Program:
         (Planned(3 examples in 1 parts), [3.0, 0.0, 3.0])
         """
         batch = self._batch(examples)
-        return Planned(self._engine.plan(batch) if isinstance(batch, list) else batch, self)
+        return Planned(self._runner.plan(batch) if isinstance(batch, list) else batch, self)
+
+    def schedule(self, examples: Iterable[Any] | Planned) -> Batch:
+        """Return the schedule of a batch that runs whole, as `describe` runs it, with what it is made for.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+        """
+        return self._runner.scheduled(self._trace_all(examples))
 
     def _batch(self, examples: Iterable[Any] | Planned) -> Work:
         return self._own(examples).parts if isinstance(examples, Planned) else self._trace_all(examples)
@@ -197,7 +213,7 @@ class Program:
             return self.lowered.tracer.trace(example, number)
         key = id(example)
         trace = self.lowered.tracer.trace(example, number)
-        if not holds_objects(self.lowered, trace):  # a tree must not live as long as the program
+        if not holds_objects(self.model, trace):  # a tree must not live as long as the program
             traces = self._traces  # not self: a program must not live as long as the trees it saw
             self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
         return trace
@@ -210,7 +226,7 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        return self._engine.run(self._batch(examples))
+        return self._runner.run(self._batch(examples))
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None
@@ -226,7 +242,7 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        loss, gradients = self._engine.value_and_grad(self._batch(examples), self._drawing(step))
+        loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
         named = self.params.parameters.items()
         return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
 
@@ -306,11 +322,13 @@ class Program:
         ...     print(name, found.values, found.examples)
         model.map Scalar('float32') [2. 4. 6.] [0 0 2]
         """
-        return self._derivatives.input_gradients(self._trace_all(examples), self._drawing(step))
+        traces = self._trace_all(examples)
+        loss, _, inputs = self._derivatives.vjp(traces, self._drawing(step), None, parameters=False, inputs=True)
+        return loss, inputs
 
     @cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(self._engine, self.params.parameters)
+        return Derivatives(self._runner, self.params.parameters)
 
     # -- reports
 
@@ -324,20 +342,15 @@ class Program:
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
-        return self._engine.report(traces, phases)
+        return replace(self._runner.report(traces, phases), program=self.lowered.tracer.source)
 
     def kernels(self) -> str:
-        """Return the generated source: the tracing program, all kernels, and loops over levels of some."""
-        texts = [self.lowered.tracer.source]
-        for kernel in (kernel for cell in self.lowered.cells for kernel in cell.kernels):
-            texts.append(f"# {kernel.name}\n{kernel.source}")
-            if kernel.levels is not None:
-                texts.append(f"# {kernel.name}, all levels at once\n{kernel.levels.source}")
-        return "\n\n".join(texts)
+        """Return the generated source: the tracing program, and what the engine made of every cell."""
+        return "\n\n".join([self.lowered.tracer.source, self._runner.engine.source()])
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""
-        return depth(self.lowered, *self._trace_all([example]))
+        return depth(self.model, *self._trace_all([example]))
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:

@@ -14,12 +14,12 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.dual import LOSS
-from foldbatch.blocks.inputs import float_reads
+from foldbatch.model.dual import LOSS
+from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
-from foldbatch.engine import Engine
+from foldbatch.engines.runner import Engine
 from foldbatch.program import Prepared, Program
-from foldbatch.runtime import threads
+from foldbatch.engines import threads
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.inputs import float_reads
+from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
 from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
 from tests.derivative_checks import (
@@ -278,7 +278,7 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
     (gradient,) = found.values()
     np.testing.assert_allclose(gradient.values, right, rtol=1e-6)
     seen = next(k for k, cell in enumerate(program.lowered.cells) if cell.graph.losses)
-    schedule = program._engine._scheduled(program._trace_all(data)).schedule
+    schedule = program.schedule(data).schedule
     assert sum(step.cell == seen for step in schedule.steps) == 3
 
 

@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines import threads
+from foldbatch.engines.planned import Planned
 from foldbatch.program import Program
-from foldbatch.runtime import threads
-from foldbatch.runtime.planned import Planned
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.static.backends import BACKENDS
 from tests.oracle import Meaning, meaning

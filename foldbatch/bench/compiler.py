@@ -19,17 +19,18 @@ from typing import Any
 from foldbatch.bench.clocks import KINDS, Seconds, array_calls_of, timed
 from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.executor import MIRROR
 from foldbatch.errors import BackendError
 from foldbatch.program import Program, compile
-from foldbatch.runtime.batch import Batch
-from foldbatch.runtime.executor import MIRROR
-from foldbatch.static import footprint, passes, sides
+from foldbatch.static import passes, sides
 from foldbatch.static.backends import BACKENDS, find_backend
 from foldbatch.static.cell import Cell
 from foldbatch.static.graph import Node
 from foldbatch.static.kernel import Kernel
 from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.views import footprint
 
 EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
 

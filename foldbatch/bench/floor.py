@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 
 from foldbatch.bench.workload import CLASSES
-from foldbatch.runtime.threads import available_cores, single_threaded_blas
+from foldbatch.engines.threads import available_cores, single_threaded_blas
 from foldbatch.trees import Tree
 
 ROWS = 1024  # of the products that are timed, per core

@@ -27,11 +27,11 @@ import numpy as np
 from foldbatch.bench.fold_model import fold_model, random_tree, words_of
 from foldbatch.bench.manual import Manual, Rows, Shape, shape_of
 from foldbatch.bench.measure import Timing, interleave
-from foldbatch.engine import backend_of
+from foldbatch.engines.runner import backend_of
+from foldbatch.engines.threads import available_cores
 from foldbatch.errors import FoldbatchError
 from foldbatch.params import Gradient, SparseRows
 from foldbatch.program import Program, compile
-from foldbatch.runtime.threads import available_cores
 from foldbatch.trees import Tree
 
 TASKS = TRAIN, INFER = "train", "infer"

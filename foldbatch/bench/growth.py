@@ -42,7 +42,7 @@ from foldbatch.blocks import (
     TreeLSTM,
     Void,
 )
-from foldbatch.engine import backend_of
+from foldbatch.engines.runner import backend_of
 from foldbatch.errors import FoldbatchError
 from foldbatch.program import compile
 from foldbatch.static import ops

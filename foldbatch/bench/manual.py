@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.sums import total
+from foldbatch.engines.threads import in_threads, single_threaded_blas
 from foldbatch.errors import BackendError, ExampleError
 from foldbatch.params import Gradient, SparseRows
-from foldbatch.runtime.sums import total
-from foldbatch.runtime.threads import in_threads, single_threaded_blas
 from foldbatch.static.backends import find_backend
 from foldbatch.static.backends.loop_compiler import compile_loop
 from foldbatch.static.backends.numpy import segment_sum

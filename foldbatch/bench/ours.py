@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foldbatch.bench.flat import FlatTree
 from foldbatch.bench.workload import tree_lstms
-from foldbatch.engine import backend_of
+from foldbatch.engines.runner import backend_of
 from foldbatch.params import Gradient
 from foldbatch.program import Program, compile
 from foldbatch.train import LazyAdam

@@ -22,7 +22,7 @@ from foldbatch.bench.options import add_backend, add_batch, add_data, add_repeat
 from foldbatch.bench.ours import Step
 from foldbatch.bench.workload import tree_lstm
 from foldbatch.blocks import Block, Embedding, Fold, Function, Map, Scalar, Sum, Zeros
-from foldbatch.engine import backend_of
+from foldbatch.engines.runner import backend_of
 from foldbatch.errors import FoldbatchError
 from foldbatch.program import Program, compile
 from foldbatch.scheduler.compiled import find_arithmetic

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.wires import components
+from foldbatch.model.wires import components
 from foldbatch.scheduler.layout import by_consumer
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES, levels, lower_bound

@@ -109,7 +109,7 @@ def _ours(task: Task) -> Model:
 
 def _our_version() -> str:
     import foldbatch.bench.ours  # noqa: F401, PLC0415 - as above
-    from foldbatch.engine import backend_of  # noqa: PLC0415 - needs all of the package
+    from foldbatch.engines.runner import backend_of  # noqa: PLC0415 - needs all of the package
 
     backend_of("auto")  # so that its memory counts as imported
     return ""

@@ -20,7 +20,7 @@ from foldbatch.bench.figures import Figure, log_axes, new_figure
 from foldbatch.bench.measure import Timing, interleave
 from foldbatch.bench.workload import load_trees, random_trees
 from foldbatch.bench.zoo_models import MODELS
-from foldbatch.engine import backend_of
+from foldbatch.engines.runner import backend_of
 from foldbatch.errors import FoldbatchError, UnknownNameError
 from foldbatch.program import Program, compile
 from foldbatch.train import LazyAdam

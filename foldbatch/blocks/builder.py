@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Draft, Feed, Function, Region
+from foldbatch.blocks.drafts import Function, Reading, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
@@ -28,9 +28,10 @@ from foldbatch.blocks.values import (
     new_wires,
     run_time_terminals,
 )
-from foldbatch.blocks.wires import Wire
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
+from foldbatch.model.drafts import Draft
+from foldbatch.model.wires import Wire
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
@@ -117,7 +118,7 @@ class Builder(Writer):
     def read(self, source: Object, type_: TensorType, where: str) -> Node:
         """Return the tensor that an object of the example is read as; `where` names the block."""
         node = input_node(type_, name=source.code)
-        self.region.feeds[node] = Feed(source, type_, where)
+        self.region.feeds[node] = Reading(type_, where, source)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
@@ -256,7 +257,7 @@ class Builder(Writer):
                 arguments.append(code)
             elif node is KEY:
                 draft.keys.append(len(draft.feeds))
-                data = Feed(Object(draft.variable), node.type, self.path)
+                data = Reading(node.type, self.path, Object(draft.variable))
                 appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
                 draft.feeds.append((node, data))
             elif node in region.feeds:

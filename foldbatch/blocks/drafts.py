@@ -1,4 +1,4 @@
-"""What building collects: lines of the tracing program, regions of it, and cells in the making.
+"""What building collects: lines of the tracing program, and regions of it with cells in the making.
 
 Plain records; `builder` fills them, `lower` and `tracer` read them.
 """
@@ -8,56 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foldbatch.blocks.values import Object, Sequence, Slot, Value
-from foldbatch.blocks.wires import Wire
+from foldbatch.model.drafts import Draft, Feed
+from foldbatch.model.wires import Wire
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
-from foldbatch.types import TensorType, Type
+from foldbatch.types import Type
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """Data read from the example: the object, what it must be, and the block that reads it."""
+class Reading(Feed):
+    """Data read from the example, with the object that is read."""
 
     source: Object
-    type: TensorType
-    where: str
-
-
-@dataclass(slots=True)
-class Draft:
-    """A cell in the making: one place of the program that will make calls.
-
-    Attributes:
-        name: the path of the first block in it.
-        number: which cell.
-        variable: the variable that holds a call's first value number.
-        operands: tensors read, with their wires; ragged ones belong to `sequences`.
-        feeds: data read.
-        outputs: values others read, with the wires they go to.
-        losses, metrics: names and nodes.
-        labels: metric numbers with labels.
-        keys: numbers of feeds that hold no data, but the call's own number.
-        nodes: all that it computes.
-    """
-
-    name: str
-    number: int
-    variable: str
-    operands: list[tuple[Node, Wire]] = field(default_factory=list)
-    sequences: list[tuple[Axis, list[tuple[Node, Wire]]]] = field(default_factory=list)
-    feeds: list[tuple[Node, Feed]] = field(default_factory=list)
-    outputs: dict[Node, Wire] = field(default_factory=dict)
-    losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node]] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
-    nodes: set[Node] = field(default_factory=set)
-
-    def output(self, node: Node) -> tuple[str, Wire]:
-        """Make a node an output; return the expression of its number and its wire."""
-        wire = self.outputs.setdefault(node, Wire())
-        at = list(self.outputs).index(node)
-        return (f"{self.variable} + {at}" if at else self.variable), wire
 
 
 @dataclass(slots=True)
@@ -65,7 +27,7 @@ class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
     values: dict[Node, tuple[str, Wire]] = field(default_factory=dict)
-    feeds: dict[Node, Feed] = field(default_factory=dict)
+    feeds: dict[Node, Reading] = field(default_factory=dict)
     elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)

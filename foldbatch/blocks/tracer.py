@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.drafts import Draft, Function, Line
+from foldbatch.blocks.drafts import Function, Line
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -30,8 +30,9 @@ from foldbatch.errors import (
     FoldbatchError,
 )
 from foldbatch.garbage import no_garbage
+from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.trace import CellSignature, Form, Trace, pack
+from foldbatch.scheduler.trace import Form, Trace, pack
 from foldbatch.types import TensorType, describe_value
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
@@ -103,22 +104,27 @@ def _datum(item: Any) -> str:
 class Tracer:
     """A compiled tracing program; one thread runs it at a time, others wait.
 
-    `source` is its text, `width` how many values are reserved for each call, `collections` the
-    variables that hold lists of what is collected.
+    `model` is what traces are for, `source` the program's text, `collections` the variables that hold lists of
+    what is collected. `width` is how many values are reserved for each call, `bounds` what ids must be below.
     """
 
     functions: Sequence[Function]
-    drafts: Sequence[Draft]
-    cells: Sequence[CellSignature]
-    bounds: Sequence[Sequence[int | None]]
+    model: Model
     policy: Policy
-    form: Form
     source: str
     namespace: dict[str, Any]
-    width: int
     collections: Sequence[str] = ()
+    width: int = field(init=False)
+    bounds: Sequence[Sequence[int | None]] = field(init=False)
+    form: Form = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     running: list[_Record] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        outputs = [len(signature.outputs) for signature in self.model.signatures]
+        object.__setattr__(self, "width", max([1, *outputs]))
+        object.__setattr__(self, "bounds", self.model.bounds)
+        object.__setattr__(self, "form", self.model.form)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -167,21 +173,21 @@ class _Record:
 
     def __init__(self, tracer: Tracer, *, careful: bool) -> None:
         self.tracer = tracer
-        self.rows: list[list[tuple[int, ...]]] = [[] for _ in tracer.drafts]
-        self.elements: list[list[list[Any]]] = [[[] for _ in d.sequences] for d in tracer.drafts]
-        self.feeds: list[list[list[Any]]] = [[[] for _ in d.feeds] for d in tracer.drafts]
-        self.labels: list[list[list[Any]]] = [[[] for _ in d.labels] for d in tracer.drafts]
+        self.rows: list[list[tuple[int, ...]]] = [[] for _ in tracer.model.cells]
+        self.elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in tracer.model.signatures]
+        self.feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in tracer.model.feeds]
+        self.labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in tracer.model.labels]
         self.counter = iter(range(0, 2**31 - tracer.width, tracer.width))
         self.bindings: dict[str, Any] = {"call": self.counter.__next__}
         self.bindings |= {name: [] for name in tracer.collections}
-        for k, draft in enumerate(tracer.drafts):
+        for k, cell_feeds in enumerate(tracer.model.feeds):
             self.bindings[f"row{k}"] = self.rows[k].append
             for i, elements in enumerate(self.elements[k]):
                 self.bindings[f"elements{k}_{i}"] = elements.extend
             for i, labels in enumerate(self.labels[k]):
                 self.bindings[f"label{k}_{i}"] = labels.append
             for i, items in enumerate(self.feeds[k]):
-                type_, bound = draft.feeds[i][1].type, tracer.bounds[k][i]
+                type_, bound = cell_feeds[i].type, tracer.bounds[k][i]
                 self.bindings[f"feed{k}_{i}"] = _checking(type_, bound, items) if careful else items.append
 
     def start(self, example: Any) -> Steps:
@@ -189,16 +195,17 @@ class _Record:
         return steps
 
     def pack(self, result: Any) -> Trace:
-        cells, drafts = self.tracer.cells, self.tracer.drafts
+        model = self.tracer.model
+        cells = model.signatures
         values = next(self.counter)
         calls, elements, feeds = [], [], []
-        for k, (cell, draft, bounds) in enumerate(zip(cells, drafts, self.tracer.bounds, strict=True)):
+        for k, (cell, bounds) in enumerate(zip(cells, self.tracer.bounds, strict=True)):
             width = 1 + cell.arguments + len(cell.sequences)
             rows = np.fromiter(chain.from_iterable(self.rows[k]), np.int32, width * len(self.rows[k]))
             calls.append(rows.reshape(-1, width))
             parts = zip(self.elements[k], cell.sequences, strict=True)
             elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
-            types = [feed.type for _, feed in draft.feeds]
+            types = [feed.type for feed in model.feeds[k]]
             feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
         labels = tuple(map(tuple, self.labels))

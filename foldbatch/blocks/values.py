@@ -14,7 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from foldbatch.blocks.wires import Wire
+from foldbatch.model.wires import Wire
 from foldbatch.static.graph import Node
 from foldbatch.types import (
     OBJECT,

@@ -8,7 +8,8 @@ can reach the same operands; a `Span` says where.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -97,7 +98,6 @@ class CellTable:
         counts: ``[examples] int64``: how many of the cell's calls each example makes.
         copies: None, or ``[n + 1] int64``, where calls share ranks (see `sharing`): rank i stands
             for calls ``copies[i]`` to ``copies[i + 1]``, and `outputs` have a row for each of these.
-        hoisted: None, or which products of the operand of `CellSignature.hoisted` need no level.
     """
 
     order: Index
@@ -106,7 +106,6 @@ class CellTable:
     segments: tuple[Index, ...]
     counts: Index
     copies: Index | None = None
-    hoisted: Hoisted | None = None
 
     @property
     def examples(self) -> Index:
@@ -161,6 +160,27 @@ class Schedule:
     def gathered_rows(self) -> int:
         """Rows that operands gather by index instead of reading a slice."""
         return sum(span.gathered for table in self.cells for span in table.operands)
+
+
+def seeded(schedule: Schedule, arenas: Collection[int]) -> Schedule:
+    """Return a schedule for a backward pass that finds cotangents in some arenas when it begins.
+
+    Nobody may store over them, so all rows of these arenas start at zero and all readers add.
+    """
+    cells = tuple(
+        replace(
+            table,
+            operands=tuple(
+                span._replace(first=False) if span.arena in arenas else span for span in table.operands
+            ),
+        )
+        for table in schedule.cells
+    )
+    zero_rows = tuple(
+        np.arange(schedule.arena_rows[arena]) if arena in arenas else rows
+        for arena, rows in enumerate(schedule.zero_rows)
+    )
+    return replace(schedule, cells=cells, zero_rows=zero_rows)
 
 
 def _is_group(step: Step) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -13,7 +12,6 @@ import numpy as np
 
 from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.hoisting import hoist, hoisting
 from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Plan, Policy
@@ -70,9 +68,6 @@ def build(
         sharing = shared[k]
         copies = None if sharing is None else sharing.copies
         tables.append(CellTable(runs[k], operands[k], outputs[k], segments, merged.counts[k], copies))
-    for k in hoisting(cells, plan):
-        if shared[k] is None:
-            tables[k] = replace(tables[k], hoisted=hoist(k, cells, tables, rows.used, arithmetic))
     zero_rows = _zero_rows(tables, rows.used)
     return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
 

@@ -59,7 +59,6 @@ class CellSignature:
         sequences: for each sequence argument, how many values an element has.
         shareable: whether calls with the same data yield the same, so that one will do.
         repeatable: whether calls with the same data and arguments do, and only results come of them.
-        hoisted: the number of an operand whose product by a weight the runtime may make, or None.
     """
 
     name: str
@@ -71,7 +70,6 @@ class CellSignature:
     sequences: tuple[int, ...] = ()
     shareable: bool = False
     repeatable: bool = False
-    hoisted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,8 @@ class CellGraph:
 class Ends:
     """Which operands and outputs (by number) are recursive, and which carry gradients.
 
-    `active_feeds` are data whose gradients are wanted; `trained` says that those of parameters are.
+    `active_feeds` are data whose gradients are wanted; `trained` says that those of parameters are, `losses` that
+    losses are where gradients come from, besides the outputs that carry them.
     """
 
     recursive_operands: frozenset[int] = frozenset()
@@ -54,6 +55,7 @@ class Ends:
     active_outputs: frozenset[int] = frozenset()
     active_feeds: frozenset[int] = frozenset()
     trained: bool = True
+    losses: bool = True
 
 
 def feed_bounds(graph: CellGraph) -> dict[Node, int]:

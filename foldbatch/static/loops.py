@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """One op on elements; an operand is the number of a value of this sweep, or a constant's node."""
 
     node: Node
@@ -41,11 +41,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over the elements of one shape. Loaded values are numbered first, then those of the steps."""
+    """A pass over the elements of one shape. Loaded values are numbered first, then those of the operations."""
 
     shape: tuple[int, ...]
     loads: tuple[Place, ...]
-    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
     stores: tuple[tuple[int, Place], ...]
 
     @property

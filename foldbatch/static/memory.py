@@ -19,12 +19,13 @@ from foldbatch.static.fusion import Group, Unit
 from foldbatch.static.graph import Node
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.stages import is_view
+from foldbatch.static.strided import access
 from foldbatch.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """A scratch buffer: rows of `type` along `axis`; `number` tells a kernel's slots of one type apart."""
+class Scratch:
+    """A scratch buffer: rows of `type` along `axis`; `number` tells a routine's buffers of one type apart."""
 
     type: TensorType
     axis: Axis
@@ -41,15 +42,15 @@ class Section:
 
 
 @dataclass(slots=True)
-class Plan:
+class Buffers:
     """Locations of the nodes a kernel computes; views and kept nodes are in neither mapping."""
 
-    scratch: dict[Node, Slot] = field(default_factory=dict)
+    scratch: dict[Node, Scratch] = field(default_factory=dict)
     sections: dict[Node, Section] = field(default_factory=dict)
     in_place: int = 0
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[Scratch, ...]:
         """The distinct scratch buffers."""
         return tuple(dict.fromkeys(self.scratch.values()))
 
@@ -60,7 +61,7 @@ def plan(
     results: Collection[Node],
     overwrites: Mapping[str, Collection[int]],
     sections: Mapping[Node, Section] | None = None,
-) -> Plan:
+) -> Buffers:
     """Return where each node of a kernel lives.
 
     Args:
@@ -100,14 +101,14 @@ class _Planner:
         self.units = units
         self.kept = kept
         self.overwrites = overwrites
-        self.made = Plan(sections=dict(sections))
+        self.made = Buffers(sections=dict(sections))
         self.root = _roots(nodes, sections)
         self.last_read = _last_reads(units, results, self.root)
-        self.free: dict[tuple[TensorType, Axis], list[Slot]] = {}
+        self.free: dict[tuple[TensorType, Axis], list[Scratch]] = {}
         self.count: dict[TensorType, int] = {}
-        self.owner: dict[Slot, Node] = {}
+        self.owner: dict[Scratch, Node] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> Buffers:
         for i, unit in enumerate(self.units):
             if isinstance(unit, Group):
                 self._place_group(unit, i)
@@ -124,18 +125,18 @@ class _Planner:
         if self.free.get(key):
             slot = self.free[key].pop()
         else:
-            slot = Slot(*key, self.count.get(node.type, 0))
+            slot = Scratch(*key, self.count.get(node.type, 0))
             self.count[node.type] = slot.number + 1
         self._give(node, slot)
 
-    def _give(self, node: Node, slot: Slot) -> None:
+    def _give(self, node: Node, slot: Scratch) -> None:
         self.made.scratch[node] = slot
         self.owner[slot] = node
 
     def _place(self, node: Node, i: int) -> None:
         if node in self.made.sections:
             node = self.made.sections[node].whole
-        if is_view(node) or node in self.kept or node in self.made.scratch:
+        if access(node).root is not node or node in self.kept or node in self.made.scratch:
             return
         for at in self.overwrites.get(node.op.name, ()):
             x = node.inputs[at] if at < len(node.inputs) else None
@@ -152,7 +153,7 @@ class _Planner:
             slot is not None
             and self.owner.get(slot) is x
             and self.last_read[x] == i
-            and slot == Slot(node.type, node.axis, slot.number)
+            and slot == Scratch(node.type, node.axis, slot.number)
         )
 
     def _place_group(self, group: Group, i: int) -> None:
@@ -221,7 +222,7 @@ def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node
         if node in sections:
             root[node] = sections[node].whole
         else:
-            root[node] = root.get(node.inputs[0], node) if is_view(node) else node
+            root[node] = root.get(node.inputs[0], node) if access(node).root is not node else node
     return root
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from foldbatch.params import Array
-from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
+from collections.abc import Mapping
+
+from foldbatch.params import Array, Parameter
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.op import Axis
 
 _SHORT = 8  # elements of a constant that are written out
 
 
-def print_graph(graph: Graph) -> str:
-    """Return the graph as text; inputs are ``%0 ...``, in order.
+def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
+    """Return the graph as text: its inputs, a line for every other node, and its outputs.
 
-    The order of lines and the names follow from the graph alone, not from what was built before.
+    Without `names`, nodes are called ``%0 ...`` from the inputs on. The order of lines and the names follow
+    from the graph alone, not from what was built before.
+
+    With `names` there are lines for ops only, in the order in which kernels compute them: the name of a
+    parameter or of a constant says what it is.
+
+    Args:
+        graph: what is printed.
+        names: of all its nodes.
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.graph import input_node
@@ -25,13 +35,14 @@ def print_graph(graph: Graph) -> str:
     %3: N float32[3] = multiply(%1, %2)
     return (%3)
     """
-    names: dict[Node, str] = {}
-    nodes = _in_order_of_reading(graph)
-    for node in (*graph.inputs, *nodes):
-        names.setdefault(node, f"%{len(names)}")
+    if names is None:
+        nodes = _in_order_of_reading(graph)
+        names = {node: f"%{i}" for i, node in enumerate(dict.fromkeys((*graph.inputs, *nodes)))}
+    else:
+        nodes = [node for node in graph.nodes if node.op not in SOURCES]
     header = ", ".join(f"{names[node]}: {node.axis} {node.type}" for node in graph.inputs)
     lines = [f"({header})"]
-    lines += [f"{names[node]}: {node.axis} {node.type} = {_expression(node, names)}" for node in nodes]
+    lines += [f"{names[node]}: {node.axis} {node.type} = {expression(node, names)}" for node in nodes]
     lines.append(f"return ({', '.join(names[node] for node in graph.outputs)})")
     return "\n".join(lines)
 
@@ -53,22 +64,32 @@ def _in_order_of_reading(graph: Graph) -> list[Node]:
     return nodes
 
 
-def _expression(node: Node, names: dict[Node, str]) -> str:
+def expression(node: Node, names: Mapping[Node, str]) -> str:
+    """Return what a node is: a call of its op on nodes that have `names`, a parameter, or a constant."""
     if node.op is PARAMETER:
-        parameter = node.attrs["parameter"]
-        owner = f"{parameter.owner.name}." if parameter.owner else ""
-        return f"parameter {owner}{parameter.name}"
+        return f"parameter {parameter_name(node.attrs['parameter'])}"
     if node.op is CONSTANT:
-        return _constant(node.attrs["value"])
+        return f"constant {constant_name(node.attrs['value']).removeprefix('constant ')}"
     arguments = [names[x] for x in node.inputs]
     arguments += [f"{name}={_attribute(node.attrs[name])}" for name in sorted(node.attrs)]
     return f"{node.op.name}({', '.join(arguments)})"
 
 
-def _constant(value: Array) -> str:
-    """Show a small constant as a list, a large one by its shape and what it is filled with."""
+def parameter_name(parameter: Parameter) -> str:
+    """Return a parameter's name after that of its owner, if it has one."""
+    owner = f"{parameter.owner.name}." if parameter.owner else ""
+    return owner + parameter.name
+
+
+def constant_name(value: Array) -> str:
+    """Return a small constant as a list, and of a large one the shape and what it is filled with.
+
+    >>> import numpy as np
+    >>> constant_name(np.array([1.5, 2.0])), constant_name(np.zeros((3, 3)))
+    ('[1.5, 2.0]', 'constant of shape (3, 3) filled with 0.0')
+    """
     if value.size <= _SHORT:
-        return f"constant {value.tolist()}"
+        return str(value.tolist())
     first = value.flat[0]
     filled = f" filled with {first.item()}" if (value == first).all() else ""
     return f"constant of shape {value.shape}{filled}"

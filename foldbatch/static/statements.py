@@ -85,11 +85,12 @@ class Statement:
 
     Attributes:
         op: the op's name; ``loop``, ``copy`` (of a place to another) or ``check_range``.
-        axis: what it runs along: as many rows as the level has of it.
+        axis: what it runs along: as many rows as the level has of it. An op on sequences runs along calls.
         reads: its operands; None for a part of a concatenation that already stands where it belongs. An op on
             sequences has one more: the `segments` slot of its ragged axis.
         write: where the result goes; None for loops and checks.
-        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1.
+        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1; of ``concat``
+            also `starts`: where each part begins.
         loop: of a fused loop, what it computes; its buffers are the slots of `slots`.
         slots: of a fused loop, the numbers of the slots that it reads and writes, in order.
     """

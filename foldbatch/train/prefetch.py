@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from foldbatch.engines.planned import Planned
 from foldbatch.errors import TrainingError
 from foldbatch.program import Program
-from foldbatch.runtime.planned import Planned
 from foldbatch.types import describe_value
 
 END: Final = object()  # what stands for the batch after the last

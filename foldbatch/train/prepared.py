@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
+from foldbatch.model.model import Model
 from foldbatch.program import Prepared, Program
 from foldbatch.scheduler.trace import Trace, pack
 from foldbatch.types import (
@@ -91,7 +91,7 @@ def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[s
         OSError: when the file cannot be written.
     """
     prepared = program.prepare(examples)
-    arrays = _pack(program.lowered, [example.trace for example in prepared])
+    arrays = _pack(program.model, [example.trace for example in prepared])
     about = {"version": VERSION, "digests": _digests(program), "examples": len(prepared)}
     arrays["about"] = _text(about)
     target = Path(path)
@@ -143,15 +143,15 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
         raise ReadError(where, f"version {VERSION} of prepared data sets", found, "prepare it anew")
     _check_digests(where, program, digests)
     try:
-        return [Prepared(trace, program) for trace in _unpack(program.lowered, arrays, about["examples"])]
+        return [Prepared(trace, program) for trace in _unpack(program.model, arrays, about["examples"])]
     except DAMAGE as error:
         raise ReadError(where, "a prepared data set", "arrays that do not fit together") from error
 
 
-def _columns(lowered: Lowered) -> list[list[Column]]:
+def _columns(model: Model) -> list[list[Column]]:
     """Return, per cell, the arrays that a trace has of it: calls, levels, elements, then feeds."""
     found = []
-    for k, (cell, draft) in enumerate(zip(lowered.signatures, lowered.tracer.drafts, strict=True)):
+    for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
         width = 1 + cell.arguments + len(cell.sequences)
         columns = [
             Column(f"calls{k}", "int32", (width,), _part("calls", k)),
@@ -163,7 +163,7 @@ def _columns(lowered: Lowered) -> list[list[Column]]:
         ]
         columns += [
             Column(f"feeds{k}_{i}", feed.type.dtype, feed.type.shape, _part("feeds", k, i))
-            for i, (_, feed) in enumerate(draft.feeds)
+            for i, feed in enumerate(feeds)
         ]
         found.append(columns)
     return found
@@ -179,15 +179,15 @@ def _part(field: str, *path: int) -> Callable[[Trace], Array]:
     return part
 
 
-def _pack(lowered: Lowered, traces: Sequence[Trace]) -> Arrays:
+def _pack(model: Model, traces: Sequence[Trace]) -> Arrays:
     """Return all traces as arrays: what lies in them row after row, and how much of it is whose."""
     arrays: Arrays = {"values": np.array([trace.values for trace in traces], np.int64)}
-    for k, columns in enumerate(_columns(lowered)):
+    for k, columns in enumerate(_columns(model)):
         arrays[f"count{k}"] = np.array([len(trace.calls[k]) for trace in traces], np.int64)
         for column in columns:
             arrays[column.name] = np.concatenate([column.none, *map(column.of, traces)])
-        for i, metric in enumerate(lowered.labels[k]):
-            where = f"metric {lowered.metrics[k][metric]!r}"
+        for i, metric in enumerate(model.labels[k]):
+            where = f"metric {model.metrics[k][metric]!r}"
             arrays[f"labels{k}_{i}"] = _text(
                 [
                     _plain(label, f"{where} at example {n}")
@@ -197,21 +197,21 @@ def _pack(lowered: Lowered, traces: Sequence[Trace]) -> Arrays:
             )
     arrays["results"] = _text(
         [
-            list(_held(lowered.result, iter(trace.result), f"result of example {number}"))
+            list(_held(model.result, iter(trace.result), f"result of example {number}"))
             for number, trace in enumerate(traces)
         ]
     )
     return arrays
 
 
-def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
+def _unpack(model: Model, arrays: Arrays, examples: int) -> Iterator[Trace]:
     """Yield the traces that `_pack` packed.
 
     Raises:
         ValueError: when arrays do not fit together; also the others of `DAMAGE`.
     """
     calls, levels, elements, feeds, labels = [], [], [], [], []
-    for k, (cell, columns) in enumerate(zip(lowered.signatures, _columns(lowered), strict=True)):
+    for k, (cell, columns) in enumerate(zip(model.signatures, _columns(model), strict=True)):
         for column in columns:
             array = arrays[column.name]
             if array.dtype != column.dtype or array.shape[1:] != column.shape:
@@ -235,7 +235,7 @@ def _unpack(lowered: Lowered, arrays: Arrays, examples: int) -> Iterator[Trace]:
         elements.append(_together(ragged, examples))
         names = [column.name for column in columns if column.name.startswith("feeds")]
         feeds.append(_together([cut(arrays[name]) for name in names], examples))
-        texts = [_parsed(arrays[f"labels{k}_{i}"]) for i in range(len(lowered.labels[k]))]
+        texts = [_parsed(arrays[f"labels{k}_{i}"]) for i in range(len(model.labels[k]))]
         labels.append(_together([cut(text) for text in texts], examples))
     parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
     numbers = arrays["values"].tolist()
@@ -263,7 +263,7 @@ def _together(columns: Sequence[Sequence[Any]], examples: int) -> list[tuple[Any
 
 
 def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
-    """Yield what a trace holds a result of a type as, in lists; see `foldbatch.runtime.results.walk`."""
+    """Yield what a trace holds a result of a type as, in lists; see `foldbatch.engines.results.walk`."""
     for terminal in _terminals(type_):
         part = next(held)
         match terminal:
@@ -308,17 +308,17 @@ def _parsed(text: Array) -> Any:
 
 def _digests(program: Program) -> dict[str, str]:
     """Return what the form of traces depends on, by what an error says where that differs."""
-    lowered, tracer = program.lowered, program.lowered.tracer
+    model, tracer = program.model, program.lowered.tracer
     cells = [
         (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
-        for cell in lowered.signatures
+        for cell in model.signatures
     ]
-    feeds = [[str(feed.type) for _, feed in draft.feeds] for draft in tracer.drafts]
-    data = [feeds, [list(bounds) for bounds in tracer.bounds], lowered.labels, lowered.keys]
+    feeds = [[str(feed.type) for feed in cell_feeds] for cell_feeds in model.feeds]
+    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
     parts = {
         "other cells": cells,
         "other data to read": data,
-        "another result": str(lowered.result),
+        "another result": str(model.result),
         "another tracing program": tracer.source,
     }
     digests = {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program import Prepared
-from foldbatch.runtime.keys import call_keys
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 

@@ -6,7 +6,7 @@ import pytest
 
 from foldbatch.bench.floor import ROWS, Counts, Products, count
 from foldbatch.bench.workload import random_trees
-from foldbatch.runtime.threads import available_cores
+from foldbatch.engines.threads import available_cores
 from foldbatch.trees import Tree
 
 

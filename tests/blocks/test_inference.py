@@ -11,7 +11,7 @@ from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
 from foldbatch.blocks.values import Broadcast, Object, Sequence, type_of
-from foldbatch.blocks.wires import Wire
+from foldbatch.model.wires import Wire
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import constant, input_node
 from foldbatch.static.op import ragged

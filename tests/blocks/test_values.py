@@ -14,7 +14,7 @@ from foldbatch.blocks.values import (
     run_time_terminals,
     type_of,
 )
-from foldbatch.blocks.wires import Wire
+from foldbatch.model.wires import Wire
 from foldbatch.static.graph import input_node
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 

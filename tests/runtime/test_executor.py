@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.params import Gradient, Parameter, SparseRows
-from foldbatch.runtime.batch import Batch, schedule_batch
-from foldbatch.runtime.executor import Execution
-from foldbatch.runtime.reference import Reference
-from foldbatch.runtime.workspace import Workspace
+from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.executor import Execution
+from foldbatch.engines.reference import Reference
+from foldbatch.engines.workspace import Workspace
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.policies import POLICIES
 from tests.runtime.random_cells import Runnable, runnables

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.params import Parameter
-from foldbatch.runtime.batch import schedule_batch
-from foldbatch.runtime.executor import Execution
-from foldbatch.runtime.moves import moves_for
-from foldbatch.runtime.reference import Reference
-from foldbatch.runtime.workspace import Workspace
+from foldbatch.engines.batch import schedule_batch
+from foldbatch.engines.executor import Execution
+from foldbatch.engines.moves import moves_for
+from foldbatch.engines.reference import Reference
+from foldbatch.engines.workspace import Workspace
 from foldbatch.scheduler import hoisting
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.runtime.moves import moves_for, spread, sum_copies, zero
+from foldbatch.engines.moves import moves_for, spread, sum_copies, zero
 from foldbatch.scheduler.schedule import CellTable
 from foldbatch.static.backends import BACKENDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldbatch.runtime.workspace import Workspace
+from foldbatch.engines.workspace import Workspace
 from foldbatch.types import TensorType
 
 V = TensorType((3,))

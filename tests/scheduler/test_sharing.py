@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import UnknownNameError
 from foldbatch.program import Program
-from foldbatch.runtime.report import CellReport
+from foldbatch.engines.report import CellReport
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import verify

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from foldbatch.params import Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import PARAMETER, Graph, Node, constant, input_node
+from foldbatch.static.graph import PARAMETER, Graph, Node, constant, input_node, parameter_node
 from foldbatch.static.op import UNBATCHED, ragged
 from foldbatch.static.printer import print_graph
 from foldbatch.types import TensorType
@@ -89,6 +89,23 @@ def test_the_text_does_not_depend_on_what_was_built_before() -> None:
 def test_a_type_that_is_the_same_for_the_whole_batch_shows_the_axis_1() -> None:
     assert print_graph(Graph((w := input_node(VECTOR, UNBATCHED),), (-w,))).startswith(
         "(%0: 1 float32[3])\n%1: 1 "
+    )
+
+
+def test_names_that_are_given_stand_for_nodes_and_leave_only_ops_to_be_listed() -> None:
+    x, weight = input_node(VECTOR), Parameter(TensorType((3, 3)), name="weight")
+    total = ops.sum((x @ weight) * 2.0, 0)
+    scaled = total.inputs[0]
+    product, two = scaled.inputs
+    names = {x: "x0", product: "%7", scaled: "%8", total: "%9", parameter_node(weight): "w", two: "2.0"}
+    assert (
+        print_graph(Graph((x,), (total, two)), names)
+        == """\
+(x0: N float32[3])
+%7: N float32[3] = linear(x0, w)
+%8: N float32[3] = multiply(%7, 2.0)
+%9: N float32 = sum(%8, axes=(0,))
+return (%9, 2.0)"""
     )
 
 

@@ -102,7 +102,7 @@ def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
     ]
     is_bool = [loop.buffers[place.buffer].dtype == "bool" for place in places]  # bytes, in memory
     lines = [f"t{i} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
-    for i, step in enumerate(sweep.steps, len(sweep.loads)):
+    for i, step in enumerate(sweep.operations, len(sweep.loads)):
         operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in step.operands]
         lines.append(f"t{i} = {_expression(step.node, operands)}")
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):

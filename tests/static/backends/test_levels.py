@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.runtime.executor import Execution
+from foldbatch.engines.executor import Execution
 from foldbatch.static import ops
 from foldbatch.static.backends import BACKENDS
 

@@ -1,0 +1,280 @@
+"""Engines of arrays: what those have in common that run kernels over whole arenas, by a launch table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.batch import Batch, arenas_of
+from foldbatch.engines.bindings import Bound, Constant, Directions, Fact, bind, launch_tables
+from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.memory import Memory
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.sums import sum_rows, total
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.schedule import Index
+from foldbatch.static.routines import Target
+from foldbatch.static.statements import Binding
+
+# Runs the launches of a table; the buffers are those of the memory.
+Walk = Callable[[LaunchTable, Memory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of one phase of a model: their routines, what walks a launch table of them, and their text."""
+
+    bound: Bound
+    walk: Walk
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A schedule made ready for an engine: for training or for inference."""
+
+    kernels: Kernels
+    batch: Batch
+    tables: Directions
+
+
+class ArrayEngine:
+    """An engine whose kernels run over whole arenas.
+
+    Args:
+        name: in `ENGINES`.
+        model: what it runs.
+        target: what its kernels can do.
+        make: makes the kernels of bound routines.
+        arithmetic: what the scheduler computes with.
+        updates: compiled steps of optimizers.
+        sum_copies: sums rows of equal id, see `sums`.
+        debug: whether memory is filled with NaN before each batch.
+    """
+
+    one_by_one = False
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        target: Target,
+        make: Callable[[Bound], Kernels],
+        arithmetic: Arithmetic = NUMPY,
+        updates: Any = None,
+        sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
+        *,
+        debug: bool = False,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.target = target
+        self.arithmetic = arithmetic
+        self.updates = updates
+        self.sum_copies = sum_copies
+        self.debug = debug
+        self._make = make
+
+    @cached_property
+    def training(self) -> Kernels:
+        """The kernels that train, made when they are first needed."""
+        return self._make(bind(self.model, self.target, training=True))
+
+    @cached_property
+    def inference(self) -> Kernels:
+        """The kernels that infer, made when they are first needed."""
+        return self._make(bind(self.model, self.target, training=False))
+
+    def memory(self) -> dict[bool, Memory]:
+        """Return memory for batches that run one after the other: by phase, made when first needed."""
+        return {}
+
+    def nbytes(self, memory: dict[bool, Memory]) -> int:
+        """Return the bytes that memory holds."""
+        return sum(part.nbytes for part in memory.values())
+
+    def source(self) -> str:
+        """Return the kernels as text, for people to read."""
+        return "\n\n".join([self.training.source, self.inference.source])
+
+    def ready(self, batch: Batch, *, training: bool) -> Ready:
+        """Return a batch's launch tables, with the kernels that they launch."""
+        kernels = self.training if training else self.inference
+        return Ready(kernels, batch, launch_tables(kernels.bound, batch.schedule))
+
+    def forward(
+        self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]
+    ) -> ArrayRun:
+        """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
+        bound = ready.kernels.bound
+        if bound.training not in memory:
+            memory[bound.training] = Memory(bound.types, poisoned=self.debug)
+        run = ArrayRun(self, ready, memory[bound.training])
+        run.forward(feeds)
+        return run
+
+
+@dataclass(slots=True)
+class ArrayRun:
+    """A batch under way; see `foldbatch.engines.engine.Run`."""
+
+    engine: ArrayEngine
+    ready: Ready
+    memory: Memory
+    losses: dict[tuple[int, int], Array] = field(default_factory=dict)
+    metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
+    launches: int = 0
+
+    @property
+    def bound(self) -> Bound:
+        """The routines."""
+        return self.ready.kernels.bound
+
+    @property
+    def _arenas(self) -> Index:
+        """The arena of each value, by number."""
+        return arenas_of(self.ready.batch, self.engine.model.signatures)
+
+    def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
+        """Bring what the batch reads and yields, and launch."""
+        table = self.ready.tables.forward
+        self.memory.fit(table.heights)
+        model, tables = self.engine.model, self.ready.batch.schedule.cells
+        for name, number in self.bound.buffers.items():
+            match name:
+                case ("feed", k, i):
+                    self.memory.bring(number, np.ascontiguousarray(feeds[k][i]))
+                case ("parameter", parameter):
+                    self._bring_value(number, parameter)
+                case ("constant", Constant(array=array)):
+                    self.memory.bring(number, _stacked(array))
+                case ("metric", k, i):
+                    type_ = model.cells[k].graph.metrics[i].type
+                    self.metrics[k, i] = np.empty((len(tables[k].order), *type_.shape), type_.dtype)
+                    self.memory.bring(number, self.metrics[k, i])
+        self._launch(table)
+        for name, number in self.bound.buffers.items():
+            if name[0] == "loss":
+                _, k, i = name
+                self.losses[k, i] = self.memory.arrays[number][: len(tables[k].order)]
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
+        table, schedule = self.ready.tables.backward, self.ready.batch.schedule
+        assert table is not None, "forward must have run for training"
+        for arena, rows in enumerate(schedule.zero_rows):
+            if self.engine.model.arenas[arena].is_float:
+                zero(self._arena("cotangents", arena), rows)
+        self._seed(cotangents)
+        dense = self._dense_gradients(table)
+        for name, number in self.bound.buffers.items():
+            if name[0] == "input":
+                _, k, i = name
+                type_ = self.engine.model.feeds[k][i].type
+                self.inputs[k, i] = np.zeros((len(schedule.cells[k].order), *type_.shape), type_.dtype)
+                self.memory.bring(number, self.inputs[k, i])
+        self._launch(table)
+        parts: dict[Parameter, list[Gradient]] = {parameter: [array] for parameter, array in dense.items()}
+        self._sum_rows(parts)
+        return {
+            parameter: total(gradients, self.engine.sum_copies(parameter.type.dtype))
+            for parameter, gradients in parts.items()
+        }
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Return copies of values, by their numbers in the batch."""
+        values = np.array(numbers, np.int64)
+        arrays: list[Array] = [np.zeros(0)] * len(values)
+        arenas, rows = self._arenas.take(values), self.ready.batch.schedule.row_of.take(values)
+        for arena in np.unique(arenas).tolist():
+            places = np.flatnonzero(arenas == arena)
+            taken = self._arena("values", arena)[rows[places]]
+            for i, place in enumerate(places.tolist()):
+                arrays[place] = taken[i, ...]
+        return arrays
+
+    def _launch(self, table: LaunchTable) -> None:
+        levels = table.launches[:, 2] - table.launches[:, 1]
+        self.launches += int(levels.sum())
+        try:
+            self.ready.kernels.walk(table, self.memory)
+        except OutOfRangeError as error:
+            error.cell = self.bound.keys[int(table.launches[error.launch, 0])].cell
+            raise
+
+    def _bring_value(self, number: int, parameter: Parameter) -> None:
+        value = parameter.value
+        known = self.memory.arrays[number]
+        if known is None or known.base is not value:
+            self.memory.bring(number, _stacked(value))
+
+    def _arena(self, kind: str, arena: int) -> Array:
+        """Return the values or cotangents of an arena: ``[rows, *shape]``."""
+        array: Array = self.memory.arrays[self.bound.buffers[kind, arena]]
+        return array[: self.ready.batch.schedule.arena_rows[arena]]
+
+    def _seed(self, cotangents: Cotangents) -> None:
+        """Add the cotangents that the caller gives, value by value: a value may have several."""
+        rows = self.ready.batch.schedule.row_of
+        arenas = self._arenas if cotangents else rows
+        for number, cotangent in cotangents:
+            self._arena("cotangents", int(arenas[number]))[rows[number]] += cotangent
+
+    def _dense_gradients(self, table: LaunchTable) -> dict[Parameter, Array]:
+        """Return memory for the gradients that launches yield, zero where several are added up."""
+        levels: dict[Parameter, int] = {}
+        for kernel, first, last in table.launches[:, :3].tolist():
+            for parameter in self.bound.gradients[kernel]:
+                levels[parameter] = levels.get(parameter, 0) + last - first
+        gradients: dict[Parameter, Array] = {}
+        for parameter, count in levels.items():
+            make = np.empty if count == 1 else np.zeros
+            gradients[parameter] = make(parameter.type.shape, parameter.type.dtype)
+            self.memory.bring(self.bound.buffers["gradient", parameter], _stacked(gradients[parameter]))
+        return gradients
+
+    def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
+        """Add the gradients of tables, whose rows and ids the kernels have left."""
+        for k, cell in enumerate(self.engine.model.cells):
+            if not len(self.ready.batch.schedule.cells[k].order):
+                continue
+            for sums in cell.sums:
+                values, ids = self._left(k, sums.values), self._left(k, sums.ids)
+                rows = sum_rows(
+                    values, ids, sums.parameter.type.shape[0], self.engine.sum_copies(values.dtype.name)
+                )
+                parts.setdefault(sums.parameter, []).append(rows)
+
+    def _left(self, k: int, binding: Binding) -> Array:
+        """Return what a cell's kernels left in a kept buffer, or a feed: ``[rows, *shape]``."""
+        name: Fact = (binding.kind, k, binding.key)
+        array: Array = self.memory.arrays[self.bound.buffers[name]]
+        table = self.ready.batch.schedule.cells[k]
+        axis = self.engine.model.cells[k].training.kept[binding.key].axis if binding.kind == "kept" else None
+        if axis is None or axis.rank == 1:
+            return array[: len(table.order)]
+        if axis.rank == 0:
+            return array[0]
+        number = self.engine.model.cells[k].graph.axes.index(axis)
+        return array[: int(table.segments[number][-1])]
+
+
+def _stacked(array: Array) -> Array:
+    """Return an array as a buffer of height 1, without gaps: ``[1, *shape]``."""
+    return np.ascontiguousarray(array).reshape(1, *array.shape)
+
+
+def zero(array: Array, rows: Index) -> None:
+    """Set rows, in ascending order, to zero: ``array: [height, *shape]``, ``rows: [n]``."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+        array[rows[0] : rows[-1] + 1] = 0
+    elif len(rows):
+        array[rows] = 0

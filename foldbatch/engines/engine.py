@@ -1,0 +1,149 @@
+"""What an engine is: it makes kernels of a Model once, and runs batches of it.
+
+`ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from foldbatch.engines.batch import Batch
+from foldbatch.errors import BackendError, UnknownNameError
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.scheduler.arithmetic import Arithmetic
+
+Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
+
+
+class Run(Protocol):
+    """A batch under way, or done.
+
+    Attributes:
+        losses: by cell and number, ``[n]``, by rank.
+        metrics: by cell and number, ``[n, *shape]``, by rank.
+        inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells yield them.
+        launches: kernels launched so far.
+    """
+
+    losses: Mapping[tuple[int, int], Array]
+    metrics: Mapping[tuple[int, int], Array]
+    inputs: Mapping[tuple[int, int], Array]
+    launches: int
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Return copies of values, by their numbers in the batch."""
+        ...
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Return the gradients of parameters: of all losses, and of the values with cotangents given."""
+        ...
+
+
+class Engine(Protocol):
+    """A model's kernels, and what runs them.
+
+    Attributes:
+        name: in `ENGINES`.
+        one_by_one: whether each example is a batch of its own.
+        arithmetic: what the scheduler computes on whole arrays with.
+        updates: compiled steps of optimizers, or None.
+    """
+
+    name: str
+    one_by_one: bool
+    arithmetic: Arithmetic
+    updates: Any
+
+    def memory(self) -> Any:
+        """Return memory for batches that run one after the other."""
+        ...
+
+    def ready(self, batch: Batch, *, training: bool) -> Any:
+        """Return what running a batch takes besides parameters, data and memory."""
+        ...
+
+    def forward(self, ready: Any, feeds: Sequence[Sequence[Array]], memory: Any) -> Run:
+        """Compute all values, losses and metrics of a batch.
+
+        Args:
+            ready: what `ready` made of the batch, for training or for inference.
+            feeds: per cell and feed, the examples' data by rank.
+            memory: what `memory` made.
+
+        Raises:
+            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`.
+        """
+        ...
+
+    def nbytes(self, memory: Any) -> int:
+        """Return the bytes that memory holds."""
+        ...
+
+    def source(self) -> str:
+        """Return the kernels as text, for people to read."""
+        ...
+
+
+# By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
+ENGINES: dict[str, tuple[str, str]] = {
+    "reference": ("foldbatch.engines.reference", ""),
+    "numpy": ("foldbatch.engines.numpy", ""),
+    "numba": ("foldbatch.engines.numba", "numba"),
+}
+AUTO = ("numba", "numpy")  # the fastest first
+
+
+def choose_engine(name: str) -> str:
+    """Return the name of an engine that can be had; ``auto`` is the fastest that is installed and works.
+
+    Raises:
+        UnknownNameError: when there is none of that name.
+        BackendError: when what it needs is not installed, or cannot be imported.
+
+    >>> choose_engine("numpy")
+    'numpy'
+    """
+    if name == "auto":
+        return next(choice for choice in AUTO if _works(choice))
+    if not isinstance(name, str) or name not in ENGINES:
+        raise UnknownNameError("backend", f"one of auto, {', '.join([*AUTO, 'reference'])}", repr(name))
+    _import(name)
+    return name
+
+
+def load_engine(name: str, model: Model, *, debug: bool = False) -> Engine:
+    """Return an engine for a model; its kernels are made now, or when they are first needed.
+
+    Args:
+        name: of the engine, as `choose_engine` gives it.
+        model: what it is to run.
+        debug: whether it fills memory with NaN before each batch.
+    """
+    engine: Engine = _import(name).load(model, debug=debug)
+    return engine
+
+
+def _import(name: str) -> Any:
+    module, needed = ENGINES[name]
+    if needed:
+        try:
+            import_module(needed)
+        except ImportError as error:
+            fix = f"pip install 'foldbatch[{needed}]', or take the backend numpy"
+            expected = f"{needed.capitalize()} to be installed"
+            raise BackendError(f"backend {name}", expected, str(error), fix) from None
+    return import_module(module)
+
+
+def _works(name: str) -> bool:
+    _, needed = ENGINES[name]
+    if needed and find_spec(needed) is None:
+        return False
+    try:
+        return bool(_import(name))
+    except BackendError:
+        return False

@@ -1,0 +1,76 @@
+"""Buffers that outlive a batch: arenas, kept values and scratch, grown when a batch needs more.
+
+A buffer has a number and is an array ``[height, *shape]``; its contents are undefined until written. Growth is
+geometric, so a run settles after a few batches. Some buffers are not memory of ours but arrays that a batch brings:
+parameters, data, results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.launch import Ints
+from foldbatch.params import Array
+from foldbatch.types import TensorType
+
+
+class Memory:
+    """Arrays by number; one memory serves one batch at a time.
+
+    Args:
+        types: of the buffers; None for those that a batch brings.
+        poisoned: whether new float arrays, and all of them before each batch, are filled with NaN, so that a test
+            sees who reads what nobody wrote.
+
+    Attributes:
+        arrays: the buffers.
+        addresses: ``[buffers] int64``: where each begins; of those that a batch brings, what `bring` was told.
+    """
+
+    def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
+        self._types = types
+        self._poisoned = poisoned
+        self._own = np.array([type_ is not None for type_ in types], bool)
+        self._capacity = np.zeros(len(types), np.int64)
+        self.arrays: list[Any] = [None] * len(types)
+        self.addresses = np.zeros(len(types), np.int64)
+        for number, type_ in enumerate(types):
+            if type_ is not None:
+                self._allocate(number, type_, 1)
+
+    def fit(self, heights: Ints) -> None:
+        """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
+        for number in np.flatnonzero(self._own & (heights > self._capacity)).tolist():
+            type_ = self._types[number]
+            assert type_ is not None
+            held = int(self._capacity[number])
+            self._allocate(number, type_, max(int(heights[number]), held + held // 4))
+        if self._poisoned:
+            for number in np.flatnonzero(self._own).tolist():
+                _poison(self.arrays[number])
+
+    def bring(self, number: int, array: Array) -> None:
+        """Let an array that a batch brings be a buffer: ``[height, *shape]``, without gaps."""
+        if self.arrays[number] is not array:
+            self.arrays[number] = array
+            self.addresses[number] = array.__array_interface__["data"][0]
+
+    def _allocate(self, number: int, type_: TensorType, height: int) -> None:
+        array: Array = np.empty((height, *type_.shape), type_.dtype)
+        if self._poisoned:
+            _poison(array)
+        self._capacity[number] = height
+        self.bring(number, array)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for array, own in zip(self.arrays, self._own, strict=True) if own)
+
+
+def _poison(array: Array) -> None:
+    if array.dtype.kind == "f":
+        array.fill(np.nan)

@@ -1,0 +1,33 @@
+"""The NumPy engine: a kernel is a Python function that calls NumPy, and Python walks the launch table."""
+
+from __future__ import annotations
+
+from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.bindings import Bound
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.memory import Memory
+from foldbatch.engines.numpy.kernel import load as load_kernel
+from foldbatch.engines.numpy.spelling import OVERWRITES
+from foldbatch.engines.numpy.walk import run
+from foldbatch.model.model import Model
+from foldbatch.static.routines import Target
+
+TARGET = Target(overwrites=OVERWRITES)
+
+
+def load(model: Model, *, debug: bool = False) -> ArrayEngine:
+    """Return the NumPy engine for a model."""
+    return ArrayEngine("numpy", model, TARGET, _make, debug=debug)
+
+
+def _make(bound: Bound) -> Kernels:
+    kernels = [
+        load_kernel(routine, f"{bound.model.cells[key.cell].name} {routine.name}")
+        for key, routine in zip(bound.keys, bound.routines, strict=True)
+    ]
+    functions = [kernel.function for kernel in kernels]
+
+    def walk(table: LaunchTable, memory: Memory) -> None:
+        run(table, functions, memory.arrays)
+
+    return Kernels(bound, walk, "\n\n".join(f"# {kernel.name}\n{kernel.source}" for kernel in kernels))

@@ -1,0 +1,62 @@
+"""A kernel: the compiled text of a routine. Tracebacks show the text, as `linecache` knows it."""
+
+from __future__ import annotations
+
+import linecache
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.launch import Ints
+from foldbatch.engines.numpy import moves, segments
+from foldbatch.engines.numpy.places import view
+from foldbatch.engines.numpy.text import text_of
+from foldbatch.params import Array
+from foldbatch.static.ops.random import random_bits
+from foldbatch.static.statements import Routine
+
+Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
+
+GLOBALS: dict[str, Any] = {
+    "np": np,
+    "add_rows": moves.add_rows,
+    "check_range": moves.check_range,
+    "located": moves.located,
+    "random_bits": random_bits,
+    "segment_is_max": segments.segment_is_max,
+    "segment_max": segments.segment_max,
+    "segment_softmax": segments.segment_softmax,
+    "segment_sum": segments.segment_sum,
+    "spread": moves.spread,
+    "sum_copies": moves.sum_copies,
+    "sum_rows": segments.sum_rows,
+    "view": view,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A routine that runs.
+
+    ``function(bounds, row, index, buffers)`` runs the levels ``bounds: [levels, 2] int64`` of a launch. `row` is
+    its row of the launch table, ``index: [*] int64`` are all index arrays of the table, and `buffers` those of the
+    batch by number, ``[height, *shape]`` each. It raises OutOfRangeError where an id is out of range.
+    """
+
+    name: str
+    source: str
+    function: Function
+
+
+def load(routine: Routine, name: str) -> Kernel:
+    """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
+    source = text_of(routine)
+    # two programs may have cells of one name, so the text itself tells the registered texts apart
+    filename = f"<foldbatch numpy kernel {name} {zlib.crc32(source.encode()):08x}>"
+    scope = dict(GLOBALS)
+    exec(compile(source, filename, "exec"), scope)  # noqa: S102 - the text is our own
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return Kernel(name, source, scope[routine.name])

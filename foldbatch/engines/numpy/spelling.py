@@ -1,0 +1,227 @@
+"""How NumPy spells each op: statements that write to a preallocated array.
+
+An entry takes the statement, the expressions of its operands and of its result, and the expression of the
+number of rows, and returns lines of code. Ops on sequences have, in place of the offsets, the operands
+`starts` and `counts`, or `owner`. Spelling only: what an op means stands in `foldbatch.static.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from foldbatch.static.ops.random import BITS
+from foldbatch.static.statements import Place, Statement
+
+Spelling = Callable[[Statement, Sequence[str], str, str], list[str]]
+
+
+def _read(statement: Statement, number: int = 0) -> Place:
+    place = statement.reads[number]
+    assert place is not None, "only a part of a concatenation may stand where it belongs"
+    return place
+
+
+def _write(statement: Statement) -> Place:
+    assert statement.write is not None, "an op has a result"
+    return statement.write
+
+
+def _batched(place: Place) -> int:
+    return 1 if place.axis.rank else 0
+
+
+def _section(place: Place, axis: int, start: int, stop: int) -> str:
+    return f"[{':, ' * (axis + _batched(place))}{start}:{stop}]"
+
+
+def _ufunc(name: str) -> Spelling:
+    return lambda statement, xs, out, rows: [f"np.{name}({', '.join(xs)}, out={out})"]
+
+
+def _add(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    if len(xs) == 1:
+        return [f"np.copyto({out}, {xs[0]})"]
+    return [f"np.add({xs[0]}, {xs[1]}, out={out})"] + [f"np.add({out}, {x}, out={out})" for x in xs[2:]]
+
+
+def _sigmoid(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [
+        f"np.multiply({xs[0]}, 0.5, out={out})",
+        f"np.tanh({out}, out={out})",
+        f"np.multiply({out}, 0.5, out={out})",
+        f"np.add({out}, 0.5, out={out})",
+    ]
+
+
+def _power(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"np.power({xs[0]}, {statement.attrs['exponent']}, out={out})"]
+
+
+def _where(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    condition, a, b = xs
+    return [f"np.copyto({out}, {b})", f"np.copyto({out}, {a}, where={condition})"]
+
+
+def _random(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    bits = f"random_bits({xs[0]}, {statement.attrs['site']}, {statement.attrs['shape']})"
+    return [f"np.multiply({bits}, {2.0**-BITS!r}, out={out}, casting='same_kind')"]
+
+
+def _linear(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    x, w = xs
+    inner, shape = _read(statement).shape[-1], _write(statement).shape
+    if inner == 0:
+        return [f"{out}[...] = 0"]
+    if len(shape) > 1 and shape[-1] > 0:  # one GEMM over all leading axes, not one a row
+        return [f"np.matmul({x}.reshape(-1, {inner}), {w}, out={out}.reshape(-1, {shape[-1]}))"]
+    return [f"np.matmul({x}, {w}, out={out})"]
+
+
+def _sum_outer(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    if 0 in _write(statement).shape:  # -1 would stand for any number of rows of nothing
+        return [f"{out}[...] = 0"]
+    left, right = (
+        name if len(place.shape) + _batched(place) == 2 else f"{name}.reshape(-1, {place.shape[-1]})"
+        for name, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
+    )
+    return [f"np.matmul({left}.T, {right}, out={out})"]
+
+
+def _pad(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    axis, start = statement.attrs["axis"], statement.attrs["before"]
+    stop = start + _read(statement).shape[axis]
+    return [f"{out}[...] = 0", f"{out}{_section(_write(statement), axis, start, stop)} = {xs[0]}"]
+
+
+def _concat(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    axis = statement.attrs["axis"]
+    parts = zip(statement.reads, statement.attrs["starts"], xs, strict=True)
+    return [
+        f"{out}{_section(_write(statement), axis, start, start + part.shape[axis])} = {x}"
+        for part, start, x in parts
+        if part is not None
+    ]
+
+
+def _stack(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    before = ":, " * (statement.attrs["axis"] + _batched(_write(statement)))
+    return [f"{out}[{before}{i}] = {x}" for i, x in enumerate(xs)]
+
+
+def _axes(place: Place, axes: Sequence[int]) -> str:
+    shifted = [axis + _batched(place) for axis in axes]
+    return str(shifted[0]) if len(shifted) == 1 else str(tuple(shifted))
+
+
+def _reduce(ufunc: str) -> Spelling:
+    def spell(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+        axes = statement.attrs.get("axes", (statement.attrs.get("axis"),))
+        return [f"np.{ufunc}.reduce({xs[0]}, axis={_axes(_read(statement), axes)}, out={out})"]
+
+    return spell
+
+
+def _argmax(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    return [f"{xs[0]}.argmax(axis={axis}, out={out})"]
+
+
+def _softmax(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    return [
+        f"np.subtract({xs[0]}, np.maximum.reduce({xs[0]}, axis={axis}, keepdims=True), out={out})",
+        f"np.exp({out}, out={out})",
+        f"np.divide({out}, np.add.reduce({out}, axis={axis}, keepdims=True), out={out})",
+    ]
+
+
+def _logsumexp(x: str, axis: str, out: str) -> list[str]:
+    return [
+        f"top = np.maximum.reduce({x}, axis={axis}, keepdims=True)",
+        f"np.log(np.add.reduce(np.exp({x} - top), axis={axis}), out={out})",
+        f"np.add({out}, top.squeeze({axis}), out={out})",
+    ]
+
+
+def _logsumexp_along(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return _logsumexp(xs[0], _axes(_read(statement), (statement.attrs["axis"],)), out)
+
+
+def _for_all_rows(x: str, place: Place, rows: str) -> str:
+    return f"np.broadcast_to({x}, ({', '.join(map(str, (rows, *place.shape)))},))"
+
+
+def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
+    logits, label = (
+        x if place.axis is _write(statement).axis else _for_all_rows(x, place, rows)
+        for x, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
+    )
+    picked = f"np.take_along_axis({logits}, {label}[..., None], -1)[..., 0]"
+    return [*_logsumexp(logits, "-1", out), f"np.subtract({out}, {picked}, out={out})"]
+
+
+def _one_hot(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{out}[...] = 0", f"np.put_along_axis({out}, {xs[0]}[..., None], 1, -1)"]
+
+
+def _take(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{xs[0]}.take({xs[1]}, axis=0, out={out}, mode='clip')"]
+
+
+def _sum_rows(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {statement.attrs['size']}).dense()"]
+
+
+def _segments(name: str) -> Spelling:
+    return lambda statement, xs, out, rows: [f"{name}({', '.join(xs)}, {out})"]
+
+
+_UFUNCS = (
+    *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign"),
+    *("tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
+)
+
+SPELLINGS: dict[str, Spelling] = {
+    **{name: _ufunc(name) for name in _UFUNCS},
+    "copy": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]})"],
+    "add": _add,
+    "sigmoid": _sigmoid,
+    "relu": lambda statement, xs, out, rows: [f"np.maximum({xs[0]}, 0, out={out})"],
+    "softplus": lambda statement, xs, out, rows: [f"np.logaddexp({xs[0]}, 0, out={out})"],
+    "power": _power,
+    "where": _where,
+    "when_training": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]})"],
+    "random": _random,
+    "cast": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
+    "linear": _linear,
+    "sum_outer": _sum_outer,
+    "matmul": _ufunc("matmul"),
+    "pad": _pad,
+    "concat": _concat,
+    "stack": _stack,
+    "sum": _reduce("add"),
+    "max": _reduce("maximum"),
+    "argmax": _argmax,
+    "softmax": _softmax,
+    "logsumexp": _logsumexp_along,
+    "cross_entropy": _cross_entropy,
+    "one_hot": _one_hot,
+    "gather": _take,
+    "repeat": _take,
+    "sum_rows": _sum_rows,
+    "sum_batch": lambda statement, xs, out, rows: [f"np.add.reduce({xs[0]}, axis=0, out={out})"],
+    **{name: _segments(name) for name in ("segment_sum", "segment_max", "segment_is_max", "segment_softmax")},
+}
+
+# Operands whose buffer the result may overwrite: a single pass reads each element before it
+# writes it; of several passes, only those operands that no later pass reads.
+OVERWRITES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys((*_UFUNCS, "add"), (0, 1)),
+    "sigmoid": (0,),
+    "relu": (0,),
+    "softplus": (0,),
+    "power": (0,),
+    "where": (2,),
+    "softmax": (),
+}

@@ -1,0 +1,53 @@
+"""Planned batches: cut into parts, each scheduled; all that running takes besides parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from foldbatch.engines.batch import Batch
+from foldbatch.scheduler.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one thread runs.
+
+    Attributes:
+        first: the number of its first example in the whole batch.
+        traces: its examples.
+        batch: they scheduled, or None where that is done when the part runs.
+        ready: for training and for inference, what the engine has made ready of the batch.
+    """
+
+    first: int
+    traces: Sequence[Trace]
+    batch: Batch | None = None
+    ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Planned:
+    """A batch made ready by `foldbatch.Program.plan`, to be run any number of times.
+
+    It holds integers and the examples' data, but no parameters. Its length is the number of examples.
+
+    Attributes:
+        parts: in the order of the batch.
+        owner: the program it is for.
+    """
+
+    parts: tuple[Part, ...]
+    owner: object
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The traces of all examples, in order."""
+        return [trace for part in self.parts for trace in part.traces]
+
+    def __len__(self) -> int:
+        return sum(len(part.traces) for part in self.parts)
+
+    def __repr__(self) -> str:
+        return f"Planned({len(self)} examples in {len(self.parts)} parts)"

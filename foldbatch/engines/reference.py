@@ -1,0 +1,222 @@
+"""The oracle: examples one at a time, calls one at a time, in float64, by the interpreter.
+
+No schedule, no arena, no generated code: what every engine must agree with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.engine import Cotangents
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.schedule import Index
+from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
+from foldbatch.static.cell import Cell
+from foldbatch.static.evaluate import evaluate
+from foldbatch.static.graph import Graph
+from foldbatch.static.sides import cotangents as derivative
+
+
+@dataclass(slots=True)
+class Reference:
+    """One example, evaluated call by call.
+
+    Attributes:
+        cells: the cells; only their graphs are read.
+        signatures: the scheduler's view, for how calls are packed.
+        trace: the example.
+        training: whether to evaluate what is trained; backward does. Otherwise, what inference computes.
+        values: every value so far, by number.
+        losses: by (cell, number), the values in order of calls.
+        metrics: by (cell, number), the values in order of calls.
+        inputs: by (cell, feed), the gradients of data by call, where cells yield them.
+    """
+
+    cells: Sequence[Cell]
+    signatures: Sequence[CellSignature]
+    trace: Trace
+    training: bool = True
+    values: dict[int, Array] = field(default_factory=dict)
+    losses: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
+    _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
+    _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def forward(self) -> None:
+        """Evaluate every call, in the order of the trace."""
+        chosen = [cell.phase(training=self.training).graph for cell in self.cells]
+        graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
+        for _, k, i in self._sweep():
+            cell = self.cells[k]
+            inputs, read = self._read(k, i)
+            self._inputs[k, i] = inputs, read
+            results = iter(evaluate(graphs[k], inputs))
+            base = int(self.trace.calls[k][i, 0])
+            for j in range(len(cell.graph.outputs)):
+                self.values[base + j] = next(results)
+            for m in range(len(cell.graph.losses)):
+                self.losses.setdefault((k, m), []).append(next(results))
+            for m in range(len(cell.graph.metrics)):
+                self.metrics.setdefault((k, m), []).append(next(results))
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
+        """Return the gradient of the summed losses for each trainable parameter reached.
+
+        Args:
+            cotangents: numbers of values, each with a cotangent to start from besides the losses.
+        """
+        assert self.training, "forward must have run for training"
+        total: dict[int, Array] = {}
+        for number, g in cotangents:
+            total[number] = np.asarray(total.get(number, 0.0) + g, np.float64)
+        gradients: dict[Parameter, Array] = {}
+        derived = [derivative(cell.graph, cell.ends) for cell in self.cells]
+        graphs = [
+            Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
+            for cell, (seeds, results) in zip(self.cells, derived, strict=True)
+        ]
+        for _, k, i in reversed(self._sweep()):
+            seeds, results = derived[k]
+            inputs, read = self._inputs[k, i]
+            base = int(self.trace.calls[k][i, 0])
+            given = [total.get(base + j, np.zeros(node.shape)) for j, node in seeds.items()]
+            for (what, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
+                kind, key = what
+                if kind == "gradient":
+                    assert isinstance(key, Parameter)
+                    gradients[key] = np.asarray(gradients.get(key, 0.0) + value)
+                    continue
+                assert isinstance(key, int)
+                if kind == "feed":
+                    self.inputs.setdefault((k, key), {})[i] = value
+                    continue
+                operand = self.signatures[k].operands[key]
+                single = operand.sequence is None and len(operand.columns) == 1
+                for number, part in zip(read[key], [value] if single else value, strict=True):
+                    total[number] = total.get(number, 0.0) + part
+        return gradients
+
+    def _sweep(self) -> list[tuple[int, int, int]]:
+        return sorted(
+            (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
+        )
+
+    def _read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
+        """Return a call's inputs, and for each operand the numbers of the values it reads."""
+        cell = self.signatures[k]
+        inputs: list[Any] = []
+        read: list[list[int]] = []
+        for operand in cell.operands:
+            if operand.sequence is None:
+                numbers = [int(arguments_of(self.trace, self.signatures, k)[i, c]) for c in operand.columns]
+                parts = [self.values[n] for n in numbers]
+                inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
+            else:
+                start, stop = self._elements(k, operand.sequence)[i : i + 2]
+                numbers = [
+                    int(n) for n in self.trace.elements[k][operand.sequence][start:stop, operand.member]
+                ]
+                inputs.append([self.values[n] for n in numbers])
+            read.append(numbers)
+        inputs += [column[i] for column in self.trace.feeds[k]]
+        return inputs, read
+
+    def _elements(self, k: int, sequence: int) -> list[int]:
+        """Return where the elements of each of a cell's calls start, and where the last ones end."""
+        if (k, sequence) not in self._starts:
+            lengths = lengths_of(self.trace, self.signatures, k, sequence)
+            self._starts[k, sequence] = [0, *np.cumsum(lengths).tolist()]
+        return self._starts[k, sequence]
+
+
+class ReferenceEngine:
+    """The oracle as an engine: each example is a batch of its own."""
+
+    name = "reference"
+    one_by_one = True
+    arithmetic: Arithmetic = NUMPY
+    updates: Any = None
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def memory(self) -> None:
+        """Return nothing: every value is an array of its own."""
+
+    def nbytes(self, memory: None) -> int:
+        """Return 0: nothing is held between batches."""
+        return 0
+
+    def source(self) -> str:
+        """Return nothing: there is no kernel."""
+        return ""
+
+    def ready(self, batch: Batch, *, training: bool) -> tuple[Batch, bool]:
+        """Return the batch, and whether it is trained on."""
+        return batch, training
+
+    def forward(
+        self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None
+    ) -> ReferenceRun:
+        """Evaluate every call, in the order of the traces."""
+        batch, training = ready
+        tables = batch.schedule.cells
+        ordered = tuple(  # from ranks back to the order of calls; those of shared calls are as they were traced
+            tuple(column[np.argsort(table.order)] for column in columns) if table.copies is None else traced
+            for columns, table, traced in zip(feeds, tables, batch.merged.trace.feeds, strict=True)
+        )
+        trace = replace(batch.merged.trace, feeds=ordered)
+        reference = Reference(self.model.cells, self.model.signatures, trace, training=training)
+        reference.forward()
+        return ReferenceRun(reference, tuple(table.order for table in tables))
+
+
+@dataclass(slots=True)
+class ReferenceRun:
+    """A batch that the oracle evaluates; see `foldbatch.engines.engine.Run`."""
+
+    reference: Reference
+    orders: tuple[Index, ...]
+    launches: int = 0
+
+    @property
+    def losses(self) -> dict[tuple[int, int], Array]:
+        """By cell and number, ``[n]``, by rank."""
+        return self._ranked(self.reference.losses)
+
+    @property
+    def metrics(self) -> dict[tuple[int, int], Array]:
+        """By cell and number, ``[n, *shape]``, by rank."""
+        return self._ranked(self.reference.metrics)
+
+    @property
+    def inputs(self) -> dict[tuple[int, int], Array]:
+        """By cell and feed, ``[n, *shape]``, by rank."""
+        calls = {
+            key: [by_call[i] for i in sorted(by_call)] for key, by_call in self.reference.inputs.items()
+        }
+        return self._ranked(calls)
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Return values, by their numbers."""
+        return [self.reference.values[number] for number in numbers]
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Return the gradients of parameters; see `Run.backward`."""
+        return dict(self.reference.backward(cotangents))
+
+    def _ranked(self, by_call: Mapping[tuple[int, int], Sequence[Array]]) -> dict[tuple[int, int], Array]:
+        return {(k, i): np.array(values)[self.orders[k]] for (k, i), values in by_call.items()}
+
+
+def load(model: Model, *, debug: bool) -> ReferenceEngine:
+    """Return the oracle for a model."""
+    return ReferenceEngine(model)

@@ -1,0 +1,290 @@
+"""Running traces on an engine: a batch cut into parts, each scheduled and run, forward and backward.
+
+A runner holds what all engines share: threads with memory of their own, a lock, keys for random numbers, results in
+the order of the batch. It knows traces and results; examples and names are `foldbatch.program`'s part.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.engine import Run, choose_engine, load_engine
+from foldbatch.engines.keys import keyed
+from foldbatch.engines.planned import Part
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.report import Report, report_on
+from foldbatch.engines.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
+from foldbatch.engines.sums import total
+from foldbatch.engines.threads import in_threads, single_threaded_blas, split
+from foldbatch.engines.visits import Visits
+from foldbatch.errors import ExampleError
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.schedule import seeded, verify
+from foldbatch.scheduler.sharing import find_share
+from foldbatch.scheduler.trace import Trace
+
+R = TypeVar("R")
+Work: TypeAlias = "list[Trace] | tuple[Part, ...]"  # a batch, or one that `Runner.plan` made ready
+Seeds: TypeAlias = "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a program runs; see `foldbatch.compile`."""
+
+    backend: str
+    policy: str
+    layout: str
+    batched: bool
+    threads: int
+    debug: bool
+    share: str | None = "leaves"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a backward pass of a part yields.
+
+    Attributes:
+        loss: the sum of the part's losses.
+        gradients: by parameter.
+        visits: the gradients of data, where the model's cells yield them.
+        size: how many examples the part has.
+    """
+
+    loss: float
+    gradients: dict[Parameter, Gradient]
+    visits: Visits
+    size: int
+
+
+class Runner:
+    """Runs traces of a model, for one thread at a time; others wait.
+
+    Args:
+        model: the model.
+        options: how to run it.
+        seed: with the step of training, what random numbers are drawn from.
+    """
+
+    def __init__(self, model: Model, options: Options, seed: int) -> None:
+        self.model = model
+        self.options = options
+        self.seed = seed
+        self.engine = load_engine(choose_engine(options.backend), model, debug=options.debug)
+        self._weights = [
+            sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
+            for cell in model.cells
+        ]
+        self._memories = [self.engine.memory()]
+        self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
+        self._lock = threading.Lock()
+
+    def plan(self, traces: list[Trace]) -> tuple[Part, ...]:
+        """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
+        return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
+
+    def scheduled(self, traces: Sequence[Trace]) -> Batch:
+        """Return a batch merged and scheduled, whole."""
+        model, options = self.model, self.options
+        batch = schedule_batch(
+            traces,
+            model.signatures,
+            find_policy(options.policy),
+            find_layout(options.layout),
+            len(model.arenas),
+            find_share(options.share),
+            self.engine.arithmetic,
+        )
+        if options.debug:
+            verify(batch.schedule, tuple(cell.outputs for cell in model.signatures))
+        return batch
+
+    def run(self, batch: Work, step: int = 0) -> Results:
+        """Return one result per trace, with metrics and the summed loss, of inference."""
+        parts = self._each(partial(self._run, step), batch, training=False)
+        return join(parts) if parts else Results([], self._metrics({}), 0.0)
+
+    def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
+        """Return the summed loss, and its gradient for every trainable parameter of the model."""
+        parts = self._each(partial(self._differentiate, step, None), batch, training=True)
+        return float(sum(part.loss for part in parts)), self._summed(parts)
+
+    def vjp(
+        self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[Visits], Metrics]
+    ) -> tuple[Results, dict[Parameter, Gradient]]:
+        """Return the gradients of data, and those of parameters.
+
+        Args:
+            traces: the batch.
+            step: of training.
+            seeds: the cotangents of results, or None where gradients come from losses alone.
+            gather: turns the gradients of data into metrics by name.
+
+        The results are None for each trace; their metrics are the gradients of data, their loss the summed loss.
+        """
+        parts = self._each(partial(self._differentiate, step, seeds), traces, training=True)
+        nothing = [np.zeros(0, np.int64)] * len(self.model.cells)
+        results = [Results([None] * part.size, gather(part.visits), part.loss) for part in parts]
+        whole = join(results) if results else Results([], gather(Visits({}, nothing, nothing)), 0.0)
+        return whole, self._summed(parts)
+
+    def report(self, traces: list[Trace], phases: dict[str, float]) -> Report:
+        """Return a report on one batch, run whole on one thread; `phases` are seconds spent before."""
+        with self._lock, single_threaded_blas():
+            batch = self.scheduled(traces)
+            phases = phases | batch.seconds
+            start = time.perf_counter()
+            ready = self.engine.ready(batch, training=True)
+            phases["ready"] = time.perf_counter() - start
+            start = time.perf_counter()
+            run = self._forward(Part(0, traces, batch), (batch, ready), self._memories[0], 0)
+            phases["forward"] = time.perf_counter() - start
+            forward = run.launches
+            start = time.perf_counter()
+            run.backward()
+            phases["backward"] = time.perf_counter() - start
+        launches = forward, run.launches - forward
+        return report_on(batch, self.model, launches, self.engine.nbytes(self._memories[0]), phases)
+
+    def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
+        """Return the gradients of all trainable parameters, summed over the parts of a batch in their order."""
+        gradients: dict[Parameter, Gradient] = {}
+        for parameter in self.model.parameters:
+            if parameter.trainable:
+                terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
+                gradients[parameter] = total(terms) if terms else self._no_gradient(parameter)
+        return gradients
+
+    def _no_gradient(self, parameter: Parameter) -> Gradient:
+        """Return a gradient of zeros, of the kind that batches that reach the parameter yield."""
+        shape, dtype = parameter.type.shape, parameter.type.dtype
+        if any(parameter in cell.sparse for cell in self.model.cells):
+            return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
+        return np.zeros(shape, dtype)
+
+    def _each(self, work: Callable[[Part, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
+        """Apply `work` to each part of a batch, with what is ready for it and memory; return the results in order."""
+        parts = self._cut(batch) if isinstance(batch, list) else batch
+        if not parts:
+            return []
+        with self._lock, single_threaded_blas():
+            if self._one_by_one:
+                memory = self._memories[0]
+                return [work(part, self._ready(part, training=training), memory) for part in parts]
+            self._memories += [self.engine.memory() for _ in parts[len(self._memories) :]]
+            # all are made ready in this thread: that is Python for the most part, of which one runs at a time
+            ready = [self._ready(part, training=training) for part in parts]
+            tasks = [
+                partial(work, part, made, memory)
+                for part, made, memory in zip(parts, ready, self._memories, strict=False)
+            ]
+            return in_threads(self._pool, tasks)
+
+    @property
+    def _one_by_one(self) -> bool:
+        return not self.options.batched or self.engine.one_by_one
+
+    def _cut(self, traces: list[Trace]) -> tuple[Part, ...]:
+        """Cut a batch into the parts that run side by side, or one after the other."""
+        if self._one_by_one:
+            return tuple(Part(number, [trace]) for number, trace in enumerate(traces))
+        runs = split(traces, self.options.threads, self._weights) if traces else ()
+        return tuple(Part(first, run) for first, run in runs)
+
+    def _ready(self, part: Part, *, training: bool) -> tuple[Batch, Any]:
+        """Return a part's batch, and what the engine made ready of it."""
+        if part.batch is None:
+            batch = self.scheduled(part.traces)
+            return batch, self.engine.ready(batch, training=training)
+        if training not in part.ready:
+            part.ready[training] = self.engine.ready(part.batch, training=training)
+        return part.batch, part.ready[training]
+
+    def _forward(self, part: Part, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
+        batch, made = ready
+        feeds = batch.feeds
+        if any(self.model.keys):
+            examples = [table.examples + part.first for table in batch.schedule.cells]
+            feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
+        try:
+            return self.engine.forward(made, feeds, memory)
+        except OutOfRangeError as error:
+            example = part.first + int(batch.schedule.cells[error.cell].examples[error.rank])
+            where = f"{self.model.cells[error.cell].name} at example {example}"
+            raise ExampleError(
+                where, f"ids from 0 to {error.size - 1}", str(error.id), "correct what computes the id"
+            ) from None
+
+    def _run(self, step: int, part: Part, ready: tuple[Batch, Any], memory: Any) -> Results:
+        batch, _ = ready
+        run = self._forward(part, ready, memory, step)
+        merged, schedule = batch.merged, batch.schedule
+        items = decode(self.model.result, batch.results, merged.offsets.tolist(), run.fetch)
+        collected: dict[str, list[Any]] = {}
+        for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):
+            table = schedule.cells[k]
+            labels = self._labels(k, i, merged.trace)
+            ranked = [labels[at] for at in table.order] if labels is not None else None
+            columns = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
+            collected.setdefault(self.model.metrics[k][i], []).append(columns)
+        return Results(items, self._metrics(collected), _sum_losses(run))
+
+    def _differentiate(
+        self, step: int, seeds: Seeds | None, part: Part, ready: tuple[Batch, Any], memory: Any
+    ) -> Derived:
+        batch, _ = ready
+        cotangents: list[tuple[int, Array]] = []
+        if seeds is not None:
+            arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
+            batch = replace(batch, schedule=seeded(batch.schedule, arenas))
+            ready = batch, self.engine.ready(batch, training=True)
+            offsets = batch.merged.offsets.tolist()
+            own = seeds[part.first : part.first + len(part.traces)]
+            cotangents = [
+                (number + offset, g) for offset, pairs in zip(offsets, own, strict=True) for number, g in pairs
+            ]
+        run = self._forward(part, ready, memory, step)
+        gradients = run.backward(cotangents)
+        merged, tables = batch.merged, batch.schedule.cells
+        inputs = {
+            (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
+            for (k, i), values in run.inputs.items()
+        }
+        calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if inputs else []
+        visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
+        return Derived(_sum_losses(run), gradients, visits, len(part.traces))
+
+    def _labels(self, cell: int, metric: int, trace: Trace) -> list[Any] | None:
+        labelled = self.model.labels[cell]
+        return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
+
+    def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
+        """Join what cells collected; a metric that the batch never visits has no values."""
+        metrics: dict[str, MetricValues] = {}
+        model = self.model
+        for cell, names, labels in zip(model.cells, model.metrics, model.labels, strict=True):
+            for i, name in enumerate(names):
+                if name in collected:
+                    metrics.setdefault(name, collect_metric(collected[name]))
+                else:
+                    metrics.setdefault(name, no_values(cell.graph.metrics[i].type, labelled=i in labels))
+        return Metrics(metrics)
+
+
+def _sum_losses(run: Run) -> float:
+    return sum((float(values.sum(dtype=np.float64)) for values in run.losses.values()), 0.0)

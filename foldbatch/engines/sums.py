@@ -1,0 +1,103 @@
+"""Sums in a fixed order: of a parameter's gradients from several places or parts, and of rows that repeat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.params import Array, Gradient, SparseRows
+
+
+def sum_rows(
+    values: Array, ids: Array, size: int, sum_copies: Callable[..., None] | None = None
+) -> SparseRows:
+    """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
+
+    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending. The sums are made by
+    `sum_copies`, if it is given.
+    """
+    flat = ids.reshape(-1)
+    rows = values.reshape(len(flat), *values.shape[ids.ndim :])
+    if (flat[1:] > flat[:-1]).all():  # as of shared calls, each of another row
+        return SparseRows(flat.astype(np.int64), np.array(rows), (size, *rows.shape[1:]))
+    order = np.argsort(flat, kind="stable")
+    ranked = flat[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    if sum_copies is not None:
+        sums = np.empty((len(starts), math.prod(rows.shape[1:])), rows.dtype)
+        whole = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
+        sum_copies(whole, np.append(starts, len(flat)), order, sums)
+        shape = (len(starts), *rows.shape[1:])
+        return SparseRows(ranked[starts].astype(np.int64), sums.reshape(shape), (size, *rows.shape[1:]))
+    sums = rows[order]
+    if len(starts) < len(flat):
+        parts, sums = sums, np.empty((len(starts), *rows.shape[1:]), rows.dtype)
+        segment_sum(parts, starts, np.diff(starts, append=len(flat)), sums)
+    return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
+
+
+def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
+    reduce_segments(np.add, x, starts, counts, out)
+
+
+MANY, WIDE = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
+
+
+def reduce_segments(
+    ufunc: np.ufunc, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
+) -> None:
+    """Reduce runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
+    if len(x) == 0:
+        out[...] = 0
+    elif len(counts) >= MANY and x[0].size >= WIDE:
+        reduce_by_length(ufunc, x, starts, counts, out)
+    elif counts.all():
+        ufunc.reduceat(x, starts, axis=0, out=out)
+    else:
+        out[...] = 0
+        full = np.flatnonzero(counts)
+        out[full] = ufunc.reduceat(x, starts[full], axis=0)
+
+
+def reduce_by_length(
+    ufunc: np.ufunc,
+    x: Array,
+    starts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    out: Array,
+    at: NDArray[np.int64] | None = None,
+) -> None:
+    """Reduce runs of one length together: five times as fast as ``reduceat``, which goes run by run.
+
+    Shapes: as for `segment_sum`; with ``at: [sum(counts)]`` the runs are of ``x[at]``, which is not made.
+    """
+    for count in np.unique(counts):
+        runs = np.flatnonzero(counts == count)
+        if count == 0:
+            out[runs] = 0
+            continue
+        places = starts[runs][:, None] + np.arange(count)
+        rows = x[places if at is None else at[places]]
+        out[runs] = rows[:, 0] if count == 1 else ufunc.reduce(rows, axis=1)
+
+
+def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:
+    """Return the sum of a parameter's gradients; sparse as long as all of them are.
+
+    Rows are summed by `sum_copies`, if it is given.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, SparseRows) for part in parts):
+        sparse = [part for part in parts if isinstance(part, SparseRows)]
+        rows = np.concatenate([part.rows for part in sparse])
+        return sum_rows(
+            np.concatenate([part.values for part in sparse]), rows, sparse[0].shape[0], sum_copies
+        )
+    dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
+    return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays

@@ -1,0 +1,95 @@
+"""Visits: from the gradients of cells' data to the gradients of what blocks read, in order of visits.
+
+Two cells of one stretch of the tracing program may read the same datum, one before a recursion and
+the other behind it. Then the datum's gradient is the sum of both cells', and since stretches nest
+like brackets, so do their calls: the first cell's open, the other's close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.results import Metrics, MetricValues, collect_metric
+from foldbatch.errors import UnknownNameError
+from foldbatch.params import Array
+from foldbatch.types import TensorType
+
+Place = tuple[int, int]  # cell and feed
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """A batch's gradients of data, by the calls that read it.
+
+    Attributes:
+        gradients: by (cell, feed), ``[n, *shape]`` in the order of the cell's calls.
+        calls: per cell ``[n]``, growing: the number of each call.
+        examples: per cell ``[n]``: the example of each call.
+    """
+
+    gradients: Mapping[Place, Array]
+    calls: Sequence[NDArray[np.int64]]
+    examples: Sequence[NDArray[np.int64]]
+
+
+class InputGradients(Metrics):
+    """The gradients of what blocks read, by the block's place in the model and what it is."""
+
+    def __getitem__(self, name: str) -> MetricValues:
+        if name not in self._values:
+            expected = f"a block that reads floats, of {', '.join(self._values) or 'none'}"
+            raise UnknownNameError("input_gradients", expected, repr(name), "print the names first")
+        return self._values[name]
+
+
+def gather(visits: Visits, type_: TensorType, reads: Sequence[Sequence[Place]]) -> MetricValues:
+    """Return the gradients of all that blocks of one name read.
+
+    Args:
+        visits: the batch.
+        type_: of what is read.
+        reads: for each place in the program where it is read, the feeds that hold it, those of
+            cells that are called earlier first.
+    """
+    return collect_metric([_datum(visits, type_, places) for places in reads])
+
+
+def _datum(
+    visits: Visits, type_: TensorType, places: Sequence[Place]
+) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]:
+    """Return the gradients of what one place of the program reads, with calls and examples."""
+    first = visits.calls[places[0][0]]
+    total = np.zeros((len(first), *type_.shape), type_.dtype)
+    for place in places:
+        if place in visits.gradients:
+            found = visits.gradients[place]
+            opening, closing = matched(first, visits.calls[place[0]])
+            total = total.astype(np.result_type(total, found))
+            total[opening] += found[closing]
+    return total, first, visits.examples[places[0][0]], None
+
+
+def matched(
+    opening: NDArray[np.int64], closing: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which brackets belong together, as places in both arrays.
+
+    Args:
+        opening: ``[n]``, growing: where brackets open.
+        closing: ``[n]``, growing: where they close, or the very same places.
+
+    >>> opening, closing = matched(np.array([0, 1, 5]), np.array([2, 3, 6]))  # (())()
+    >>> sorted(zip(opening.tolist(), closing.tolist()))
+    [(0, 1), (1, 0), (2, 2)]
+    """
+    count = np.arange(len(opening))
+    if np.array_equal(opening, closing):
+        return count, count
+    inside = count - np.searchsorted(closing, opening)
+    left = np.searchsorted(opening, closing) - count - 1
+    return np.argsort(inside, kind="stable"), np.argsort(left, kind="stable")

@@ -1,0 +1,89 @@
+"""Where gradients flow: through arenas that some source acts on, and that act on some loss.
+
+Arenas are what cells exchange values through, so this is decided for a whole arena at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from foldbatch.static.cellgraph import CellGraph
+
+Arenas = Sequence[Sequence[int]]  # per cell, the arena of each operand, or of each output
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where gradients come from: all losses, the values of some arenas whose cotangents are given, or both."""
+
+    losses: bool = True
+    arenas: frozenset[int] = frozenset()
+
+
+def acted_on(reads: Arenas, writes: Arenas, sources: Sequence[bool]) -> set[int]:
+    """Return the arenas that hold values on which cells that are `sources` act.
+
+    >>> sorted(acted_on([[], [0], [1]], [[0], [1], [2]], [False, True, False]))
+    [1, 2]
+    """
+    return _closed(reads, writes, sources)
+
+
+def acting_on(
+    reads: Arenas, writes: Arenas, targets: Sequence[bool], arenas: Collection[int] = ()
+) -> set[int]:
+    """Return the arenas that hold values which act on cells that are `targets`, or on values of `arenas`.
+
+    >>> sorted(acting_on([[], [0], [1]], [[0], [1], [2]], [False, True, False]))
+    [0]
+    >>> sorted(acting_on([[], [0], [1]], [[0], [1], [2]], [False, False, False], {1}))
+    [0, 1]
+    """
+    return _closed(writes, reads, targets, arenas)
+
+
+def _closed(
+    sides: Arenas, others: Arenas, seeds: Sequence[bool], arenas: Collection[int] = ()
+) -> set[int]:
+    reached = set(arenas)
+    size = -1
+    while size != len(reached):
+        size = len(reached)
+        for side, other, seed in zip(sides, others, seeds, strict=True):
+            if seed or not reached.isdisjoint(side):
+                reached.update(other)
+    return reached
+
+
+def active_ends(
+    graphs: Sequence[CellGraph],
+    reads: Arenas,
+    writes: Arenas,
+    wanted: Sequence[bool],
+    sources: Sources = Sources(),  # noqa: B008 - it is frozen
+) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Return, for each cell, the operands and the outputs (by number) between which gradients must flow.
+
+    Args:
+        graphs: the cells.
+        reads: the arena of each operand.
+        writes: the arena of each output.
+        wanted: which cells hold what gradients are wanted of, such as parameters.
+        sources: where gradients come from.
+    """
+    lossy = [sources.losses and bool(graph.losses) for graph in graphs]
+    needed = acted_on(reads, writes, wanted)
+    reached = acting_on(reads, writes, lossy, sources.arenas)
+    ends = []
+    for graph, read, written, loss in zip(graphs, reads, writes, lossy, strict=True):
+        live = loss or not reached.isdisjoint(written)
+        operands = enumerate(zip(read, graph.operands, strict=True))
+        outputs = enumerate(zip(written, graph.outputs, strict=True))
+        ends.append(
+            (
+                frozenset(i for i, (arena, x) in operands if live and x.type.is_float and arena in needed),
+                frozenset(j for j, (arena, y) in outputs if y.type.is_float and arena in needed & reached),
+            )
+        )
+    return ends

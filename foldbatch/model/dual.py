@@ -1,0 +1,106 @@
+"""Dual programs: every value with its tangent, in the cells, arenas and traces of the program itself.
+
+When parameters move along tangents, so does all that they act on. A value x of shape ``[*]`` that
+they act on becomes the pair (x, dx), ``[2, *]``, under the same number and at the same row, so
+traces and schedules stay as they are. The losses of the dual program are the tangents of the
+losses; those themselves are its metrics. So its forward pass yields a directional derivative,
+and its gradients are the Hessian times the tangents.
+
+Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3: reverse mode over
+forward mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from foldbatch.model.active import Sources, acted_on
+from foldbatch.model.model import Model, restaged
+from foldbatch.params import Parameter
+from foldbatch.static.autodiff import jvp, trainable
+from foldbatch.static.cellgraph import CellGraph
+from foldbatch.static.graph import Node, apply, constant, index, input_node, parameter_node, substitute
+from foldbatch.types import VOID, TensorType
+
+LOSS = "loss"
+
+
+def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
+    """Return the dual of a model, while training; traces and parameters are the same.
+
+    Its losses are the tangents of the model's losses, its only metric, ``LOSS``, the losses
+    themselves; its results are void.
+
+    Args:
+        model: the model.
+        tangents: for every trainable parameter, the one that holds its tangent.
+    """
+    trained = [bool(trainable(cell.graph.outputs + cell.graph.losses)) for cell in model.cells]
+    acted = acted_on(model.reads, model.writes, trained)
+    moving = {arena for arena in acted if model.arenas[arena].is_float}
+    graphs = []
+    for cell, signature in zip(model.cells, model.signatures, strict=True):
+        operands = {
+            i: 1 if len(operand.columns) > 1 else 0
+            for i, operand in enumerate(signature.operands)
+            if operand.arena in moving
+        }
+        outputs = {j for j, arena in enumerate(signature.outputs) if arena in moving}
+        graphs.append(dual_graph(cell.graph, operands, outputs, tangents))
+    wanted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
+    return replace(
+        restaged(model, graphs, Sources(), wanted),
+        result=VOID,
+        arenas=tuple(
+            TensorType((2, *type_.shape), type_.dtype) if arena in moving else type_
+            for arena, type_ in enumerate(model.arenas)
+        ),
+        metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
+        labels=((),) * len(graphs),
+    )
+
+
+def dual_graph(
+    graph: CellGraph,
+    operands: Mapping[int, int],
+    outputs: Collection[int],
+    tangents: Mapping[Parameter, Parameter],
+) -> CellGraph:
+    """Return a cell's graph on pairs of values and tangents.
+
+    Args:
+        graph: the cell, while training.
+        operands: the numbers of operands that come as pairs, with the axis along which they are.
+        outputs: the numbers of outputs that leave as pairs, along axis 0.
+        tangents: by parameter, the one that holds its tangent.
+    """
+    inputs, values, moving = list(graph.operands), dict[Node, Node](), dict[Node, Node]()
+    for i, axis in operands.items():
+        x = graph.operands[i]
+        shape = (*x.shape[:axis], 2, *x.shape[axis:])
+        inputs[i] = input_node(TensorType(shape, x.dtype), x.axis, "pair")
+        before = (slice(None),) * axis
+        values[x] = index(inputs[i], (*before, 0))
+        moving[values[x]] = index(inputs[i], (*before, 1))
+    results = substitute(graph.outputs + graph.losses, values)
+    moving |= {node: parameter_node(tangents[node.attrs["parameter"]]) for node in trainable(results)}
+    found = jvp(results, list(moving), list(moving.values()))
+    pairs = list(zip(results, found, strict=True))
+    losses = pairs[len(graph.outputs) :]
+    return CellGraph(
+        graph.name,
+        tuple(inputs),
+        graph.feeds,
+        tuple(
+            _paired(*pair) if j in outputs else pair[0] for j, pair in enumerate(pairs[: len(graph.outputs)])
+        ),
+        tuple(dy for _, dy in losses if dy is not None),
+        tuple(y for y, _ in losses),
+    )
+
+
+def _paired(y: Node, dy: Node | None) -> Node:
+    if dy is None:
+        dy = apply("broadcast_to", constant(0, y.dtype), shape=y.shape)
+    return apply("stack", y, dy, axis=0)

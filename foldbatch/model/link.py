@@ -1,0 +1,207 @@
+"""Linking: from drafts of cells, and the wires between them, to a `Model`.
+
+``drafts --wires--> components, arenas --> which ends recur, and where gradients flow --> staged cells``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from foldbatch.model.active import Arenas, active_ends
+from foldbatch.model.drafts import Draft
+from foldbatch.model.model import Model, differentiated
+from foldbatch.model.wires import Wire, components, connected
+from foldbatch.params import Parameter
+from foldbatch.scheduler.trace import CellSignature, Operand
+from foldbatch.static.autodiff import trainable
+from foldbatch.static.cell import Cell, stage_cell
+from foldbatch.static.cellgraph import CellGraph, Ends
+from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node, reachable, substitute
+from foldbatch.static.packing import pack
+from foldbatch.types import TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A draft with its operands packed: the graph, and per operand its wires and columns."""
+
+    draft: Draft
+    graph: CellGraph
+    wires: tuple[tuple[Wire, ...], ...]
+    operands: tuple[Operand, ...]
+    outputs: tuple[Wire, ...]
+
+
+def link(
+    drafts: Sequence[Draft],
+    result: Type,
+    results: Iterable[Wire],
+    parameters: Sequence[Parameter],
+    kept_bytes: int | None = None,
+) -> Model:
+    """Return the model of connected cells.
+
+    Args:
+        drafts: the cells, by number; what they compute and the wires that they read and write.
+        result: the type of an example's result.
+        results: the wires whose values are tensors of results.
+        parameters: in the order in which they are to be listed; those that no cell reads are left out.
+        kept_bytes: what a call may keep for its backward pass; None is no bound.
+    """
+    results = list(results)
+    wires = _all_wires(drafts, results)
+    component = _components(drafts, wires)
+    packed = [_packed(draft, component) for draft in drafts]
+    arena_of, arenas = _arenas(packed, wires)
+    reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
+    writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
+    ends = _ends(packed, component, reads, writes)
+    cells = tuple(stage_cell(p.graph, end, kept_bytes) for p, end in zip(packed, ends, strict=True))
+    signatures = tuple(
+        _signature(p, cell, component[k], reads[k], writes[k])
+        for k, (p, cell) in enumerate(zip(packed, cells, strict=True))
+    )
+    read = {parameter for cell in cells for parameter in cell.parameters}
+    return Model(
+        result,
+        cells,
+        signatures,
+        arenas,
+        frozenset(arena_of[wire] for wire in results),
+        tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
+        tuple(tuple(draft.labels) for draft in drafts),
+        tuple(tuple(draft.keys) for draft in drafts),
+        tuple(tuple(feed for _, feed in draft.feeds) for draft in drafts),
+        tuple(parameter for parameter in parameters if parameter in read),
+        kept_bytes,
+    )
+
+
+def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
+    # what another cell of the region computes must be a mere input here, or derivatives would look behind it
+    singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
+    results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
+    replacement = dict(zip((node for node, _ in draft.operands), singles, strict=True))
+    results = numbered_sites(substitute(results, replacement))
+    recursive = {
+        i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
+    }
+    groups, new = pack(singles, results, recursive)
+    single_wires = [wire for _, wire in draft.operands]
+    nodes = [node for node, _ in groups]
+    wires = [tuple(single_wires[i] for i in held) for _, held in groups]
+    operands = [Operand(-1, held) for _, held in groups]
+    for number, (_, members) in enumerate(draft.sequences):
+        for member, (node, wire) in enumerate(members):
+            nodes.append(node)
+            wires.append((wire,))
+            operands.append(Operand(-1, (), number, member))
+    left = iter(new)
+    parts = [tuple(next(left) for _ in part) for part in (draft.outputs, draft.losses, draft.metrics)]
+    graph = CellGraph(draft.name, tuple(nodes), tuple(node for node, _ in draft.feeds), *parts)
+    return _Packed(draft, graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+
+
+def numbered_sites(results: Sequence[Node]) -> list[Node]:
+    """Return the results with the sites that draw random numbers counted from 0.
+
+    Where they stand in the cell must decide what they draw, not what was built before.
+    """
+    drawing = [node for node in reachable(results) if node.op.name == "random"]
+    new = {
+        node: apply("random", *node.inputs, **{**node.attrs, "site": site})
+        for site, node in enumerate(sorted(drawing, key=lambda node: node.attrs["site"]))
+    }
+    return substitute(results, new)
+
+
+def _all_wires(drafts: Sequence[Draft], results: Sequence[Wire]) -> list[Wire]:
+    """Return every wire that a cell writes or reads, or a result is read from, or that lies between."""
+    wires: dict[Wire, None] = {}
+    stack = [wire for draft in drafts for wire in draft.outputs.values()]
+    stack += [wire for draft in drafts for wire in draft.reads]
+    while stack:
+        wire = stack.pop()
+        if wire not in wires:
+            wires[wire] = None
+            stack += wire.flows_to
+    return list(dict.fromkeys([*wires, *results]))
+
+
+def _components(drafts: Sequence[Draft], wires: Sequence[Wire]) -> dict[object, int]:
+    """Return the component of each cell (by number) and wire, in topological order."""
+    edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
+    for draft in drafts:
+        edges[draft.number] = list(draft.outputs.values())
+        for wire in draft.reads:
+            edges[wire].append(draft.number)
+    return components([*(draft.number for draft in drafts), *wires], edges)
+
+
+def _arenas(
+    packed: Sequence[_Packed], wires: Sequence[Wire]
+) -> tuple[dict[Wire, int], tuple[TensorType, ...]]:
+    """Give connected wires one arena; an operand that reads several at once connects them."""
+    pairs = [(wire, other) for wire in wires for other in wire.flows_to]
+    pairs += [(group[0], other) for p in packed for group in p.wires for other in group[1:]]
+    arena_of = connected(pairs, wires)
+    types: dict[int, TensorType] = {}
+    for p in packed:
+        for wire, node in zip(p.outputs, p.graph.outputs, strict=True):
+            first = types.setdefault(arena_of[wire], node.type)
+            assert first == node.type, f"an arena of {first} would hold {node.type}"
+        for group, node, operand in zip(p.wires, p.graph.operands, p.operands, strict=True):
+            shape = node.shape[1:] if len(operand.columns) > 1 else node.shape
+            types.setdefault(arena_of[group[0]], TensorType(shape, node.dtype))
+    count = max(arena_of.values(), default=-1) + 1
+    return arena_of, tuple(types.get(i, TensorType(())) for i in range(count))
+
+
+def _ends(
+    packed: Sequence[_Packed], component: dict[object, int], reads: Arenas, writes: Arenas
+) -> list[Ends]:
+    """Find which ends of each cell are recursive, and between which gradients of parameters must flow."""
+    graphs = [p.graph for p in packed]
+    weighted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
+    ends = []
+    for k, (p, active) in enumerate(zip(packed, active_ends(graphs, reads, writes, weighted), strict=True)):
+        own = component[k]
+        recursive = (
+            frozenset(i for i, group in enumerate(p.wires) if any(component[wire] == own for wire in group)),
+            frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == own),
+        )
+        ends.append(Ends(*recursive, *active))
+    return ends
+
+
+def _signature(
+    p: _Packed, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int]
+) -> CellSignature:
+    operands = tuple(replace(operand, arena=arena) for operand, arena in zip(p.operands, reads, strict=True))
+    draft = p.draft
+    signature = CellSignature(
+        draft.name,
+        component,
+        bool(cell.ends.recursive_operands) and bool(cell.ends.recursive_outputs),
+        operands,
+        tuple(writes),
+        len(draft.operands),
+        tuple(len(members) for _, members in draft.sequences),
+        not draft.keys and _is_shareable(cell.graph),
+        not draft.keys and _is_repeatable(cell.graph),
+    )
+    return differentiated(signature, cell)
+
+
+def _is_shareable(graph: CellGraph) -> bool:
+    """Whether calls are known by a few integers of data, and cost more than finding those alike."""
+    ids = not graph.operands and all(not x.shape for x in graph.feeds)
+    return ids and _is_repeatable(graph) and Graph(graph.inputs, graph.outputs).computes
+
+
+def _is_repeatable(graph: CellGraph) -> bool:
+    """Whether calls are known by integers and by what they read, and only results come of them."""
+    if graph.losses or graph.metrics or not graph.outputs:
+        return False
+    return not any(x.type.is_float for x in graph.feeds)

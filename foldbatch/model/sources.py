@@ -1,0 +1,56 @@
+"""Gradients of other things, and from other sources: cells staged once more, for traces that stay as they are.
+
+A model's own cells yield the gradients of parameters, from its losses. These yield the gradients of the floats that
+examples hold, too, or instead; or start from cotangents of results that the caller gives. Nobody who does not ask
+for them pays for them.
+"""
+
+from __future__ import annotations
+
+from foldbatch.model.active import Sources
+from foldbatch.model.model import Model, restaged
+from foldbatch.static.autodiff import trainable
+from foldbatch.static.graph import Node
+from foldbatch.types import TensorType
+
+
+def with_gradients(
+    model: Model, *, losses: bool = True, results: bool = False, parameters: bool = True, inputs: bool = False
+) -> Model:
+    """Return a model whose cells yield other gradients than those of parameters from losses.
+
+    Args:
+        model: the model.
+        losses: whether they come from losses.
+        results: whether they come from cotangents of results.
+        parameters: whether those of parameters are wanted.
+        inputs: whether those of the floats are wanted that examples hold.
+    """
+    graphs = [cell.built for cell in model.cells]
+    feeds = [
+        frozenset(i for i, x in enumerate(graph.feeds) if inputs and x.type.is_float) for graph in graphs
+    ]
+    wanted = [
+        bool(data) or (parameters and bool(trainable(graph.outputs + graph.losses)))
+        for graph, data in zip(graphs, feeds, strict=True)
+    ]
+    sources = Sources(losses, model.results if results else frozenset())
+    return restaged(model, graphs, sources, wanted, feeds, trained=parameters)
+
+
+def float_reads(model: Model) -> dict[str, tuple[TensorType, list[list[tuple[int, int]]]]]:
+    """Return what of an example is read as floats, by the place and the block that read it.
+
+    With its type, there is a list for every place of the tracing program where it is read: the
+    (cell, feed) pairs that hold it, in the order in which the cells are called.
+    """
+    places: dict[Node, list[tuple[int, int]]] = {}
+    reads: dict[str, tuple[TensorType, list[list[tuple[int, int]]]]] = {}
+    for k, (cell, feeds) in enumerate(zip(model.cells, model.feeds, strict=True)):
+        for i, (node, feed) in enumerate(zip(cell.built.feeds, feeds, strict=True)):
+            if node in places:
+                places[node].append((k, i))
+            elif feed.type.is_float:
+                places[node] = [(k, i)]
+                reads.setdefault(feed.where, (feed.type, []))[1].append(places[node])
+    return reads

@@ -1,1 +1,0 @@
-"""Schedules run: arenas, kernels in order, results taken apart again."""

@@ -1,0 +1,328 @@
+"""From a stage of a cell to its `Routine`: fused loops, buffers and statements, for an engine's target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from math import prod
+
+from foldbatch.static.fusion import Group, Unit, groups
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
+from foldbatch.static.loops import Buffer, Loop, Operation, Sweep
+from foldbatch.static.loops import Place as Element
+from foldbatch.static.memory import Buffers, Section, plan, sections_of
+from foldbatch.static.op import CALL, Axis
+from foldbatch.static.stages import is_view
+from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.strided import access, broadcast
+from foldbatch.types import TensorType
+
+What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
+SEGMENTS = TensorType((), "int64")
+
+# Ops whose rows are the elements of sequences, and that must know where each call's begin.
+ON_SEQUENCES = frozenset({"repeat", "segment_sum", "segment_max", "segment_is_max", "segment_softmax"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an engine's kernels can do, as plain data.
+
+    Attributes:
+        fused: the ops that a fused loop may hold; none, where there are no fused loops.
+        dtypes: of all that such a loop reads and writes.
+        alone: those of these ops that are worth a loop of their own; a sum of three and more terms is, too.
+        overwrites: by op, the operands whose buffer the result may overwrite.
+    """
+
+    fused: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset()
+    alone: frozenset[str] = frozenset()
+    overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def takes(self, node: Node) -> bool:
+        """Whether a loop can compute a node."""
+        typed = all(x.dtype in self.dtypes for x in (node, *node.inputs))
+        return node.op.name in self.fused and typed and node.type.size > 0
+
+    def wants_alone(self, node: Node) -> bool:
+        """Whether a node is worth a loop of its own."""
+        return node.op.name in self.alone or (node.op.name == "add" and len(node.inputs) > 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one routine computes, whatever engine runs it.
+
+    Attributes:
+        name: its direction and stage, such as ``forward_step``.
+        results: what it yields, and what each result is.
+        kept: the nodes that it leaves for other routines, with the numbers of their buffers.
+        given: what it may read, and what memory that is.
+        computed: the nodes that it computes and does not keep.
+        checked: nodes of ids that are known to be in range.
+        axes: the ragged axes of the cell, in order.
+    """
+
+    name: str
+    results: tuple[tuple[What, Node], ...]
+    kept: Mapping[Node, int]
+    given: Mapping[Node, Binding]
+    computed: frozenset[Node]
+    checked: frozenset[Node]
+    axes: tuple[Axis, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it computes: results first, then what it keeps."""
+        outputs = (*(node for _, node in self.results), *self.kept)
+        inputs = [node for node in self.given if node not in self.kept]
+        needed = set(reachable(outputs, inputs))
+        return Graph(tuple(node for node in inputs if node in needed), outputs)
+
+    @property
+    def stores(self) -> dict[Node, int]:
+        """The cotangents of operands, by number, that it can write where they belong."""
+        nodes = [node for _, node in self.results]
+        return {
+            node: number
+            for (kind, number), node in self.results
+            if kind == "cotangent" and node in self.computed and nodes.count(node) == 1
+            if isinstance(number, int)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A routine with what it was made from, for those who want to see it.
+
+    Attributes:
+        routine: the statements.
+        graph: what they compute.
+        buffers: where the values live that the routine computes.
+        units: ops, and groups of ops that run in one loop, in order.
+    """
+
+    routine: Routine
+    graph: Graph
+    buffers: Buffers
+    units: tuple[Unit, ...]
+
+
+def routine_of(stage: Stage, target: Target) -> Routine:
+    """Return the statements of a stage for a target."""
+    return plan_stage(stage, target).routine
+
+
+def plan_stage(stage: Stage, target: Target) -> Planned:
+    """Return the statements of a stage for a target, with what they were made from."""
+    graph = stage.graph
+    computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
+    sections = sections_of(computed, {*stage.kept, *graph.outputs})
+    units: Sequence[Unit] = graph.nodes
+    if target.fused:
+        whole_of = {part: section.whole for part, section in sections.items()}
+        results = {*stage.kept, *graph.outputs}
+        units = groups(computed, results, whole_of, target.takes, target.wants_alone)
+    units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
+    buffers = plan(units, {*stage.kept, *stage.stores}, graph.outputs, target.overwrites, sections)
+    return Planned(_Builder(stage, buffers).routine(units), graph, buffers, units)
+
+
+class _Builder:
+    """Collects slots and statements."""
+
+    def __init__(self, stage: Stage, buffers: Buffers) -> None:
+        self.stage = stage
+        self.buffers = buffers
+        self.stores = stage.stores
+        self.slots: dict[object, int] = {}
+        self.made: list[Slot] = []
+        self.statements: list[Statement] = []
+        self.segments: dict[Axis, int] = {}
+
+    def routine(self, units: Sequence[Unit]) -> Routine:
+        for unit in units:
+            if isinstance(unit, Group):
+                self._loop(unit)
+            elif access(unit).root is unit:
+                self._compute(unit)
+        results = tuple(
+            Result(Binding(*what), self._place(node))
+            for what, node in self.stage.results
+            if node not in self.stores
+        )
+        for _, place in results:
+            self._segments(place.axis)
+        return Routine(self.stage.name, tuple(self.made), tuple(self.statements), results, self.segments)
+
+    def _slot(self, binding: Binding, type_: TensorType, axis: Axis) -> int:
+        value = binding.key
+        key = binding.kind, id(value) if binding.kind in ("parameter", "constant") else value, type_, axis
+        if key not in self.slots:
+            self.slots[key] = len(self.made)
+            self.made.append(Slot(binding, type_, axis))
+            self._segments(axis)
+        return self.slots[key]
+
+    def _segments(self, axis: Axis) -> None:
+        """See to it that the rows along a ragged axis can be counted."""
+        if axis.rank == 2 and axis not in self.segments:
+            self.segments[axis] = len(self.made)
+            self.made.append(Slot(Binding("segments", self.stage.axes.index(axis)), SEGMENTS, axis))
+
+    def _home(self, node: Node) -> int:
+        """Return the slot that holds nothing but a node."""
+        if node in self.stage.kept:
+            binding = Binding("kept", self.stage.kept[node])
+        elif node in self.stores:
+            binding = Binding("store", self.stores[node])
+        elif node in self.stage.given:
+            binding = self.stage.given[node]
+        elif node.op is PARAMETER:
+            binding = Binding("parameter", node.attrs["parameter"])
+        elif node.op is CONSTANT:
+            binding = Binding("constant", node.attrs["value"])
+        else:
+            assert node.op is not INPUT, "an input is given"
+            scratch = self.buffers.scratch[node]
+            return self._slot(Binding("scratch", scratch.number), scratch.type, scratch.axis)
+        return self._slot(binding, node.type, node.axis)
+
+    def _place(self, node: Node) -> Place:
+        """Return where the elements of a node lie."""
+        seen = access(node)
+        whole = self.buffers.sections.get(seen.root)
+        if whole is not None:
+            seen = seen.at(whole.whole, whole.whole.type.size, whole.start)
+        row = seen.row if node.axis.rank else 0
+        return Place(self._home(seen.root), node.axis, row, seen.offset, node.shape, seen.strides)
+
+    def _compute(self, node: Node) -> None:
+        if is_view(node):  # of something whose elements lie in another order: it must be copied
+            (x,) = node.inputs
+            strides = tuple(prod(x.shape[i + 1 :]) for i in range(x.ndim))
+            copy = replace(self._place(node), shape=x.shape, strides=strides)
+            self._add(Statement("copy", node.axis, (self._place(x),), copy))
+            return
+        reads: list[Place | None] = [self._place(x) for x in node.inputs]
+        self._check(node)
+        attrs = node.attrs
+        if node.op.name == "concat":
+            ends = accumulate(x.shape[attrs["axis"]] for x in node.inputs)
+            attrs = {**attrs, "starts": (0, *ends)[:-1]}
+            reads = self._without_parts_in_place(node, reads)
+        axis = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
+        if node.op.name in ON_SEQUENCES:
+            reads.append(self._segments_of(axis))
+            axis = CALL
+        self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), attrs))
+
+    def _add(self, statement: Statement) -> None:
+        self._segments(statement.axis)
+        self.statements.append(statement)
+
+    def _segments_of(self, axis: Axis) -> Place:
+        self._segments(axis)
+        return Place(self.segments[axis], axis, 1, 0, (), ())
+
+    def _check(self, node: Node) -> None:
+        """Refuse ids out of range, unless the data they are was checked when it was traced."""
+        if node.op.bound is None:
+            return
+        number, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
+        ids = node.inputs[number]
+        if ids not in self.stage.checked:
+            reads, axis = [self._place(ids)], ids.axis
+            if axis.rank == 2:
+                reads.append(self._segments_of(axis))
+                axis = CALL
+            self._add(Statement("check_range", axis, tuple(reads), None, {"size": size}))
+
+    def _without_parts_in_place(self, whole: Node, reads: Sequence[Place | None]) -> list[Place | None]:
+        """Return the parts of a concatenation, None for those that were computed where they belong."""
+        parts = list(reads)
+        start = 0
+        for i, part in enumerate(whole.inputs):
+            x = part
+            while x.op.name == "reshape" and x not in self.buffers.sections:
+                x = x.inputs[0]
+            if self.buffers.sections.get(x) == Section(whole, start, start + part.shape[0]):
+                parts[i] = None
+            start += part.shape[0] if whole.ndim == 1 else 0
+        return parts
+
+    # -- fused loops
+
+    def _loop(self, group: Group) -> None:
+        writer = _LoopWriter(self, group)
+        axis = group.nodes[0].axis
+        loop = Loop(tuple(writer.buffers.values()), writer.sweeps, axis.rank > 0)
+        self._add(Statement("loop", axis, loop=loop, slots=tuple(writer.buffers)))
+
+
+class _LoopWriter:
+    """Describes a group as a loop: `buffers` by the slots that they are, and `sweeps`."""
+
+    def __init__(self, builder: _Builder, group: Group) -> None:
+        self.builder = builder
+        self.group = group
+        self.buffers: dict[int, Buffer] = {}
+        self.sweeps = tuple(self._sweep(sweep) for sweep in group.sweeps)
+
+    def _sweep(self, nodes: Sequence[Node]) -> Sweep:
+        loads: dict[Element, int] = {}
+        reads = [
+            (x, self._element(x, node.shape, written=False))
+            for i, node in enumerate(nodes)
+            for x in node.inputs
+            if not _is_at_hand(x, node, nodes[:i]) and not _is_number(x)
+        ]
+        for _, element in reads:
+            loads.setdefault(element, len(loads))
+        elements = iter(reads)
+        number = {node: len(loads) + i for i, node in enumerate(nodes)}
+        operations = []
+        for i, node in enumerate(nodes):
+            operands: list[int | Node] = []
+            for x in node.inputs:
+                if _is_number(x):
+                    operands.append(x)
+                elif _is_at_hand(x, node, nodes[:i]):
+                    operands.append(number[x])
+                else:
+                    operands.append(loads[next(elements)[1]])
+            operations.append(Operation(node, tuple(operands)))
+        stores = [
+            (number[node], self._element(node, node.shape, written=True))
+            for node in nodes
+            if node in self.group.written or node in self.group.passing
+        ]
+        return Sweep(nodes[0].shape, tuple(loads), tuple(operations), tuple(stores))
+
+    def _element(self, x: Node, shape: Sequence[int], *, written: bool) -> Element:
+        sections = self.builder.buffers.sections
+        seen = broadcast(access(x), x.shape, shape)
+        root = seen.root
+        if root in sections:
+            section = sections[root]
+            root = section.whole
+            seen = seen.at(root, root.type.size, section.start)
+        if root in self.group.passing or root.axis.rank == 0:  # one row, the same for all
+            seen = seen.at(root, 0, 0)
+        slot = self.builder._home(root)
+        buffer = self.buffers.get(slot, Buffer(root.dtype, root.ndim + (seen.row > 0), written=False))
+        self.buffers[slot] = Buffer(buffer.dtype, buffer.ndim, written=buffer.written or written)
+        return Element(list(self.buffers).index(slot), seen.row, seen.offset, seen.strides)
+
+
+def _is_at_hand(x: Node, node: Node, before: Collection[Node]) -> bool:
+    """Whether an operand is the element that the same sweep has just computed."""
+    return x in before and x.shape == node.shape
+
+
+def _is_number(x: Node) -> bool:
+    return x.op is CONSTANT and x.ndim == 0
+
+

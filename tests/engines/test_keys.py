@@ -1,0 +1,66 @@
+"""Keys of calls: a function of seed, step, example and call, each of which counts."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.keys import call_keys, keyed
+
+WORD = 2**64
+GAMMA = 0x9E3779B97F4A7C15
+
+
+def mixed(z: int) -> int:
+    """The finaliser of SplitMix64, in plain integers."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % WORD
+    return z ^ (z >> 31)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63, -1])
+@pytest.mark.parametrize("step", [0, 1, 10**12])
+def test_a_key_is_the_mix_of_all_four_numbers(seed, step):
+    examples, calls = np.array([0, 0, 7, 2**40]), np.array([0, 1, 1, 2**31])
+    found = call_keys(seed, step, examples, calls)
+    assert found.dtype == np.int64
+    for key, example, call in zip(found.tolist(), examples.tolist(), calls.tolist(), strict=True):
+        right = (seed * GAMMA + step) % WORD
+        for part in (example, call):
+            right = mixed((right + GAMMA) % WORD) ^ part
+        right = mixed(right)
+        assert key % WORD == right
+
+
+def test_different_numbers_give_different_keys():
+    examples, calls = (np.array(part) for part in zip(*itertools.product(range(40), range(40)), strict=True))
+    keys = [call_keys(seed, step, examples, calls) for seed in range(5) for step in range(5)]
+    assert len(set(np.concatenate(keys).tolist())) == 25 * 1600
+
+
+def test_a_key_does_not_depend_on_the_batch_around_it():
+    examples, calls = np.array([3, 1, 2]), np.array([0, 5, 4])
+    whole = call_keys(1, 2, examples, calls)
+    for i in range(3):
+        assert call_keys(1, 2, examples[i : i + 1], calls[i : i + 1]) == whole[i]
+    assert call_keys(1, 2, examples[:0], calls[:0]).shape == (0,)
+
+
+def test_every_bit_of_a_key_is_set_half_of_the_time():
+    keys = call_keys(0, 0, np.zeros(4000, int), np.arange(4000)).view(np.uint64)
+    shares = [float((keys >> np.uint64(bit) & np.uint64(1)).mean()) for bit in range(64)]
+    assert max(abs(share - 0.5) for share in shares) < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_only_the_columns_that_number_calls_become_keys():
+    words, numbers, others = np.array([5, 6]), np.array([0, 1]), np.array([2.0, 3.0])
+    feeds = ((words, numbers, others), (), (numbers,))
+    examples = (np.array([0, 4]), np.zeros(0, int), np.array([1, 1]))
+    first, empty, last = keyed(feeds, [[1], [], []], 3, 4, examples)
+    assert first[0] is words
+    assert first[2] is others
+    assert (first[1] == call_keys(3, 4, examples[0], numbers)).all()
+    assert (empty, last) == ((), (numbers,))
+    assert numbers.tolist() == [0, 1]

@@ -1,0 +1,146 @@
+"""A planned batch gives what its examples give, to the bit, any number of times."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.engines import threads
+
+EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1, (2, (2, 2))]
+
+
+def model() -> fb.Block:
+    """Nested pairs of ints, with a loss, a labelled metric, a table and dropout."""
+    tree = fb.ForwardDeclaration(output_type=[3, "float64"], name="tree")
+    leaf = fb.Scalar("int32") >> fb.Embedding(7, 3, dtype="float64", name="words")
+    pair = fb.Record((tree(), tree())) >> fb.Concat() >> fb.Linear(3, "tanh", name="join") >> fb.Dropout(0.8)
+    square = fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
+    state = fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair})
+    metric = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.InputTransform(str)) >> fb.Metric("seen")
+    both = fb.AllOf(state, fb.Identity())
+    tree.resolve_to(both >> fb.AllOf(fb.GetItem(0), fb.GetItem(0) >> square, metric) >> fb.GetItem(0))
+    return tree()
+
+
+def bits(program: fb.Program, batch: Any) -> Any:
+    """All that running and differentiating a batch yields."""
+    results = program.run(batch)
+    metric = results.metrics["seen"]
+    loss, gradients = program.value_and_grad(batch, step=4)
+    dense = {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
+    return (
+        [result.tobytes() for result in results],
+        results.loss,
+        (metric.values.tobytes(), metric.examples.tolist(), metric.nodes.tolist(), metric.labels),
+        loss,
+        {name: g.tobytes() for name, g in dense.items()},
+    )
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"threads": 3},
+    {"batched": False},
+    {"backend": "reference"},
+    {"debug": True},
+    {"policy": "by_depth", "layout": "producer"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_planned_batch_gives_the_same_bits_any_number_of_times(options):
+    """With other batches and other parameters in between; nothing in it changes."""
+    program = fb.compile(model(), **{"backend": "numpy", **options})
+    with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
+        planned, other = program.plan(EXAMPLES), program.plan(EXAMPLES[::-1])
+        if options.get("threads") == 3:
+            assert len(planned.parts) == 3
+        before = pickle.dumps(planned.parts)
+        expected = bits(program, EXAMPLES)
+        for _ in range(2):
+            assert bits(program, planned) == expected
+            bits(program, other)
+        weight = program.params["join.weight"].copy()
+        program.params["join.weight"] = weight * 2
+        assert bits(program, planned) == bits(program, EXAMPLES) != expected
+        program.params["join.weight"] = weight
+        assert bits(program, planned) == expected
+    assert pickle.dumps(planned.parts) == before
+
+
+def test_running_a_planned_batch_does_not_schedule_again():
+    program = fb.compile(model(), backend="numpy")
+    planned = program.plan(EXAMPLES)
+    with mock.patch("foldbatch.engine.schedule_batch", side_effect=AssertionError):
+        program.run(planned)
+        program.value_and_grad(planned)
+        with pytest.raises(AssertionError):
+            program.run(EXAMPLES)
+
+
+def test_parts_draw_what_the_whole_batch_draws():
+    whole, cut = (fb.compile(model(), backend="numpy", threads=n) for n in (1, 3))
+    with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
+        planned = cut.plan(EXAMPLES)
+    assert [part.first for part in planned.parts] == [0, 2, 4]
+    assert cut.value_and_grad(planned, step=4)[0] == pytest.approx(whole.value_and_grad(EXAMPLES, step=4)[0])
+
+
+def test_a_planned_batch_stands_for_its_examples_everywhere(monkeypatch):
+    monkeypatch.setattr(threads, "CALLS_PER_PART", 3)
+    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
+    program = fb.compile(model(), backend="numpy", threads=2)
+    planned = program.plan(x for x in EXAMPLES)
+    assert (len(planned), repr(planned)) == (6, "Planned(6 examples in 2 parts)")
+    tangents = {"join.weight": np.ones(program.params["join.weight"].shape)}
+    assert program.jvp(planned, tangents, step=1) == program.jvp(EXAMPLES, tangents, step=1)
+    assert program.describe(planned).calls == program.describe(EXAMPLES).calls
+    assert [p.trace for p in program.prepare(planned)] == planned.traces
+    again = program.plan(planned)
+    assert [part is same for part, same in zip(again.parts, planned.parts, strict=True)] == [True] * 2
+    assert bits(program, program.plan(program.prepare(EXAMPLES))) == bits(program, EXAMPLES)
+
+
+def test_a_batch_of_none_can_be_planned():
+    program = fb.compile(model(), backend="numpy")
+    planned = program.plan([])
+    assert len(planned) == 0
+    assert program.run(planned) == []
+    assert program.value_and_grad(planned)[0] == 0.0
+
+
+def test_what_does_not_fit_is_refused_when_it_is_planned():
+    program, other = (fb.compile(model(), backend="numpy") for _ in range(2))
+    with pytest.raises(ExampleTypeError, match="at example 1"):
+        program.plan([1, "x"])
+    for use in (other.run, other.value_and_grad, other.plan, other.prepare, other.describe):
+        with pytest.raises(
+            ExampleError, match="examples: expected a batch planned by this program, found one of"
+        ):
+            use(program.plan([1]))
+
+
+def test_a_batch_may_be_planned_while_another_runs():
+    program = fb.compile(model(), backend="numpy", threads=2)
+    batches = [EXAMPLES[i:] + EXAMPLES[:i] for i in range(6)]
+    expected = [bits(program, batch) for batch in batches]
+    planned: list[list[fb.Planned]] = [[] for _ in range(2)]
+    workers = [
+        threading.Thread(target=lambda mine=mine: mine.extend(program.plan(b) for b in batches * 5))
+        for mine in planned
+    ]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        assert bits(program, batches[2]) == expected[2]
+    for mine in planned:
+        assert [bits(program, plan) for plan in mine] == expected * 5

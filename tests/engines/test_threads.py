@@ -1,0 +1,114 @@
+"""A batch in parts gives what it gives whole."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.engines import threads
+from foldbatch.scheduler.trace import Trace
+
+
+def _trace(calls: int) -> Trace:
+    return Trace((np.zeros((calls, 1), np.int32),), ((),), (np.zeros(calls, np.int32),), ((),), ((),), calls)
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 4))
+def test_split_keeps_the_order_and_is_even(sizes: list[int], parts: int) -> None:
+    """Parts are runs of the batch; none is longer than its share by more than its largest trace."""
+    runs = threads.split([_trace(size) for size in sizes], parts)
+    assert [len(t.calls[0]) for _, run in runs for t in run] == sizes
+    assert [first for first, _ in runs] == list(np.cumsum([0, *(len(run) for _, run in runs[:-1])]))
+    assert all(run for _, run in runs)
+    assert len(runs) <= parts
+    assert max(sum(t.size for t in run) for _, run in runs) <= sum(sizes) / max(1, len(runs)) + 2 * max(sizes)
+
+
+def test_small_batches_stay_whole() -> None:
+    """A part costs more than it saves below a few hundred calls."""
+    assert len(threads.split([_trace(10)] * 20, 4)) == 1
+    assert len(threads.split([_trace(10)] * 200, 4)) == 4
+
+
+def test_light_batches_stay_whole() -> None:
+    """Where weights are known, it takes some multiplications too; where no cell has any, calls decide."""
+    traces = [_trace(10)] * 200
+    enough = 4 * threads.MULTIPLICATIONS_PER_PART // 2000
+    assert len(threads.split(traces, 4, [enough])) == 4
+    assert len(threads.split(traces, 4, [enough // 2])) == 2
+    assert len(threads.split(traces, 4, [10])) == 1
+    assert len(threads.split(traces, 4, [0])) == 4
+
+
+def test_blas_is_single_threaded_inside_and_restored_after() -> None:
+    """The limit holds while a program runs, and no longer."""
+    controller = threads._controller()
+    before = [library["num_threads"] for library in controller.info()]
+    with threads.single_threaded_blas():
+        assert all(
+            library["num_threads"] == 1 for library in controller.info() if library["user_api"] == "blas"
+        )
+    assert [library["num_threads"] for library in controller.info()] == before
+
+
+def test_blas_stays_single_threaded_until_the_last_one_is_out() -> None:
+    """Programs of several threads may be in it at once, in any order."""
+
+    def counts() -> list[int]:
+        return [library["num_threads"] for library in controller.info() if library["user_api"] == "blas"]
+
+    controller = threads._controller()
+    before = counts()
+    one, two = threads.single_threaded_blas(), threads.single_threaded_blas()
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert all(count == 1 for count in counts())
+    two.__exit__(None, None, None)
+    assert counts() == before
+
+
+def test_in_threads_keeps_order_and_raises_the_first_error() -> None:
+    """Results come in the order of tasks; an error comes after all tasks have ended."""
+    ended: list[int] = []
+
+    def task(number: int) -> int:
+        if number == 1:
+            raise ValueError(number)
+        ended.append(number)
+        return number
+
+    with ThreadPoolExecutor(2) as pool:
+        assert threads.in_threads(pool, [lambda n=n: task(n) for n in (0, 2, 3)]) == [0, 2, 3]
+        ended.clear()
+        with pytest.raises(ValueError, match="1"):
+            threads.in_threads(pool, [lambda n=n: task(n) for n in (0, 1, 2)])
+        assert sorted(ended) == [0, 2]
+
+
+def test_a_program_in_threads_equals_one_thread() -> None:
+    """Results, losses, gradients and metrics do not depend on the number of parts, but for rounding."""
+    total = fb.ForwardDeclaration(output_type=[4, "float64"], name="total")
+    join = fb.Linear(4, activation="tanh")
+    pair = fb.Record((total(), total())) >> fb.Concat() >> join
+    leaf = fb.Scalar("int32") >> fb.Embedding(7, 4, dtype="float64")
+    total.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: leaf, True: pair}))
+    loss = fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.AllOf(fb.Loss(), fb.Metric("square"))
+    model = total() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+    examples = [((i % 7, (i % 5, 1)), (i % 3, 2)) for i in range(150)]
+    one, three = (fb.compile(model, threads=n, debug=True) for n in (1, 3))
+    assert len(threads.split(three._trace_all(examples), 3)) == 3
+    results = one.run(examples), three.run(examples)
+    np.testing.assert_allclose(*(np.array(list(r)) for r in results), rtol=1e-12)
+    metrics = [r.metrics["square"] for r in results]
+    np.testing.assert_allclose(metrics[0].values, metrics[1].values, rtol=1e-12)
+    assert metrics[0].examples.tolist() == metrics[1].examples.tolist() == list(range(150))
+    (loss_one, g_one), (loss_three, g_three) = one.value_and_grad(examples), three.value_and_grad(examples)
+    assert np.isclose(loss_one, loss_three, rtol=1e-12)
+    for name, gradient in g_one.items():
+        other = g_three[name]
+        dense = [g.dense() if isinstance(g, fb.SparseRows) else g for g in (gradient, other)]
+        np.testing.assert_allclose(*dense, rtol=1e-9, atol=1e-12)
