@@ -17,11 +17,11 @@ from foldbatch import ops
 from foldbatch.model.dual import LOSS
 from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
-from foldbatch.engines.runner import Engine
+from foldbatch.engines.runner import Runner
 from foldbatch.program import Prepared, Program
 from foldbatch.engines import threads
 from tests.programs import BlockProgram
-from tests.test_laws import assert_same, gradients_of
+from tests.test_laws import assert_same, gradients_of, share_kernels
 
 STEP = 1e-4  # of finite differences, which are of fourth order
 DRAWN = 7  # the step of training, for which the same random numbers are drawn
@@ -34,11 +34,13 @@ def compiled(program: BlockProgram) -> Program:
     return fb.compile(program.block, policy=policy, threads=1, debug=True)
 
 
-def others(engine: Engine) -> Iterator[Engine]:
-    """Yield engines that run the same cells in other ways, the reference last."""
+def others(runner: Runner) -> Iterator[Runner]:
+    """Yield runners of the same model that run it in other ways, the reference last."""
     changes: list[dict[str, Any]] = [{"layout": "producer"}, {"batched": False}, {"threads": 2}]
     for change in (*changes, {"backend": "reference"}):
-        yield Engine(engine.lowered, replace(engine.options, **change), engine.seed)
+        other = Runner(runner.model, replace(runner.options, **change), runner.seed)
+        share_kernels(runner, other)
+        yield other
 
 
 def tangents_of(program: Program, rng: np.random.Generator) -> Arrays:
@@ -124,7 +126,7 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     """Check gradients of data against finite differences of all data at once, and other engines."""
     prepared = engine.prepare(program.examples)
     found_loss, found = engine.input_gradients(program.examples, step=DRAWN)
-    reads = float_reads(engine.lowered)
+    reads = float_reads(engine.model)
     assert set(found) == set(reads)
     along = 0.0
     for name, (_, places) in reads.items():

@@ -22,6 +22,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Runner
 from foldbatch.program import Program
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.static.backends import BACKENDS
@@ -39,7 +40,7 @@ some = settings(many, max_examples=150)
 def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
     """Yield a program for every way of running a block; the reference last.
 
-    All but Numba's share one compiled block. Numba compiles what it runs, a second or two for each block: a law
+    All but Numba's share one model and its kernels. Numba compiles what it runs, a second or two for each block: a law
     asks for it where it tries few.
     """
     if numba:
@@ -55,14 +56,24 @@ def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
 
 
 def run_with(program: Program, **options: Any) -> Program:
-    """Return a program of the same compiled block that runs with other options."""
-    return Program(program.lowered, replace(program.options, **options), 0)
+    """Return a program of the same model that runs with other options, by the same kernels if it can."""
+    other = Program(program.lowered, replace(program.options, **options), 0)
+    share_kernels(program._runner, other._runner)
+    return other
+
+
+def share_kernels(runner: Runner, other: Runner) -> None:
+    """Let a runner of the same model use the kernels of the first, which takes longer to make than to run."""
+    if (other.options.backend, other.options.debug) == (runner.options.backend, runner.options.debug):
+        other.engine = runner.engine
 
 
 def planned_by(program: Program, policy: str) -> Program:
-    """Return a program of the same compiled block that groups calls by another policy, as its tracer does."""
+    """Return a program of the same model that groups calls by another policy, as its tracer does."""
     tracer = replace(program.lowered.tracer, policy=find_policy(policy))
-    return Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    other = Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    share_kernels(program._runner, other._runner)
+    return other
 
 
 def assert_same(found: Any, right: Any) -> None:
