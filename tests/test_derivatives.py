@@ -61,7 +61,7 @@ TREES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 4))), ((3, 4), 1)]
 def test_what_dropout_drops_depends_on_the_step_in_derivatives_too():
     program = BlockProgram(gates(), TREES, 0)
     engine = compiled(program)
-    assert any(engine.lowered.keys)
+    assert any(engine.model.keys)
     assert_jvp(engine, program)
     assert_hvp(engine, program)
     tangents = tangents_of(engine, np.random.default_rng(0))
@@ -199,8 +199,8 @@ def test_a_datum_that_two_cells_read_around_a_recursion_has_one_gradient():
     deep = made(0.1, made(0.3, made(1.0)), made(-0.5, made(0.2), made(0.3, made(0.7))))
     examples = [deep, made(0.5), made(0.9, made(0.4))]
     program = fb.compile(passed_down_and_up(), threads=1)
-    (name,) = [name for name in float_reads(program.lowered) if "case(True)" in name]
-    (places,) = float_reads(program.lowered)[name][1]
+    (name,) = [name for name in float_reads(program.model) if "case(True)" in name]
+    (places,) = float_reads(program.model)[name][1]
     assert len(places) == 2
     _, found = program.input_gradients(examples)
     assert found[name].examples.tolist() == [0] * 4 + [2]
@@ -254,7 +254,7 @@ def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
     program.input_gradients([])
     assert program.kernels() == before
     yielded = {
-        kind for cell in program.lowered.cells for k in cell.backward.values() for kind, _ in k.results
+        kind for cell in program.model.cells for k in cell.backward.values() for kind, _ in k.results
     }
     assert "feed" not in yielded
 
@@ -277,7 +277,7 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
     right = [np.tanh(once + program.params["w"]), [0.0, 0.0], once]
     (gradient,) = found.values()
     np.testing.assert_allclose(gradient.values, right, rtol=1e-6)
-    seen = next(k for k, cell in enumerate(program.lowered.cells) if cell.graph.losses)
+    seen = next(k for k, cell in enumerate(program.model.cells) if cell.graph.losses)
     schedule = program.schedule(data).schedule
     assert sum(step.cell == seen for step in schedule.steps) == 3
 
@@ -379,8 +379,8 @@ def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():
     pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: ops.tanh(a * w - b))
     tree.resolve_to(fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair}))
     program = fb.compile(tree() >> fb.Function(ops.sum) >> fb.Loss())
-    assert not any(cell.backward for cell in program.lowered.cells)
-    assert not any(operand.differentiable for cell in program.lowered.signatures for operand in cell.operands)
+    assert not any(cell.backward for cell in program.model.cells)
+    assert not any(operand.differentiable for cell in program.model.signatures for operand in cell.operands)
     loss, gradients = program.value_and_grad([(1, 2)])
     assert (loss != 0, gradients) == (True, {})
     assert program.jvp([(1, 2)], {}) == (pytest.approx(loss), 0.0)

@@ -355,7 +355,7 @@ def test_frozen_parameters_have_no_gradient() -> None:
     program = fb.compile(_tree_model(embed=frozen))
     _, gradients = program.value_and_grad(EXAMPLES)
     assert set(program.params) - set(gradients) == {"frozen.weight"}
-    leaf = next(cell for cell in program.lowered.cells if "case(True)" in cell.name)
+    leaf = next(cell for cell in program.model.cells if "case(True)" in cell.name)
     assert leaf.backward == {}
     full = fb.compile(_tree_model(), seed=0)
     for name in program.params:
@@ -664,7 +664,7 @@ def test_kernels_show_all_that_was_generated() -> None:
     program = fb.compile(_tree_model())
     text = program.kernels()
     assert text.startswith("def ")
-    for cell in program.lowered.cells:
+    for cell in program.model.cells:
         for kernel in cell.kernels:
             assert f"# {kernel.name}\n{kernel.source}" in text
 

@@ -65,7 +65,7 @@ def test_views_are_no_array_calls() -> None:
 def test_a_kernels_array_calls_are_those_of_its_statements() -> None:
     """The classifier of the roots is a product and a sum."""
     program = _program(random_trees(2))
-    assert array_calls_of(program.lowered.cells[-1].inference["before"]) == 2
+    assert array_calls_of(program.model.cells[-1].inference["before"]) == 2
 
 
 def test_clocks_change_no_bit() -> None:
@@ -91,7 +91,7 @@ def test_kernels_of_both_directions_have_clocks() -> None:
     """Those of inference have none."""
     program = _program(random_trees(2))
     for cell, clocked in zip(
-        program.lowered.cells, timed(program, dict.fromkeys(KINDS, 0.0)).lowered.cells, strict=True
+        program.model.cells, timed(program, dict.fromkeys(KINDS, 0.0)).model.cells, strict=True
     ):
         for side, changed in (("forward", True), ("backward", True), ("inference", False)):
             mine, theirs = getattr(cell, side), getattr(clocked, side)

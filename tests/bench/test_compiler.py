@@ -56,10 +56,10 @@ def test_without_stages_every_kernel_is_a_step() -> None:
     before = sides.split
     assert all(
         kernel.name.endswith("_step")
-        for cell in _program("no stages").lowered.cells
+        for cell in _program("no stages").model.cells
         for kernel in cell.kernels
     )
-    assert any("after" in cell.backward for cell in _program().lowered.cells)
+    assert any("after" in cell.backward for cell in _program().model.cells)
     assert sides.split is before
     with pytest.raises(ZeroDivisionError), unstaged():
         _ = 1 / 0
@@ -69,9 +69,9 @@ def test_without_stages_every_kernel_is_a_step() -> None:
 def test_without_passes_graphs_stay_as_built() -> None:
     """Afterwards the compiler is whole again."""
     before = passes.PIPELINE, passes.STAGED
-    cells = _program("no passes").lowered.cells
+    cells = _program("no passes").model.cells
     assert all(cell.graph.results == cell.built.results for cell in cells)
-    assert any(cell.graph.results != cell.built.results for cell in _program().lowered.cells)
+    assert any(cell.graph.results != cell.built.results for cell in _program().model.cells)
     with pytest.raises(ZeroDivisionError), unoptimized():
         _ = 1 / 0
     assert (passes.PIPELINE, passes.STAGED) == before

@@ -103,7 +103,7 @@ def test_a_collection_in_a_loop_is_that_of_the_turn():
 def test_types_are_known_once_compiled():
     block = fb.Collected(fb.Map(ONE >> SEEN))
     right = TupleType((SequenceType(TensorType(())), SequenceType(TensorType(()))))
-    assert fb.compile(block).lowered.result == right
+    assert fb.compile(block).model.result == right
 
 
 def test_what_does_not_fit_is_refused():

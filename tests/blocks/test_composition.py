@@ -347,7 +347,7 @@ def test_what_is_wired_runs_as_one_cell():
             a = TWICE.reads(a)
         c.output.reads(ADD.reads(a, a))
 
-    assert len(fb.compile(wired(wire)).lowered.cells) == 1
+    assert len(fb.compile(wired(wire)).model.cells) == 1
     assert wired(wire).max_depth([1, 2]) == 1
 
 

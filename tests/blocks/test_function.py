@@ -96,7 +96,7 @@ def test_functions_of_any_kind_will_do():
 
 def test_functions_in_a_row_are_one_cell():
     block = V >> fb.Linear(3) >> fb.Function(ops.tanh) >> fb.AllOf(fb.Linear(2), fb.Identity()) >> fb.Concat()
-    assert len(fb.compile(block).lowered.cells) == 1
+    assert len(fb.compile(block).model.cells) == 1
 
 
 def test_a_function_is_called_once_to_learn_its_type_and_once_for_each_place_and_program():
@@ -153,4 +153,4 @@ def test_concat_flattens_nested_tuples_when_asked():
 
 def test_concat_is_part_of_the_cell_around_it():
     block = fb.Record((V, V)) >> fb.Concat() >> fb.Linear(2)
-    assert len(fb.compile(block).lowered.cells) == 1
+    assert len(fb.compile(block).model.cells) == 1

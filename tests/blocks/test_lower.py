@@ -162,4 +162,4 @@ def test_a_block_compiles_to_the_same_program_every_time():
     model = fb.AllOf(tree() >> fb.Linear(3), fb.Identity() >> tree())
     first, second = fb.compile(model), fb.compile(model)
     assert first.kernels() == second.kernels()
-    assert repr(first.lowered.signatures) == repr(second.lowered.signatures)
+    assert repr(first.model.signatures) == repr(second.model.signatures)

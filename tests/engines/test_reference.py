@@ -77,7 +77,7 @@ def test_inference_and_training_are_evaluated_each_on_its_own_graph() -> None:
         loss, gradients = program.value_and_grad([2.0, 5.0])
         assert (loss, {name: float(g) for name, g in gradients.items()}) == (21, {"weight": 7})
     (trace,) = program._trace_all([2.0])
-    reference = Reference(program.lowered.cells, program.lowered.signatures, trace, training=False)
+    reference = Reference(program.model.cells, program.model.signatures, trace, training=False)
     reference.forward()
     with pytest.raises(AssertionError, match="for training"):
         reference.backward()
@@ -88,6 +88,6 @@ def test_many_calls_with_sequences_are_evaluated() -> None:
     program = fb.compile(fb.Map(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum)), backend="reference")
     example = [[1.0] * (i % 3) + [float(i)] for i in range(2000)]
     (trace,) = program._trace_all([example])
-    reference = Reference(program.lowered.cells, program.lowered.signatures, trace)
+    reference = Reference(program.model.cells, program.model.signatures, trace)
     reference.forward()
     assert program.run([example])[0] == [i + i % 3 for i in range(2000)]

@@ -11,7 +11,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.runner import Engine, backend_of
+from foldbatch.engines.runner import Runner
 from foldbatch.errors import UnknownNameError
 from foldbatch.engines import threads
 
@@ -34,8 +34,8 @@ def test_the_reference_reads_the_graphs_of_another_backend():
 def test_parts_run_in_threads_come_together_in_order():
     program = fb.compile(model(), threads=1)
     traces = program._trace_all(DATA)
-    whole = Engine(program.lowered, program.options, 0)
-    cut = Engine(program.lowered, replace(program.options, threads=3), 0)
+    whole = Runner(program.model, program.options, 0)
+    cut = Runner(program.model, replace(program.options, threads=3), 0)
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         assert len(threads.split(traces, 3)) == 3
         found, right = cut.run(traces), whole.run(traces)
@@ -50,7 +50,7 @@ def test_parts_run_in_threads_come_together_in_order():
 def test_several_threads_may_ask_one_engine():
     program = fb.compile(model(), threads=2)
     traces = program._trace_all(DATA)
-    engine = Engine(program.lowered, program.options, 0)
+    engine = Runner(program.model, program.options, 0)
     right = engine.value_and_grad(traces, 0)[0]
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(lambda _: engine.value_and_grad(traces, 0)[0], range(20))) == {right}
@@ -58,6 +58,6 @@ def test_several_threads_may_ask_one_engine():
 
 def test_every_trainable_parameter_has_a_gradient_even_of_no_trace():
     program = fb.compile(model())
-    loss, gradients = Engine(program.lowered, program.options, 0).value_and_grad([], 0)
+    loss, gradients = Runner(program.model, program.options, 0).value_and_grad([], 0)
     assert loss == 0.0
     assert {p.name: g.shape for p, g in gradients.items()} == {"weight": (3, 2), "bias": (2,)}

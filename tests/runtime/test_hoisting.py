@@ -91,7 +91,7 @@ def test_results_and_gradients_are_the_references(
 ) -> None:
     program, reference = programs(everywhere, again, layout)
     assert any(
-        cell.hoisted is not None and cell.hoisted.cotangent is not None for cell in program.lowered.cells
+        cell.hoisted is not None and cell.hoisted.cotangent is not None for cell in program.model.cells
     )
     loss, gradients = program.value_and_grad(batch)
     right, expected = reference.value_and_grad(batch)
@@ -118,7 +118,7 @@ def test_what_is_hoisted_is_not_computed_by_kernels_too() -> None:
     with mock.patch.object(Execution, "_run", noted):
         program.value_and_grad(batch)
     size = program.params["gates.weight"].shape
-    cell = next(cell for cell in program.lowered.cells if cell.hoisted is not None)
+    cell = next(cell for cell in program.model.cells if cell.hoisted is not None)
     assert size == (10, 10)
     assert cell.forward["step"].source not in ran
     assert cell.backward["after"].source not in ran
@@ -134,7 +134,7 @@ def test_a_recursion_without_gradients_is_not_run_backward() -> None:
     for name, parameter in fb.compile(block, "numba").params.parameters.items():
         parameter.trainable = name.startswith("top")
     program, reference = fb.compile(block, "numba", threads=1), fb.compile(block, "reference")
-    assert any(cell.hoisted is not None for cell in program.lowered.cells)
+    assert any(cell.hoisted is not None for cell in program.model.cells)
     batch = [((0, 1), (2, (0, 1))), (3, 4)]
     (loss, found), (right, wanted) = program.value_and_grad(batch), reference.value_and_grad(batch)
     assert np.isclose(loss, right, rtol=1e-5)
@@ -147,7 +147,7 @@ def test_a_schedule_for_another_operand_is_not_used() -> None:
     program, _ = programs(everywhere=True, again=False, layout="consumer")
     cells = [
         replace(cell, hoisted_inference=cell.hoisted_inference and replace(cell.hoisted_inference, operand=7))
-        for cell in program.lowered.cells
+        for cell in program.model.cells
     ]
     other = fb.Program(replace(program.lowered, cells=tuple(cells)), program.options, program.seed)
     batch = [((0, 1), (2, (0, 1))), (3, 4)]
@@ -158,7 +158,7 @@ def test_a_schedule_for_another_operand_is_not_used() -> None:
         ran.append(levels)
         run_levels(self, levels, steps)
 
-    hoists = [cell.hoisted_inference.steps[0] for cell in program.lowered.cells if cell.hoisted_inference]
+    hoists = [cell.hoisted_inference.steps[0] for cell in program.model.cells if cell.hoisted_inference]
     for each, uses in ((program, True), (other, False)):
         ran.clear()
         with mock.patch.object(Execution, "_run_levels", noted):

@@ -63,8 +63,8 @@ def test_batches_and_schedules_are_the_same(
 
 
 def test_numpy_computes_where_kernels_are_numpys() -> None:
-    assert fb.compile(fb.Scalar(), backend="numpy")._engine.arithmetic is NUMPY
-    assert fb.compile(fb.Scalar(), backend="reference")._engine.arithmetic is NUMPY
+    assert fb.compile(fb.Scalar(), backend="numpy")._runner.engine.arithmetic is NUMPY
+    assert fb.compile(fb.Scalar(), backend="reference")._runner.engine.arithmetic is NUMPY
 
 
 @pytest.mark.numba
@@ -78,7 +78,7 @@ def test_compiled_arithmetic_is_there_before_the_first_batch() -> None:
     leaf = fb.Scalar("int32") >> fb.Embedding(9, 2)
     tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {True: node, False: leaf}))
     program = fb.compile(tree(), backend="numba", threads=1, debug=True)
-    assert program._engine.arithmetic is compiled()
+    assert program._runner.engine.arithmetic is compiled()
     with event.install_recorder("numba:compile") as recorder:
         assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
         assert len(program.run([])) == 0

@@ -215,7 +215,7 @@ def test_calls_with_a_loss_or_a_metric_all_run() -> None:
     model = _tree_model(fb.AllOf(fb.Identity(), loss, metric) >> fb.GetItem(0))
     program = fb.compile(model, "numpy", share="subtrees", threads=1, debug=True)
     report = program.describe(TREES)
-    graphs = [cell.graph for cell in program.lowered.cells]
+    graphs = [cell.graph for cell in program.model.cells]
     sinks = [x for x, g in zip(report.cells, graphs, strict=True) if g.losses or g.metrics]
     assert sum(cell.calls for cell in sinks) == len(TREES) + 27
     assert all(cell.distinct == cell.calls for cell in sinks)

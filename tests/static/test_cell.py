@@ -377,7 +377,7 @@ def test_the_blocks_of_a_user_come_out_staged(dtype: str) -> None:
     """The SST model as a newcomer writes it: leaves before, gates per level, classifier after."""
     kernels = {}
     program = fb.compile(_naive_model(dtype))
-    for cell in program.lowered.cells:
+    for cell in program.model.cells:
         kernels[cell.name] = _products(cell.forward), _products(cell.backward)
     assert kernels == {
         "tree.case(False)": ({"before": 2}, {"before": 4}),  # backward dV, dh, dW, dx

@@ -72,7 +72,7 @@ def test_a_program_with_less_to_keep_has_the_same_gradients(cell):
     assert a == pytest.approx(b, rel=1e-6)
     for name in da:
         np.testing.assert_allclose(da[name], db[name], rtol=1e-5, atol=1e-7)
-    sizes = [sum(map(kept_bytes, program.lowered.cells)) for program in (whole, frugal)]
+    sizes = [sum(map(kept_bytes, program.model.cells)) for program in (whole, frugal)]
     assert sizes[1] < sizes[0]
 
 

@@ -55,7 +55,7 @@ def test_backward_boxes_are_what_is_given_what_is_made_and_gradients() -> None:
 @given(programs(dropout=True))
 def test_every_cell_can_be_explained(problem: BlockProgram) -> None:
     """Its passes end at what was compiled; every node has a box; boxes come after what they read."""
-    for cell in fb.compile(problem.block, backend="numpy").lowered.cells:
+    for cell in fb.compile(problem.block, backend="numpy").model.cells:
         found = explain_cell(cell)
         assert str(found)
         last = found.passes[-1].graph if found.passes else found.graph_before
@@ -96,7 +96,7 @@ def test_training_and_inference_are_told_apart() -> None:
 def test_gradients_say_whether_they_are_sparse_frozen_or_none() -> None:
     table = fb.Embedding(9, 4, name="words")
     model = fb.Scalar("int32") >> table >> fb.Linear(4, name="out") >> fb.Function(lambda h: ops.sum(h * h))
-    (cell,) = fb.compile(model >> fb.Loss(), backend="numpy").lowered.cells
+    (cell,) = fb.compile(model >> fb.Loss(), backend="numpy").model.cells
     found = {weight.name: weight for weight in explain_cell(cell).parameters}
     assert (found["words.weight"].sparse, found["words.weight"].gradient) == (True, ("backward_before",))
     assert (found["out.weight"].sparse, found["out.weight"].gradient) == (False, ("backward_before",))

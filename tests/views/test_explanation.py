@@ -27,7 +27,7 @@ def program() -> fb.Program:
 
 def test_a_program_is_explained_cell_by_cell(program):
     found = fb.explain(program)
-    assert [cell.cell for cell in found.cells] == list(program.lowered.cells)
+    assert [cell.cell for cell in found.cells] == list(program.model.cells)
     assert str(found) == "\n\n".join(str(cell) for cell in found.cells) == repr(found)
 
 
@@ -41,17 +41,17 @@ def test_a_part_of_the_name_chooses_cells(program):
 def test_a_name_that_no_cell_has_is_refused_with_those_there_are(program, name):
     with pytest.raises(UnknownNameError) as caught:
         fb.explain(program, name)
-    names = ", ".join(cell.name for cell in program.lowered.cells)
+    names = ", ".join(cell.name for cell in program.model.cells)
     assert str(caught.value) == f"explain: expected a part of the name of a cell ({names}), found {name!r}"
 
 
 def test_a_block_is_compiled_first_and_a_cell_stands_for_itself(program):
     block, cells = fb.explain(tree()), fb.explain(program)
     assert [cell.name for cell in block.cells] == [cell.name for cell in cells.cells]
-    (one,) = fb.explain(program.lowered.cells[0]).cells
-    assert one.cell is program.lowered.cells[0]
+    (one,) = fb.explain(program.model.cells[0]).cells
+    assert one.cell is program.model.cells[0]
     with pytest.raises(UnknownNameError):
-        fb.explain(program.lowered.cells[0], "elsewhere")
+        fb.explain(program.model.cells[0], "elsewhere")
 
 
 def test_what_is_no_block_is_refused():

@@ -38,7 +38,7 @@ def cells() -> list[Cell]:
     root = tree() >> fb.Function(lambda h: ops.sum(ops.square(h))) >> fb.Loss()
     softmax = fb.Map(fb.Scalar()) >> fb.Function(lambda x: ops.segment_sum(x * x - 1)) >> fb.Loss()
     programs = [fb.compile(block, backend="numpy") for block in (root, softmax)]
-    return [textbook(), tree_node(), *(cell for program in programs for cell in program.lowered.cells)]
+    return [textbook(), tree_node(), *(cell for program in programs for cell in program.model.cells)]
 
 
 def test_the_textbook_case_takes_two_buffers_instead_of_four():
@@ -127,7 +127,7 @@ def test_rows_of_a_sparse_gradient_need_no_buffer():
         fb.Scalar("int32") >> fb.Embedding(9, 4) >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss(),
         "numpy",
     )
-    (cell,) = word.lowered.cells
+    (cell,) = word.model.cells
     names = name_nodes(cell, [], {})
     (rows,) = unplaced(cell.parts, names)
     assert [node.op.name for node, name in names.items() if name == rows] == ["sum_rows"]

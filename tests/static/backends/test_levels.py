@@ -94,7 +94,7 @@ def test_all_levels_at_once_give_the_same_bits(model: Any, layout: str) -> None:
     block = model()
     program = fb.compile(block, "numba", layout=layout, threads=1, debug=True)
     examples = examples_of(model)
-    compiled = [kernel for cell in program.lowered.cells for kernel in cell.kernels if kernel.levels]
+    compiled = [kernel for cell in program.model.cells for kernel in cell.kernels if kernel.levels]
     stages = {"forward_step", "infer_forward_step", "backward_step"}
     without = {"backward_step"} if model is in_double_precision else set()  # it broadcasts a sum's cotangent
     assert {kernel.name.split()[-1] for kernel in compiled} == stages - without

@@ -49,7 +49,7 @@ def test_loops_over_levels_have_no_copy_of_products(monkeypatch: pytest.MonkeyPa
     compile_levels.cache_clear()
     cell = fb.Function(lambda s, x: fb.ops.tanh(fb.Linear(4)(fb.ops.concat([s, x]))))
     program = fb.compile(fb.Map(fb.Vector(4)) >> fb.Fold(cell, fb.Zeros(4)), "numba")
-    found = [kernel.levels for each in program.lowered.cells for kernel in each.kernels if kernel.levels]
+    found = [kernel.levels for each in program.model.cells for kernel in each.kernels if kernel.levels]
     assert found
     for levels in found:
         assert "product_f4(" in levels.source

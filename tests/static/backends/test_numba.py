@@ -246,7 +246,7 @@ class TestCompiled:
                 program.run(batch)
                 program.value_and_grad(batch)
         assert recorder.buffer == []
-        assert any("loop_" in kernel.source for cell in program.lowered.cells for kernel in cell.kernels)
+        assert any("loop_" in kernel.source for cell in program.model.cells for kernel in cell.kernels)
 
     def test_loops_are_shown_with_the_kernels_that_call_them(self) -> None:
         program = fb.compile(fb.Vector(3) >> fb.Function(lambda x: ops.sigmoid(x) * 2.0), "numba")

@@ -43,7 +43,7 @@ def test_what_is_trained_is_not_joined_with_what_is_not() -> None:
 
 def products(block: fb.Block) -> dict[str, int]:
     """Count the matrix products of a program's kernels by kind."""
-    kernels = [k for cell in fb.compile(block, "numpy").lowered.cells for k in cell.kernels]
+    kernels = [k for cell in fb.compile(block, "numpy").model.cells for k in cell.kernels]
     found: dict[str, int] = {}
     for kernel in kernels:
         found[kernel.name.split()[-1]] = found.get(kernel.name.split()[-1], 0) + kernel.source.count(
