@@ -19,4 +19,4 @@ check: test
 	.venv/bin/lint-imports
 
 bench:
-	.venv/bin/python -m foldbatch.bench
+	.venv/bin/python -m benchmarks

@@ -142,19 +142,19 @@ def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
         case TensorType():
             return tensor(next(held))
         case SequenceType(element):
-            single = _count(element) == 1  # then an element is that one thing, else a tuple
+            single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
             return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
         case ObjectType():
             return next(held)
 
 
-def _count(type_: Type) -> int:
+def terminal_count(type_: Type) -> int:
     """Return how many things a trace holds a value of a type as."""
     match type_:
         case TupleType(items):
-            return sum(map(_count, items))
+            return sum(map(terminal_count, items))
         case BroadcastType(element):
-            return _count(element)
+            return terminal_count(element)
         case VoidType():
             return 0
         case TensorType() | SequenceType() | ObjectType():

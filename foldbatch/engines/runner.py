@@ -39,7 +39,9 @@ from foldbatch.scheduler.trace import Trace
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[Part, ...]"  # a batch, or one that `Runner.plan` made ready
-Seeds: TypeAlias = "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+Seeds: TypeAlias = (
+    "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,9 @@ class Runner:
             offsets = batch.merged.offsets.tolist()
             own = seeds[part.first : part.first + len(part.traces)]
             cotangents = [
-                (number + offset, g) for offset, pairs in zip(offsets, own, strict=True) for number, g in pairs
+                (number + offset, g)
+                for offset, pairs in zip(offsets, own, strict=True)
+                for number, g in pairs
             ]
         run = self._forward(part, ready, memory, step)
         gradients = run.backward(cotangents)

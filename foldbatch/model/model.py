@@ -60,9 +60,7 @@ class Model:
     @property
     def bounds(self) -> list[list[int | None]]:
         """Per cell and feed, the number that ids must be below; None where the feed holds no ids."""
-        return [
-            [feed_bounds(cell.graph).get(node) for node in cell.graph.feeds] for cell in self.cells
-        ]
+        return [[feed_bounds(cell.graph).get(node) for node in cell.graph.feeds] for cell in self.cells]
 
     @property
     def form(self) -> Form:

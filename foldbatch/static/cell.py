@@ -124,8 +124,7 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
     given = {node: Binding("feed", i) for i, node in enumerate(train.graph.feeds)}
     given |= {node: Binding("kept", i) for node, i in buffers.items()}
     sums = tuple(
-        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids])
-        for gradient in backward.rows
+        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids]) for gradient in backward.rows
     )
     dense = {key for (kind, key), _ in backward.results if kind == "gradient"}
     outputs = [node for _, node in backward.results] + [gradient.node for gradient in backward.rows]

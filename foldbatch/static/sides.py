@@ -70,7 +70,9 @@ class Side:
     @property
     def left(self) -> set[Node]:
         """The nodes that it leaves for the sums of rows."""
-        return {node for gradient in self.rows for node in (gradient.values, gradient.ids)} & self.stage.keys()
+        return {
+            node for gradient in self.rows for node in (gradient.values, gradient.ids)
+        } & self.stage.keys()
 
 
 class Staged(NamedTuple):
@@ -168,7 +170,9 @@ def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = fro
         node for (kind, i), node in results if kind == "cotangent" and i in ends.recursive_operands
     )
     results, rows = _rows_apart(results, frozenset(graph.feeds))
-    outputs = [node for _, node in results] + [x for gradient in rows for x in (gradient.values, gradient.ids)]
+    outputs = [node for _, node in results] + [
+        x for gradient in rows for x in (gradient.values, gradient.ids)
+    ]
     stage = split(outputs, recursive_inputs, recursive_outputs, given)
     stage = postpone(stage, set(outputs), set(given))
     return Side(given, tuple(results), recursive_inputs, recursive_outputs, stage, seeds, tuple(rows))

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.numba.updates import WHOLE, faults, takes
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.params import SparseRows
-from foldbatch.train.compiled import WHOLE, faults, takes
 from foldbatch.types import describe_value
 
 Array = NDArray[Any]

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.engines.numba.updates import WHOLE, adam, takes
 from foldbatch.errors import TrainingError
 from foldbatch.params import SparseRows
-from foldbatch.train.compiled import WHOLE, adam, takes
 from foldbatch.train.gradients import Array
 from foldbatch.train.optimizer import Optimizer, within
 

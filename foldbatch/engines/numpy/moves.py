@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.sums import reduce_by_length, sum_rows
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.sums import reduce_by_length, sum_rows
 from foldbatch.params import Array
 
 
