@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from foldbatch.model.sources import float_reads
 
 import foldbatch as fb
 from foldbatch import ops
@@ -19,6 +18,7 @@ from foldbatch.derivatives import dense
 from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS
+from foldbatch.model.sources import float_reads
 from foldbatch.program import Prepared, Program
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of, share_kernels
