@@ -8,7 +8,7 @@ The values of parameters are not part of a model; how they are drawn is.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from foldbatch.static.graph import (
     constant,
     input_node,
     parameter_node,
-    reachable,
 )
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.ops.random import KEY
@@ -67,7 +66,7 @@ def to_plain(model: Model) -> Plain:
     True
     """
     graphs = [cell.built for cell in model.cells]
-    nodes = reachable([node for graph in graphs for node in (*graph.inputs, *graph.results)])
+    nodes = _in_order(node for graph in graphs for node in (*graph.inputs, *graph.results))
     place = {node: i for i, node in enumerate(nodes)}
     axes = list(dict.fromkeys(node.axis for node in nodes if node.axis.rank == 2))
     parameters = list(model.parameters)
@@ -87,6 +86,20 @@ def to_plain(model: Model) -> Plain:
     }
 
 
+def _in_order(ends: Iterable[Node]) -> list[Node]:
+    """Return the nodes that some depend on, operands first, in an order that follows from the graph alone."""
+    placed: dict[Node, None] = {}
+    for end in ends:
+        stack = [end]
+        while stack:
+            waiting = [x for x in stack[-1].inputs if x not in placed]
+            if waiting:
+                stack.append(waiting[0])
+            else:
+                placed.setdefault(stack.pop())
+    return list(placed)
+
+
 def from_plain(plain: Mapping[str, Any]) -> Model:
     """Return the model that `to_plain` wrote; its parameters are new, and drawn when a program is made of it.
 
@@ -94,7 +107,9 @@ def from_plain(plain: Mapping[str, Any]) -> Model:
         ModelError: when this is no model, or one of a later version, or its parts do not fit together.
     """
     if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
-        raise ModelError("model", f"plain data of format {FORMAT!r}", "something else", "write it with to_plain")
+        raise ModelError(
+            "model", f"plain data of format {FORMAT!r}", "something else", "write it with to_plain"
+        )
     version = plain.get("version")
     if version != VERSION:
         expected, fix = f"version {VERSION}", "read it with the version of foldbatch that wrote it"
@@ -201,7 +216,9 @@ def _feed(plain: Sequence[Any]) -> Feed:
 def _plain_node(
     node: Node, place: Mapping[Node, int], axes: Sequence[Axis], parameters: Sequence[Parameter]
 ) -> list[Any]:
-    attrs: Plain = {name: _plain_value(value, axes) for name, value in node.attrs.items() if node.op is not PARAMETER}
+    attrs: Plain = {
+        name: _plain_value(value, axes) for name, value in node.attrs.items() if node.op is not PARAMETER
+    }
     if node is KEY:
         attrs = {"key": True}
     elif node.op is PARAMETER:
