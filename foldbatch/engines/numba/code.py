@@ -39,4 +39,6 @@ ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the f
     FIELDS_OF,
     ERRORS,
 ) = range(10)
-FOUND = 6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
+FOUND = (
+    6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
+)

@@ -109,7 +109,11 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
             function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
             size = np.dtype(dtype).itemsize
             for part in parts(merged(place.shape, both), 3, 2):
-                pointers = [coder.at(place, part.offsets[0]), (target[0], part.offsets[1] * size), (target[1], 0)]
+                pointers = [
+                    coder.at(place, part.offsets[0]),
+                    (target[0], part.offsets[1] * size),
+                    (target[1], 0),
+                ]
                 coder.add(function, UNBATCHED, pointers, [*part.extents, *part.strides[0], *part.strides[1]])
         case _:
             axis = place.axis if place.axis.rank else CALL

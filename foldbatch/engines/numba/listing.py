@@ -31,7 +31,9 @@ def listing(title: str, routine: Routine) -> str:
 
 def _statement(routine: Routine, statement: Statement) -> str:
     if isinstance(statement.loop, Loop):
-        arguments = ", ".join([*["n"] * statement.loop.batched, *(_slot(routine, i) for i in statement.slots)])
+        arguments = ", ".join(
+            [*["n"] * statement.loop.batched, *(_slot(routine, i) for i in statement.slots)]
+        )
         return f"{loop_name(spell(statement.loop))}({arguments})"
     reads = ", ".join(_place(routine, read) for read in statement.reads if read is not None)
     attrs = "".join(f", {name}={value!r}" for name, value in statement.attrs.items())
@@ -45,13 +47,21 @@ def _key(key: object) -> str:
 
 def _slot(routine: Routine, number: int) -> str:
     binding = routine.slots[number].binding
-    return f"{binding.kind}{number}" if not isinstance(binding.key, int) else f"{binding.kind}{number}_{binding.key}"
+    return (
+        f"{binding.kind}{number}"
+        if not isinstance(binding.key, int)
+        else f"{binding.kind}{number}_{binding.key}"
+    )
 
 
 def _place(routine: Routine, place: Place) -> str:
     """Return a slot's name, with the part of its rows where it is not all of them."""
     name = _slot(routine, place.slot)
-    if place.offset == 0 and _side_by_side(place.shape, place.strides) and place.shape == routine.slots[place.slot].type.shape:
+    if (
+        place.offset == 0
+        and _side_by_side(place.shape, place.strides)
+        and place.shape == routine.slots[place.slot].type.shape
+    ):
         return name
     return f"{name}[{place.offset}; {'x'.join(map(str, place.shape)) or '1'}; {' '.join(map(str, place.strides))}]"
 

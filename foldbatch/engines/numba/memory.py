@@ -15,7 +15,9 @@ from numba.extending import intrinsic
 i8 = types.int64
 NUMBERS = types.CPointer(i8)
 ENTRY = types.void(NUMBERS, NUMBERS)  # the signature of what takes many pointers, in memory
-FEW = 32  # pointers that are passed as they are; it is compiled twice as fast than what reads them from memory
+FEW = (
+    32  # pointers that are passed as they are; it is compiled twice as fast than what reads them from memory
+)
 ELEMENTS = {
     "f4": types.float32,
     "f8": types.float64,
@@ -92,7 +94,9 @@ def _call_at(builder: Any, address: Any, arguments: list[Any]) -> None:
 flat = intrinsic(_flat)  # an array's elements as raw memory
 moved = intrinsic(_moved)  # a pointer, some elements further
 as_f8 = intrinsic(_as_f8)  # the float64 of these bits
-call = intrinsic(_call)  # ``call(address, count, a, s)``: what `compiling.native` compiled, of so many pointers
+call = intrinsic(
+    _call
+)  # ``call(address, count, a, s)``: what `compiling.native` compiled, of so many pointers
 
 
 def signature(kinds: list[str]) -> Any:

@@ -57,9 +57,7 @@ def merged(shape: Sequence[int], places: Sequence[Strides]) -> list[tuple[int, t
     return found
 
 
-def parts(
-    axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int
-) -> Iterator[Part]:
+def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Part]:
     """Yield the parts into which axes are cut for a function of so many loops; at least one."""
     unrolled, rest = axes[: max(0, len(axes) - loops)], list(axes[max(0, len(axes) - loops) :])
     rest = [(1, (0,) * places)] * (loops - len(rest)) + rest

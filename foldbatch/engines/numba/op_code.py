@@ -52,9 +52,7 @@ def _written(statement: Statement) -> Place:
     return statement.write
 
 
-def _visit(
-    coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()
-) -> None:
+def _visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
     """Append a function of `element_texts` on places of one shape, the last of which is written."""
     for part, whole in _visited(places):
         strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]

@@ -149,6 +149,7 @@ def loop({parameters}):
 # by the number of rows; strides of a, of b, of c's rows; of a, b and c along the outer loop; what is added to what is
 # there: 0 nothing, 1 each turn of the outer loop to the one before.
 
+
 def native_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of products one after the other, for `compiling.native`; with plain loops without blocks."""
     outer = """\

@@ -106,7 +106,9 @@ _BODIES = {
 SEGMENTS = {
     name: _SEGMENTS
     + "            if (p == u8(1)) & (q == u8(1)):\n"
-    + "".join(f"{' ' * 16}{line}\n" for line in body.replace("{p}", "u8(1)").replace("{q}", "u8(1)").splitlines())
+    + "".join(
+        f"{' ' * 16}{line}\n" for line in body.replace("{p}", "u8(1)").replace("{q}", "u8(1)").splitlines()
+    )
     + "            else:\n"
     + "".join(f"{' ' * 16}{line}\n" for line in body.replace("{p}", "p").replace("{q}", "q").splitlines())
     for name, body in _BODIES.items()

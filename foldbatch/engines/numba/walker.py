@@ -201,7 +201,9 @@ class Walker:
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
         """
-        launches, bounds, index = (np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index))
+        launches, bounds, index = (
+            np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index)
+        )
         work, errors = np.empty(6 * self._room, np.int64), np.zeros(code.FOUND, np.int64)
         self._walk(
             _address(self._numbers),
