@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.numba import code, element_texts, line_texts, products, row_texts
-from foldbatch.engines.numba.coder import Coder, contiguous
+from foldbatch.engines.numba import element_texts, line_texts, products, row_texts
+from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
@@ -267,7 +267,7 @@ def _check_range(coder: Coder, statement: Statement) -> None:
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
     for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
-        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, code.ERRORS), 0)]
+        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, ERRORS), 0)]
         statics = [statement.attrs["size"], *part.extents, ids.row, *part.strides[0]]
         coder.add(native(text), axis, pointers, statics)
 
