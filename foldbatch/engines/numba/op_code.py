@@ -233,7 +233,7 @@ def _gather(coder: Coder, statement: Statement) -> None:
 def _sum_rows(coder: Coder, statement: Statement) -> None:
     (rows, ids), write = _given(statement), _written(statement)
     _zeroed(coder, write)
-    kinds = {"i": KINDS[coder.dtype(ids)], "k": KINDS[coder.dtype(write)]}
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
 
 
@@ -243,6 +243,8 @@ def _segments(coder: Coder, statement: Statement) -> None:
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
     text = row_texts.SEGMENTS[name].format(k=kind, r="u1" if name == "segment_is_max" else kind)
+    if dtype == "bool":  # as NumPy adds them
+        text = text.replace("+= u[", "|= u[")
     places = [read, write]
     axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
     for part in parts(axes, 2, 2):
