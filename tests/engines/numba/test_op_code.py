@@ -73,9 +73,7 @@ def test_operands_may_lie_anyhow(name: str, target: Target, monkeypatch: pytest.
     """Transposed, with gaps between rows, or broadcast; op by op and in fused loops."""
     monkeypatch.setattr(run_kernel, "TARGET", target)
     x, y = input_node(PAIR), input_node(PAIR)
-    outputs = tuple(
-        ON_VIEWS[name](a, b) for a, b in zip(views(x), reversed(views(y)), strict=True)
-    )
+    outputs = tuple(ON_VIEWS[name](a, b) for a, b in zip(views(x), reversed(views(y)), strict=True))
     graph = Graph((x, y), outputs)
     rows = random_rows(np.random.default_rng(0), graph, 3)
     for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):

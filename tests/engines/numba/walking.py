@@ -20,7 +20,9 @@ def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) ->
     """Run a table of launches of one routine as the Numba engine does."""
     from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
 
-    whole = [np.ascontiguousarray(buffer) for buffer in buffers]  # of data, which is read: as engines bring it
+    whole = [
+        np.ascontiguousarray(buffer) for buffer in buffers
+    ]  # of data, which is read: as engines bring it
     addresses = np.array([buffer.__array_interface__["data"][0] for buffer in whole], np.int64)
     Walker([encode(routine)]).run(table, addresses)
 
