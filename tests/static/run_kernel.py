@@ -75,7 +75,7 @@ def random_rows(
     return Rows(calls, tuple(values), drawn)
 
 
-def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target = TARGET) -> Routine:
+def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target | None = None) -> Routine:
     """Return the routine of a graph whose outputs are its results, in order."""
     computed = frozenset(node for node in graph.nodes if node.op not in SOURCES and node not in kept)
     kinds = {0: "kept", 1: "operand", 2: "operand"}  # what is the same for all rows is a buffer for the batch
@@ -83,7 +83,8 @@ def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target =
     kinds = {0: "gradient", 1: "value", 2: "feed"}
     results = tuple(((kinds[node.axis.rank], i), node) for i, node in enumerate(graph.outputs))
     numbers = {node: i for i, node in enumerate(kept)}
-    return routine_of(Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph)), target)
+    stage = Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph))
+    return routine_of(stage, TARGET if target is None else target)
 
 
 def run_graph(
