@@ -324,5 +324,3 @@ def _is_at_hand(x: Node, node: Node, before: Collection[Node]) -> bool:
 
 def _is_number(x: Node) -> bool:
     return x.op is CONSTANT and x.ndim == 0
-
-

@@ -1,4 +1,4 @@
-"""Runs the kernel of a graph on rows of a batch, and interprets it row by row, to be compared.
+"""Runs NumPy's kernel of a graph on rows of a batch, and interprets it row by row, to be compared.
 
 A batch has calls, and for every ragged axis a sequence of each call; values of an input are given
 as the runtime lays them out, ``[rows, *shape]``. Every scratch and kept buffer starts as NaN (or
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.params import Array, SparseRows
-from foldbatch.static.backends import BACKENDS, Backend
-from foldbatch.static.codegen import Argument, Text, emit
-from foldbatch.static.graph import Graph, Node
-from foldbatch.static.kernel import load
+from foldbatch.engines.numpy.spelling import OVERWRITES
+from foldbatch.params import Array
+from foldbatch.static.graph import SOURCES, Graph, Node
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
-from foldbatch.types import TensorType
+from foldbatch.static.routines import Stage, Target, routine_of
+from foldbatch.static.statements import Binding, Routine
+from tests.engines.numpy.launching import At, Batch, poisoned
 
-NUMPY = BACKENDS["numpy"]
+TARGET = Target(overwrites=OVERWRITES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +75,48 @@ def random_rows(
     return Rows(calls, tuple(values), drawn)
 
 
-def compile_graph(graph: Graph, kept: Collection[Node] = (), backend: Backend = NUMPY) -> Text:
-    """Return the kernel text of a graph whose outputs are its results, in the same order."""
-    given = {x: Argument("operand", i) for i, x in enumerate(graph.inputs)}
-    buffers = {node: Argument("kept", i) for i, node in enumerate(kept)}
-    whole = Graph(graph.inputs, (*graph.outputs, *kept))
-    return emit("kernel", whole, graph.outputs, given, buffers, (), backend)
+def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target = TARGET) -> Routine:
+    """Return the routine of a graph whose outputs are its results, in order."""
+    computed = frozenset(node for node in graph.nodes if node.op not in SOURCES and node not in kept)
+    kinds = {0: "kept", 1: "operand", 2: "operand"}  # what is the same for all rows is a buffer for the batch
+    given = {x: Binding(kinds[x.axis.rank], len(kept) + i) for i, x in enumerate(graph.inputs)}
+    kinds = {0: "gradient", 1: "value", 2: "feed"}
+    results = tuple(((kinds[node.axis.rank], i), node) for i, node in enumerate(graph.outputs))
+    numbers = {node: i for i, node in enumerate(kept)}
+    return routine_of(Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph)), target)
 
 
-def run_graph(graph: Graph, rows: Rows, kept: Collection[Node] = (), backend: Backend = NUMPY) -> list[Array]:
-    """Return the outputs as the graph's kernel computes them, then the buffers of `kept` nodes."""
-    text = compile_graph(graph, kept, backend)
-    kernel = load("test", text, tuple(("value", i) for i in range(len(graph.outputs))), backend)
-    buffers = [poisoned(node.type, node.axis, rows) for node in kept]
-    results = kernel.function(*[_argument(a, rows, buffers) for a in kernel.arguments])
-    return [r.dense() if isinstance(r, SparseRows) else np.array(r) for r in (*results, *buffers)]
+def run_graph(
+    graph: Graph,
+    rows: Rows,
+    kept: Collection[Node] = (),
+    levels: Sequence[tuple[int, int]] = (),
+) -> list[Array]:
+    """Return the outputs as NumPy's kernel of the graph computes them, then the buffers of `kept` nodes.
 
-
-def poisoned(type_: TensorType, axis: Axis, rows: Rows) -> Array:
-    """Return a buffer of values that no kernel should read."""
-    shape = (rows.count(axis), *type_.shape) if axis.rank else type_.shape
-    if type_.is_float:
-        return np.full(shape, np.nan, type_.dtype)
-    return np.full(shape, type_.dtype == "bool" or np.iinfo(type_.dtype).max, type_.dtype)
-
-
-def _argument(argument: Argument, rows: Rows, buffers: Sequence[Array]) -> Any:
-    key = argument.key
-    match argument.kind:
-        case "operand":
-            return rows.values[key]
-        case "kept":
-            return buffers[key]
-        case "scratch":
-            return poisoned(key.type, key.axis, rows)
-        case "parameter":
-            return key.value
-        case "rows":
-            return rows.count(key)
-    counts = rows.lengths[key]
-    return {
-        "counts": counts,
-        "starts": np.cumsum(counts) - counts,
-        "owner": np.repeat(np.arange(rows.calls), counts),
-    }[argument.kind]
+    Args:
+        graph: of at most one level, if it sums over the batch.
+        rows: the batch.
+        kept: nodes that have buffers for the whole batch.
+        levels: the first call of each level and the one after the last; of none, all calls are one.
+    """
+    routine = routine_of_graph(graph, kept)
+    offsets = [np.cumsum([0, *rows.lengths[axis]]).tolist() for axis in axes_of(graph)]
+    slots = {}
+    for i, (x, array) in enumerate(zip(graph.inputs, rows.values, strict=True), len(kept)):
+        slots["operand" if x.axis.rank else "kept", i] = At(array if x.axis.rank else array[None], 0)
+    buffers = [poisoned(node.type, rows.count(node.axis)) for node in kept]
+    slots |= {("kept", i): At(buffer) for i, buffer in enumerate(buffers)}
+    outputs = [poisoned(node.type, rows.count(node.axis)) for node in graph.outputs]
+    results = {
+        binding: At(array, 0, stores=True)
+        for (binding, _), array in zip(routine.results, outputs, strict=True)
+    }
+    Batch(slots, results, offsets).run(routine, levels or [(0, rows.calls)])
+    nodes = (*graph.outputs, *kept)
+    return [
+        array if node.axis.rank else array[0] for node, array in zip(nodes, (*outputs, *buffers), strict=True)
+    ]
 
 
 def interpret(graph: Graph, rows: Rows) -> list[Array]:

@@ -41,9 +41,9 @@ GLOBALS: dict[str, Any] = {
 class Kernel:
     """A routine that runs.
 
-    ``function(bounds, row, index, buffers)`` runs the levels ``bounds: [levels, 2] int64`` of a launch. `row` is
-    its row of the launch table, ``index: [*] int64`` are all index arrays of the table, and `buffers` those of the
-    batch by number, ``[height, *shape]`` each. It raises OutOfRangeError where an id is out of range.
+    ``function(bounds, row, index, buffers)`` runs the levels ``bounds: [levels, 2] int64`` of a launch. `row`
+    is its row of the launch table, ``index: [*] int64`` are all index arrays of the table, and `buffers` are
+    those of the batch, ``[height, *shape]`` each. It raises OutOfRangeError where an id is out of range.
     """
 
     name: str

@@ -3,9 +3,9 @@
 The text has three parts: what holds for a whole launch, then, for each level, what depends on its number of
 rows alone (made again only where that changes), and what depends on which rows they are. Names say what a
 value is: ``x`` an operand, ``f`` data of the examples, ``g`` a cotangent, ``d`` where an operand's cotangents
-go, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch, ``v`` a view of one of them, ``y``
-an output, ``n`` the number of rows, ``m`` that of the elements of sequences. ``x0_all`` are the rows of all
-calls; where ``x0_at`` is not None, it says which of them the calls read (see `moves.located`).
+go, ``p`` a parameter, ``c`` a constant, ``k`` a kept buffer, ``s`` scratch, ``v`` a view of one of these,
+``y`` an output, ``n`` the number of rows, ``m`` that of the elements of sequences. ``x0_all`` are the rows
+of all calls; where ``x0_at`` is not None, it says which of them the calls read (see `moves.located`).
 """
 
 from __future__ import annotations
@@ -152,12 +152,13 @@ class _Writer:
                 self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
                 self.level.append(f"{name} = {name}_all{rows.slice}")
 
-    def _located(self, name: str, number: int, shape: tuple[int, ...]) -> None:
+    def _located(self, name: str, number: int, shape: tuple[int, ...], *, spare: bool = True) -> None:
         start = HEAD + FIELDS * number
-        fields = f"row[{start}:{start + FIELDS}]"
-        self.launch.append(
-            f"{name}_all, {name}_at, {name}_spare = located({fields}, index, buffers, {shape})"
+        rows, fields = (
+            f"{name}_all, {name}_at, {f'{name}_spare' if spare else '_'}",
+            f"row[{start}:{start + FIELDS}]",
         )
+        self.launch.append(f"{rows} = located({fields}, index, buffers, {shape})")
 
     def _copies(self, name: str, number: int) -> None:
         field = _field(number, COPIES)
@@ -253,7 +254,7 @@ class _Writer:
 
     def _add_cotangent(self, number: int, result: Result) -> None:
         name, place, rows = self._name_result("d", result), result.place, self._rows(result.place.axis)
-        self._located(name, number, place.shape)
+        self._located(name, number, place.shape, spare=False)
         self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
         values = self._place(place)
         self.level += [
@@ -271,7 +272,7 @@ class _Writer:
         match result.binding.kind:
             case "value":
                 name = self._name_result("y", result)
-                self._located(name, number, result.place.shape)
+                self._located(name, number, result.place.shape, spare=False)
                 self._copies(name, number)
                 self.level += [
                     f"if {name}_at is None:",
@@ -302,7 +303,7 @@ class _Writer:
     def _number_of(self, parameter: object) -> int:
         """Return the number of a parameter that the kernel reads; 0 of others."""
         for slot, name in zip(self.routine.slots, self.names, strict=True):
-            if slot.binding.key is parameter:
+            if slot.binding.kind == "parameter" and slot.binding.key is parameter:
                 return int(name.removeprefix("p"))
         return 0
 
