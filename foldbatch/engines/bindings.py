@@ -1,8 +1,8 @@
 """From bindings to what of a launch table is fixed when a model is loaded.
 
-`bind` numbers the routines of a model and the buffers that they read and write. Of a launch's row, most numbers are the
-same in every batch; for the others it is fixed which *fact* of a schedule stands there (see `facts`), and `launches` puts
-these in their places by one look-up a batch.
+`bind` numbers the routines of a model and the buffers that they read and write. Of a launch's row, most
+numbers are the same in every batch; for the others it is fixed which *fact* of a schedule stands there (see
+`facts`), and `launches` puts these in their places by one look-up a batch.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ class Bound:
         numbers: of the kernels, by key.
         buffers: what each buffer is.
         types: of the rows of buffers; None for arrays that a batch brings.
-        places: ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list of a batch's
-            facts and then of `fixed`.
+        places: ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list
+            of a batch's facts and then of `fixed`.
         fixed: ``[*] int64``: the numbers of launches that no batch changes.
-        uses: ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two facts and
-            a number, which are multiplied: the extent of an axis, whether there is any need, and rows for each.
+        uses: ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two
+            facts and a number, which are multiplied: the extent of an axis, whether there is any need, and
+            rows for each.
         gradients: per kernel, the parameters whose gradients it yields.
         summed: all of these parameters, in the order of their facts.
         brought: what a batch brings, and the number of the buffer that it becomes.

@@ -126,7 +126,7 @@ def _heights(bound: Bound, facts: Ints) -> Ints:
 
 
 def _rows(bound: Bound, numbers: Ints, launches: Sequence[Launch]) -> Ints:
-    """Return the rows of a launch table; ``numbers: [*]`` are the facts of the batch, and then what is fixed."""
+    """Return the rows of a launch table; ``numbers: [*]`` are a batch's facts, then what is fixed."""
     heads = np.array(launches, np.int64).reshape(-1, HEAD)
     rows: Ints = numbers.take(bound.places.take(heads[:, 0], axis=0))
     rows[:, :HEAD] = heads

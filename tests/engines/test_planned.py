@@ -12,8 +12,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.engines import threads
+from foldbatch.errors import ExampleError, ExampleTypeError
 
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1, (2, (2, 2))]
 

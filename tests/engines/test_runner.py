@@ -11,9 +11,9 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
 from foldbatch.errors import UnknownNameError
-from foldbatch.engines import threads
 
 
 def model() -> fb.Block:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foldbatch.static.backends import BACKENDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.dual import LOSS, dual, dual_graph
 from foldbatch.blocks.lower import Lowered
+from foldbatch.model.dual import LOSS, dual, dual_graph
 from foldbatch.params import Parameter
 from foldbatch.static.autodiff import trainable
-from foldbatch.static.backends import BACKENDS
 from foldbatch.static.cell import CellGraph
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, input_node

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from foldbatch.static.backends import BACKENDS
+
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.sources import float_reads, with_input_gradients
-from foldbatch.static.backends import BACKENDS
 from foldbatch.types import TensorType
 
 LOSS = fb.Function(ops.sum) >> fb.Loss()

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from foldbatch.static.backends import BACKENDS
 from hypothesis import strategies as st
 
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.static import ops
-from foldbatch.static.backends import BACKENDS
 from foldbatch.static.cell import Cell, compile_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, Node, input_node

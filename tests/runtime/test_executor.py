@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foldbatch.engines.executor import Execution
+from foldbatch.engines.workspace import Workspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.params import Gradient, Parameter, SparseRows
 from foldbatch.engines.batch import Batch, schedule_batch
-from foldbatch.engines.executor import Execution
 from foldbatch.engines.reference import Reference
-from foldbatch.engines.workspace import Workspace
+from foldbatch.params import Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.policies import POLICIES
 from tests.runtime.random_cells import Runnable, runnables

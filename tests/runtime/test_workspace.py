@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from foldbatch.engines.workspace import Workspace
+
 from foldbatch.types import TensorType
 
 V = TensorType((3,))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foldbatch.static.backends import BACKENDS
 
 import foldbatch as fb
 from foldbatch.engines.numba.loop_compiler import compile_levels, compile_loop
-from foldbatch.static.backends import BACKENDS
 
 pytestmark = [
     pytest.mark.numba,

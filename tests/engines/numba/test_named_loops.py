@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foldbatch.static.backends import BACKENDS
 
 from foldbatch.engines.numba.loop_compiler import called_by
 from foldbatch.engines.numba.named_loops import TEXTS, text_of
-from foldbatch.static.backends import BACKENDS
 
 needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 

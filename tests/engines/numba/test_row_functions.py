@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foldbatch.static.backends import BACKENDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from foldbatch.static.backends import BACKENDS
 
 pytestmark = [
     pytest.mark.numba,
