@@ -1,7 +1,7 @@
 """Compiling with Numba, once per text and machine: in memory, and in a directory of the user.
 
-A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python calls
-with arrays, `native` what compiled code calls by its address.
+A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python
+calls with arrays, `native` what compiled code calls by its address.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
 ``FOLDBATCH_CACHE`` means none; nor is there one where nothing can be written. Processes may share it:

@@ -1,4 +1,4 @@
-"""Compiling loops with Numba, once per text and machine; see `foldbatch.engines.numba.compiling` for where it is kept."""
+"""Loops over levels; nothing calls them any more."""
 
 from __future__ import annotations
 
