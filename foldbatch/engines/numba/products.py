@@ -158,10 +158,10 @@ def loop({parameters}):
 def native_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
 
-    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which of
-    the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows; of a, b
-    and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the outer loop but
-    the first, 2 all.
+    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which
+    of the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows;
+    of a, b and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the
+    outer loop but the first, 2 all.
     """
     outer = """\
 def loop(n_rows, a_all, b_all, c_all, told):

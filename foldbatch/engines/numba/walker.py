@@ -164,7 +164,7 @@ def _walk(
 @cache
 def compiled() -> Any:
     """Return `_walk` compiled: once a process, read from the cache on disk where there is one."""
-    text = "\n\n".join(map(inspect.getsource, (begin_at, _walk)))
+    text = "\n\n".join([inspect.getsource(begin_at), inspect.getsource(_walk)])
     known = f"{FORM}\n{inspect.getsource(coder)}{inspect.getsource(launch)}{inspect.getsource(memory)}{text}"
     return compile_text(f"walk_{digest(known)}", text, partial(_compiled, text))
 
