@@ -22,7 +22,7 @@ from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Derivatives, Pullback, Tangents
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.cotangents import seeds_of
-from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.engine import Engine, choose_engine
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results
@@ -137,6 +137,11 @@ class Program:
     def model(self) -> Model:
         """What was made of the block: cells, and how they are connected."""
         return self.lowered.model
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the program: the kernels of the backend it was compiled for."""
+        return self._runner.engine
 
     # -- examples to traces
 
@@ -353,7 +358,8 @@ class Program:
 
         They are found by the place and the block that reads a tensor of floats, such as
         ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
-        and `nodes` tell whose they are, as of metrics. The cells that compute them are compiled at
+        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
+        The cells that compute them are compiled at
         the first call.
 
         Raises:

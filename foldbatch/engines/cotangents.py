@@ -84,7 +84,9 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
             single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
             parts = _parts(cotangent, len(elements), where, "a sequence")
             for i, (terminals, part) in enumerate(zip(elements, parts, strict=True)):
-                yield from numbered(element, iter((terminals,) if single else terminals), part, f"{where}[{i}]")
+                yield from numbered(
+                    element, iter((terminals,) if single else terminals), part, f"{where}[{i}]"
+                )
 
 
 def _refuse(cotangent: Any, where: str, what: str) -> None:
