@@ -14,7 +14,7 @@ def loop_name(text: str) -> str:
     """Return what a loop is called: by its text, so that equal ones are one.
 
     >>> loop_name("# f4")
-    'loop_62e0a2e7'
+    'loop_b99da1b8'
     """
     return f"loop_{zlib.crc32(text.encode()):08x}"
 
