@@ -1,7 +1,8 @@
 """A routine as instructions: for each move, statement and result the compiled functions that do it.
 
-Which function an op needs, and which whole numbers it is told, stands in `op_code`. What depends on the batch is
-decided by the functions and by `walker`, from the launch; nothing is compiled for a routine but its fused loops.
+Which function an op needs, and which whole numbers it is told, stands in `op_code`. What depends on the batch
+is decided by the functions and by `walker`, from the launch; nothing is compiled for a routine but its fused
+loops.
 """
 
 from __future__ import annotations

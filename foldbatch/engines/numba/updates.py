@@ -1,4 +1,4 @@
-"""Optimizers' steps and checks, and sums of rows, as compiled loops that Python calls: one pass over memory each."""
+"""Optimizers' steps and checks, and sums of rows, as compiled loops that Python calls with arrays."""
 
 from __future__ import annotations
 
