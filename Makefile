@@ -6,7 +6,7 @@ setup:
 	.venv/bin/python -m pip install --quiet -e '.[dev]'
 
 test:
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n auto --dist worksteal
 
 format:
 	.venv/bin/ruff format .

@@ -53,7 +53,6 @@ def compiled_product(dtype: str) -> Callable[..., object] | None:
     """Return the product that compiled kernels call, of ``float32`` or ``float64``; None if NumPy's."""
     if choose_engine("auto") != "numba":
         return None
-    from foldbatch.engines.numba.loop_compiler import called_by  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs Numba
 
-    spelled = called_by(f"product_{'f4' if dtype == 'float32' else 'f8'}(")
-    return next(iter(spelled.values()), None)
+    return by_arrays("product", "f4" if dtype == "float32" else "f8")

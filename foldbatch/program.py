@@ -130,6 +130,7 @@ class Program:
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
         self._runner = Runner(lowered.model, options, seed)
+        self.params.updates = self._runner.engine.updates
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
     @property

@@ -46,6 +46,8 @@ class TensorType:
             expected = "whole numbers of 0 or more as extents"
             raise BlockTypeError("TensorType", expected, str(tuple(self.shape)), "give the full shape")
         object.__setattr__(self, "shape", shape)
+        if type(self.dtype) is str and self.dtype in DTYPES:
+            return  # as nearly always
         try:
             dtype = np.dtype(self.dtype).name
         except TypeError:

@@ -21,9 +21,11 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.program import Program
 from foldbatch.engines import threads
-
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Runner
+from foldbatch.program import Program
+from foldbatch.scheduler.policies import find_policy
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs
 
@@ -37,17 +39,40 @@ some = settings(many, max_examples=150)
 def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
     """Yield a program for every way of running a block; the reference last.
 
-    Numba compiles what it runs, a second or two for each block: a law asks for it where it tries few.
+    All but Numba's share one model and its kernels. Numba compiles what it runs, a second or two for each block: a law
+    asks for it where it tries few.
     """
     if numba:
         yield fb.compile(block, "numba", threads=1, debug=True)
-    for policy in ("by_component", "by_depth"):
-        program = fb.compile(block, "numpy", policy=policy, threads=1, debug=True)
-        yield program
-        yield Program(program.lowered, replace(program.options, layout="producer"), 0)
-    yield Program(program.lowered, replace(program.options, batched=False), 0)
-    yield Program(program.lowered, replace(program.options, threads=2), 0)
-    yield Program(program.lowered, replace(program.options, backend="reference"), 0)
+    program = fb.compile(block, "numpy", threads=1, debug=True)
+    by_depth = planned_by(program, "by_depth")
+    for engine in (program, by_depth):
+        yield engine
+        yield run_with(engine, layout="producer")
+    yield run_with(by_depth, batched=False)
+    yield run_with(by_depth, threads=2)
+    yield run_with(by_depth, backend="reference")
+
+
+def run_with(program: Program, **options: Any) -> Program:
+    """Return a program of the same model that runs with other options, by the same kernels if it can."""
+    other = Program(program.lowered, replace(program.options, **options), 0)
+    share_kernels(program._runner, other._runner)
+    return other
+
+
+def share_kernels(runner: Runner, other: Runner) -> None:
+    """Let a runner of the same model use the kernels of the first, which takes longer to make than to run."""
+    if (other.options.backend, other.options.debug) == (runner.options.backend, runner.options.debug):
+        other.engine = runner.engine
+
+
+def planned_by(program: Program, policy: str) -> Program:
+    """Return a program of the same model that groups calls by another policy, as its tracer does."""
+    tracer = replace(program.lowered.tracer, policy=find_policy(policy))
+    other = Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    share_kernels(program._runner, other._runner)
+    return other
 
 
 def assert_same(found: Any, right: Any) -> None:
@@ -67,7 +92,7 @@ def assert_same(found: Any, right: Any) -> None:
 
 
 def gradients_of(
-    program: Program, examples: Sequence[Any], step: int | None = None
+    program: Program, examples: Sequence[Any] | Planned, step: int | None = None
 ) -> tuple[float, dict[str, Any]]:
     """Return the loss and the gradients as arrays."""
     loss, gradients = program.value_and_grad(examples, step=step)
@@ -83,7 +108,7 @@ def metrics_of(results: Any) -> dict[str, Any]:
     return found
 
 
-def assert_meant(program: Program, examples: Sequence[Any], meanings: Sequence[Meaning]) -> Any:
+def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: Sequence[Meaning]) -> Any:
     """Check results, losses and metrics against those of the blocks' interpreter."""
     results = program.run(examples)
     assert_same(list(results), [m.result for m in meanings])
@@ -190,12 +215,12 @@ def test_gradients_are_finite_differences(program):
 @some
 @given(programs())
 def test_the_order_and_number_of_examples_change_nothing(program):
-    alone = fb.compile(program.block, backend="reference")
+    together = fb.compile(program.block, "numpy", threads=1, debug=True)
+    alone = run_with(together, backend="reference")
     facts = [(alone.run([example]), gradients_of(alone, [example])) for example in program.examples]
     rng = np.random.default_rng(program.seed)
     order = rng.integers(len(facts), size=7).tolist()
     batch = [program.examples[i] for i in order]
-    together = fb.compile(program.block, "numpy", threads=1, debug=True)
     results = together.run(batch)
     assert_same(list(results), [facts[i][0][0] for i in order])
     metrics = metrics_of(results)
@@ -218,9 +243,10 @@ def test_dropout_depends_on_the_step_and_the_call_alone(program):
     first: dict[int, Any] = {}
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for engine in engines(program.block):
-            assert_meant(engine, program.examples, meanings)  # inference drops nothing
+            planned = engine.plan(program.examples)
+            assert_meant(engine, planned, meanings)  # inference drops nothing
             for step in (3, 7, 3):
-                loss, gradients = gradients_of(engine, program.examples, step)
+                loss, gradients = gradients_of(engine, planned, step)
                 right = first.setdefault(step, (np.array(loss), gradients))
                 assert_same(np.array(loss), right[0])
                 assert gradients.keys() == right[1].keys()

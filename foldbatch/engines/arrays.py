@@ -182,8 +182,10 @@ class ArrayRun:
         parts: dict[Parameter, list[Gradient]] = {parameter: [array] for parameter, array in dense.items()}
         self._sum_rows(parts)
         return {
-            parameter: total(gradients, self.engine.sum_copies(parameter.type.dtype))
-            for parameter, gradients in parts.items()
+            parameter: terms[0]
+            if len(terms) == 1
+            else total(terms, self.engine.sum_copies(parameter.type.dtype))
+            for parameter, terms in parts.items()
         }
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:

@@ -99,11 +99,12 @@ def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str
     for name, staged_pass in passes.STAGED:
         if graph is not staged.graph:
             staged = Staged(graph, forward_side(graph, ends))
-        graph = transformed(graph, partial(staged_pass, stage_of=staged.forward.stage_of))
+        before, graph = graph, transformed(graph, partial(staged_pass, stage_of=staged.forward.stage_of))
         yield name, graph
         if name != passes.STAGED[-1][0]:  # a simpler sum would have all its terms in one again
             for simplification, transform in passes.PIPELINE:
-                graph = transformed(graph, transform)
+                if graph is not before:  # else it is as simple as it gets
+                    graph = transformed(graph, transform)
                 yield simplification, graph
 
 

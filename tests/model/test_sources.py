@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.inputs import float_reads, with_input_gradients
+from foldbatch.model.sources import float_reads, with_input_gradients
 from foldbatch.static.backends import BACKENDS
 from foldbatch.types import TensorType
 

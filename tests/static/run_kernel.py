@@ -1,4 +1,4 @@
-"""Runs NumPy's kernel of a graph on rows of a batch, and interprets it row by row, to be compared.
+"""Runs a kernel of a graph on rows of a batch, and interprets it row by row, to be compared.
 
 A batch has calls, and for every ragged axis a sequence of each call; values of an input are given
 as the runtime lays them out, ``[rows, *shape]``. Every scratch and kept buffer starts as NaN (or
@@ -19,7 +19,8 @@ from foldbatch.static.graph import SOURCES, Graph, Node
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
-from tests.engines.numpy.launching import At, Batch, poisoned
+from tests.engines.interpret import FUSED, interpreted
+from tests.engines.numpy.launching import At, Batch, kernel_of, poisoned
 
 TARGET = Target(overwrites=OVERWRITES)
 
@@ -75,15 +76,20 @@ def random_rows(
     return Rows(calls, tuple(values), drawn)
 
 
-def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target = TARGET) -> Routine:
-    """Return the routine of a graph whose outputs are its results, in order."""
+def stage_of_graph(graph: Graph, kept: Collection[Node] = ()) -> Stage:
+    """Return a graph as a stage whose results are its outputs, in order."""
     computed = frozenset(node for node in graph.nodes if node.op not in SOURCES and node not in kept)
     kinds = {0: "kept", 1: "operand", 2: "operand"}  # what is the same for all rows is a buffer for the batch
     given = {x: Binding(kinds[x.axis.rank], len(kept) + i) for i, x in enumerate(graph.inputs)}
     kinds = {0: "gradient", 1: "value", 2: "feed"}
     results = tuple(((kinds[node.axis.rank], i), node) for i, node in enumerate(graph.outputs))
     numbers = {node: i for i, node in enumerate(kept)}
-    return routine_of(Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph)), target)
+    return Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph))
+
+
+def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target | None = None) -> Routine:
+    """Return the routine of a graph whose outputs are its results, in order."""
+    return routine_of(stage_of_graph(graph, kept), TARGET if target is None else target)
 
 
 def run_graph(
@@ -91,16 +97,19 @@ def run_graph(
     rows: Rows,
     kept: Collection[Node] = (),
     levels: Sequence[tuple[int, int]] = (),
+    *,
+    fused: bool = False,
 ) -> list[Array]:
-    """Return the outputs as NumPy's kernel of the graph computes them, then the buffers of `kept` nodes.
+    """Return the outputs as a kernel of the graph computes them, then the buffers of `kept` nodes.
 
     Args:
         graph: of at most one level, if it sums over the batch.
         rows: the batch.
         kept: nodes that have buffers for the whole batch.
         levels: the first call of each level and the one after the last; of none, all calls are one.
+        fused: whether the kernel has fused loops and is interpreted, or is NumPy's.
     """
-    routine = routine_of_graph(graph, kept)
+    routine = routine_of_graph(graph, kept, FUSED if fused else TARGET)
     offsets = [np.cumsum([0, *rows.lengths[axis]]).tolist() for axis in axes_of(graph)]
     slots = {}
     for i, (x, array) in enumerate(zip(graph.inputs, rows.values, strict=True), len(kept)):
@@ -112,7 +121,9 @@ def run_graph(
         binding: At(array, 0, stores=True)
         for (binding, _), array in zip(routine.results, outputs, strict=True)
     }
-    Batch(slots, results, offsets).run(routine, levels or [(0, rows.calls)])
+    Batch(slots, results, offsets, interpreted if fused else kernel_of).run(
+        routine, levels or [(0, rows.calls)]
+    )
     nodes = (*graph.outputs, *kept)
     return [
         array if node.axis.rank else array[0] for node, array in zip(nodes, (*outputs, *buffers), strict=True)

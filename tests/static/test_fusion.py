@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from foldbatch.params import Parameter
 from foldbatch.static import ops
-from foldbatch.static.backends.numba import alone, takes
 from foldbatch.static.fusion import LIMIT, Group, Unit, groups
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node
 from foldbatch.static.memory import sections_of
 from foldbatch.static.op import UNBATCHED, ragged
+from foldbatch.static.routines import Planned, plan_stage
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
-from tests.static.python_loops import PYTHON_LOOPS
-from tests.static.run_kernel import compile_graph, interpret, random_rows, run_graph
+from tests.engines.interpret import FUSED
+from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph, stage_of_graph
 from tests.strategies import Problem, problems
 
 V = TensorType((3,), "float64")
@@ -29,7 +29,13 @@ def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
     graph = Graph(inputs, results)
     nodes = [node for node in graph.nodes if node.op not in SOURCES]
     whole_of = {part: section.whole for part, section in sections_of(nodes, results).items()}
-    return groups(nodes, results, whole_of, takes, alone)
+    return groups(nodes, results, whole_of, FUSED.takes, FUSED.wants_alone)
+
+
+def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[Planned, Planned]:
+    """Return what becomes of a graph with fused loops and without."""
+    fused, plain = (plan_stage(stage_of_graph(graph, kept), target) for target in (FUSED, TARGET))
+    return fused, plain
 
 
 def _text(*results: Node, inputs: tuple[Node, ...]) -> str:
@@ -171,21 +177,21 @@ def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) ->
     kept = tuple(node for node in graph.nodes if node in nodes and random.random() < 0.2)  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
-        found = run_graph(graph, rows, kept, PYTHON_LOOPS)
+        found = run_graph(graph, rows, kept, fused=True)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_the_textbook_case_is_one_call_without_scratch() -> None:
-    """d = a b + 1: NumPy calls twice; where d belongs to others, it needs no memory but d's."""
+def test_the_textbook_case_is_one_loop_without_scratch() -> None:
+    """d = a b + 1: NumPy takes two passes; where d belongs to others, it needs no memory but d's."""
     a, b = input_node(V), input_node(V)
     d = a * b + 1.0
     graph = Graph((a, b), (d,))
-    fused, plain = compile_graph(graph, (d,), PYTHON_LOOPS), compile_graph(graph, (d,))
-    assert (fused.calls, plain.calls) == (1, 2)
-    assert (len(fused.plan.slots), len(plain.plan.slots)) == (0, 1)
-    fused, plain = compile_graph(graph, (), PYTHON_LOOPS), compile_graph(graph)
-    assert (len(fused.plan.slots), len(plain.plan.slots), plain.plan.in_place) == (1, 1, 1)
+    fused, plain = _planned(graph, (d,))
+    assert (len(fused.routine.statements), len(plain.routine.statements)) == (1, 2)
+    assert (len(fused.buffers.slots), len(plain.buffers.slots)) == (0, 1)
+    fused, plain = _planned(graph)
+    assert (len(fused.buffers.slots), len(plain.buffers.slots), plain.buffers.in_place) == (1, 1, 1)
 
 
 def test_registers_hold_what_only_a_loop_reads() -> None:
@@ -193,9 +199,8 @@ def test_registers_hold_what_only_a_loop_reads() -> None:
     a, b, c = (input_node(V) for _ in range(3))
     product = a * b
     d = (product + c) * (product - c) / (product * c)
-    graph = Graph((a, b, c), (d,))
-    fused, plain = compile_graph(graph, (), PYTHON_LOOPS), compile_graph(graph)
-    assert len(plain.plan.slots) - len(fused.plan.slots) == 2
+    fused, plain = _planned(Graph((a, b, c), (d,)))
+    assert len(plain.buffers.slots) - len(fused.buffers.slots) == 2
 
 
 @pytest.mark.parametrize("read_later", [False, True])
@@ -207,7 +212,7 @@ def test_a_loop_writes_over_operands_that_are_dead(read_later: bool) -> None:
     result = (z + ops.transpose(y), z) if read_later else (z,)
     graph = Graph((x,), result)
     rows = random_rows(np.random.default_rng(0), graph, 3)
-    text = compile_graph(graph, (), PYTHON_LOOPS)
-    assert text.plan.in_place == (not read_later)
-    for found, expected in zip(run_graph(graph, rows, (), PYTHON_LOOPS), interpret(graph, rows), strict=True):
+    fused, _ = _planned(graph)
+    assert fused.buffers.in_place == (not read_later)
+    for found, expected in zip(run_graph(graph, rows, fused=True), interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, expected)

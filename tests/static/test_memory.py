@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.static import ops
-from foldbatch.static.backends.numpy import OVERWRITES
+from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node
-from foldbatch.static.memory import Plan, Section, Slot, plan
+from foldbatch.static.memory import Buffers, Scratch, Section, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.stages import is_view
+from foldbatch.static.strided import access
 from foldbatch.types import TensorType
 from tests.static.run_kernel import interpret, random_rows, run_graph
 from tests.strategies import Problem, problems
@@ -20,7 +21,7 @@ from tests.strategies import Problem, problems
 V, M = TensorType((3,), "float64"), TensorType((3, 3), "float64")
 
 
-def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[list[Node], Plan]:
+def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[list[Node], Buffers]:
     nodes = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
     return nodes, plan(nodes, kept, graph.outputs, OVERWRITES)
 
@@ -32,7 +33,7 @@ class Memory:
     whenever it is read.
     """
 
-    def __init__(self, made: Plan, kept: tuple[Node, ...]) -> None:
+    def __init__(self, made: Buffers, kept: tuple[Node, ...]) -> None:
         self.made = made
         self.kept = kept
         self.buffers: dict[object, list[Node | None]] = {}
@@ -51,10 +52,10 @@ class Memory:
         """Check the node's operands, and write it."""
         for x in node.inputs:
             self.check(x, node)
-        if is_view(node):
+        if access(node).root is not node:
             return
         key, at = self.place(node)
-        if isinstance(key, Slot):
+        if isinstance(key, Scratch):
             assert (key.type, key.axis) == (node.type, node.axis) or node in self.made.sections
         mine = {part for part, section in self.made.sections.items() if section.whole is node}
         buffer = self.buffers[key]
@@ -70,7 +71,7 @@ class Memory:
             assert self.buffers[key][at] == self.seen[x], f"{reader} reads {x}, which is overwritten"
 
 
-def _check(graph: Graph, kept: tuple[Node, ...] = ()) -> Plan:
+def _check(graph: Graph, kept: tuple[Node, ...] = ()) -> Buffers:
     nodes, made = _planned(graph, kept)
     memory = Memory(made, kept)
     for node in nodes:
@@ -143,6 +144,17 @@ def test_dead_buffers_are_used_again() -> None:
         y = ops.transpose(ops.matmul(y, y))
     made = _check(Graph((x,), (y,)))
     assert (len(made.slots), made.in_place) == (2, 0)
+
+
+def test_a_view_that_must_be_copied_has_a_buffer() -> None:
+    """A reshape of a transpose: its elements lie in another order; what it copies may then be overwritten."""
+    x = input_node(M)
+    turned = ops.reshape(ops.transpose(ops.exp(x)), 9)
+    made = _check(Graph((x,), (ops.tanh(turned) * 2.0,)))
+    assert set(made.scratch) >= {turned}
+    assert [slot.type.shape for slot in made.slots] == [(3, 3), (9,)]
+    flat = ops.reshape(ops.exp(x), 9)
+    assert flat not in _check(Graph((x,), (ops.tanh(flat),))).scratch
 
 
 def test_buffers_of_different_types_or_axes_are_different() -> None:

@@ -14,7 +14,7 @@ from foldbatch.engines.numba.instructions import encode
 from foldbatch.engines.numba.integers import compiled as compiled_integers
 from foldbatch.engines.numba.listing import listing
 from foldbatch.engines.numba.loop_texts import TARGET
-from foldbatch.engines.numba.updates import sum_copies
+from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.model.model import Model
 
 
@@ -24,7 +24,7 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     Raises:
         BackendError: when Numba is not installed.
     """
-    return ArrayEngine("numba", model, TARGET, _make, compiled_integers(), None, sum_copies, debug=debug)
+    return ArrayEngine("numba", model, TARGET, _make, compiled_integers(), UPDATES, sum_copies, debug=debug)
 
 
 def _make(bound: Bound) -> Kernels:

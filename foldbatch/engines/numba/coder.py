@@ -1,4 +1,27 @@
-"""A code under way: cells for what instructions point to, and the instructions themselves; see `code`."""
+"""A kernel's code: whole numbers that `walker` goes through, and what puts them together.
+
+A code is its head, its *cells*, the bindings of its ragged axes' segments, its instructions, and statics, to which
+instructions point. A cell is an address that follows from the launch and the level::
+
+    head           cells, ragged axes, instructions, where the statics begin
+    a cell         binding, kind (see below), axis, bytes of a row
+    a ragged axis  binding of its segments
+    an instruction address and number of pointers of its function; the axis whose rows it is told;
+                   where its statics begin; for each pointer a cell, and bytes from there on
+
+====================  ========================================================================================
+``BY_LAUNCH``         rows of a buffer from FIRST on, if they follow each other; else the copies of them in SPARE
+``BY_RANK``           rows of BASE, by rank
+``WHOLE``             BASE from its beginning
+``TARGET``            rows of BASE from FIRST on, if they follow each other; else BASE from its beginning
+``STORED``            the same rows, if they are stored; else what will be added to BASE, in SPARE
+``ENTRIES``           the level's part of the index of the binding; all of it where there are copies
+``COPIES_OF``         the level's part of what tells how often each is copied
+``SEGMENTS_OF``       the level's segments
+``FIELDS_OF``         the launch's numbers for the binding
+``ERRORS``            where checks tell what they find
+====================  ========================================================================================
+"""
 
 from __future__ import annotations
 
@@ -10,27 +33,44 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.numba import code
 from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.statements import Place, Routine
 
+HEAD, CELL, INSTRUCTION = 4, 4, 4  # numbers of each
+ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
+(
+    BY_LAUNCH,
+    BY_RANK,
+    WHOLE,
+    TARGET,
+    STORED,
+    ENTRIES,
+    COPIES_OF,
+    SEGMENTS_OF,
+    FIELDS_OF,
+    ERRORS,
+) = range(10)
+FOUND = (
+    6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
+)
+
 KIND_OF = {
-    "operand": code.BY_LAUNCH,
-    "cotangent": code.BY_LAUNCH,
-    "feed": code.BY_RANK,
-    "kept": code.BY_RANK,
-    "parameter": code.WHOLE,
-    "constant": code.WHOLE,
-    "scratch": code.WHOLE,
-    "segments": code.SEGMENTS_OF,
-    "store": code.STORED,
+    "operand": BY_LAUNCH,
+    "cotangent": BY_LAUNCH,
+    "feed": BY_RANK,
+    "kept": BY_RANK,
+    "parameter": WHOLE,
+    "constant": WHOLE,
+    "scratch": WHOLE,
+    "segments": SEGMENTS_OF,
+    "store": STORED,
 }  # of a slot's cell, by its binding
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A kernel's code, as `code` describes it.
+    """A kernel's code, in the form above.
 
     Attributes:
         numbers: ``[*] int64``.
@@ -55,8 +95,8 @@ class Coder:
     axes: dict[Axis, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.axes |= {UNBATCHED: code.ONE, CALL: code.CALLS}
-        self.axes |= {axis: code.RAGGED + i for i, axis in enumerate(self.routine.segments)}
+        self.axes |= {UNBATCHED: ONE, CALL: CALLS}
+        self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
 
     def cell(self, binding: int, kind: int, axis: Axis = UNBATCHED, row_bytes: int = 0) -> int:
         """Return the number of a cell."""
@@ -67,10 +107,10 @@ class Coder:
         """Return the number of the cell of a slot's rows."""
         slot = self.routine.slots[number]
         kind = KIND_OF[slot.binding.kind]
-        if slot.axis is UNBATCHED and kind == code.BY_RANK:
-            kind = code.WHOLE
-        if kind in (code.WHOLE, code.SEGMENTS_OF):
-            return self.cell(number, kind, CALL if kind == code.SEGMENTS_OF else UNBATCHED)
+        if slot.axis is UNBATCHED and kind == BY_RANK:
+            kind = WHOLE
+        if kind in (WHOLE, SEGMENTS_OF):
+            return self.cell(number, kind, CALL if kind == SEGMENTS_OF else UNBATCHED)
         return self.cell(number, kind, slot.axis, slot.type.size * np.dtype(slot.type.dtype).itemsize)
 
     def dtype(self, place: Place) -> str:
@@ -97,13 +137,13 @@ class Coder:
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))
-        begin = code.HEAD + len(cells) + len(segments) + size
+        begin = HEAD + len(cells) + len(segments) + size
         for instruction in self.program:
             instruction[3] += begin
         head = [len(self.cells), len(segments), len(self.program), begin]
         flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
         widest = max([0, *(function.count for function in self.functions)])
-        room = max(len(self.cells), code.RAGGED + len(segments), widest + 1)
+        room = max(len(self.cells), RAGGED + len(segments), widest + 1)
         return Code(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)
 
 

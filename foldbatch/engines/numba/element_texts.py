@@ -47,9 +47,12 @@ def zero(dtype: str) -> str:
 
 
 def accumulate(dtype: str) -> str:
-    """Return the text of what adds a place to another: sums, along axes where the other's stride is 0."""
-    kind = KINDS[dtype]
-    return _visit([kind], kind, "t0", [False], adds=True)
+    """Return the text of what adds a place to another: sums, along axes where the other's stride is 0.
+
+    A sum of bools is whether one of them is True, as NumPy has it.
+    """
+    kind = MEMORY[dtype]
+    return _visit([kind], kind, "t0", [False], adds="|" if dtype == "bool" else "+")
 
 
 def _visit(
@@ -59,7 +62,7 @@ def _visit(
     truths: Sequence[bool],
     before: Sequence[str] = (),
     *,
-    adds: bool = False,
+    adds: str = "",
 ) -> str:
     """Return the text of a function of some operands that it reads and one place that it writes.
 
@@ -69,7 +72,7 @@ def _visit(
         value: the expression of a result of t0, t1 ...
         truths: whether operands are bools, which are bytes in memory.
         before: lines that come first.
-        adds: whether results are added to what is there.
+        adds: the operator that adds results to what is there, or none.
     """
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
@@ -97,7 +100,7 @@ def _visit(
             f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
             for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
         ]
-        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] {'+' * adds}= {value}"]
+        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] {adds}= {value}"]
 
     inside = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
     if adds:
@@ -105,7 +108,7 @@ def _visit(
             f"elif q{places - 1} == u8(0):",
             f"    total = {out}[u8(0)]",
             "    for k in range(inner):",
-            "        total += b0[k * q0]",
+            f"        total {adds}= b0[k * q0]",
             f"    {out}[u8(0)] = total",
         ]
     inside += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]

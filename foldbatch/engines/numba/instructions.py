@@ -11,8 +11,18 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.numba import code, move_texts
-from foldbatch.engines.numba.coder import Code, Coder, contiguous
+from foldbatch.engines.numba import move_texts
+from foldbatch.engines.numba.coder import (
+    BY_RANK,
+    COPIES_OF,
+    ENTRIES,
+    FIELDS_OF,
+    TARGET,
+    WHOLE,
+    Code,
+    Coder,
+    contiguous,
+)
 from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
 from foldbatch.engines.numba.nests import Part, Strides, merged, parts
@@ -62,9 +72,9 @@ def _whole(number: int, slot: Slot) -> Place:
 def _take(coder: Coder, number: int, slot: Slot) -> None:
     """Gather copies of an operand's rows, or sum the cotangents of an output, where the launch tells so."""
     function = native(move_texts.TAKE.format(k=MEMORY[slot.type.dtype]))
-    arena, fields = coder.cell(number, code.WHOLE), coder.cell(number, code.FIELDS_OF)
-    entries = coder.cell(number, code.ENTRIES, slot.axis)
-    copies = coder.cell(number, code.COPIES_OF, slot.axis)
+    arena, fields = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+    entries = coder.cell(number, ENTRIES, slot.axis)
+    copies = coder.cell(number, COPIES_OF, slot.axis)
     pointers = [(cell, 0) for cell in (arena, entries, copies, fields, coder.slot(number))]
     coder.add(function, slot.axis, pointers, [slot.type.size])
 
@@ -76,10 +86,10 @@ def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
     size = prod(place.shape)
     row_bytes = size * np.dtype(dtype).itemsize
     moved = [
-        coder.cell(number, code.TARGET, axis, row_bytes),
-        coder.cell(number, code.ENTRIES, axis),
-        coder.cell(number, code.COPIES_OF, axis),
-        coder.cell(number, code.FIELDS_OF),
+        coder.cell(number, TARGET, axis, row_bytes),
+        coder.cell(number, ENTRIES, axis),
+        coder.cell(number, COPIES_OF, axis),
+        coder.cell(number, FIELDS_OF),
     ]
     dense = place.strides == contiguous(place.shape)
     for part in [DENSE] if dense else _first_apart(place):
@@ -109,7 +119,7 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
         case "value" | "cotangent":
             _give(coder, number, binding, place)
         case "gradient":
-            target = coder.cell(number, code.WHOLE), coder.cell(number, code.FIELDS_OF)
+            target = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
             both = Strides(0, place.strides), Strides(0, contiguous(place.shape))
             function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
             size = np.dtype(dtype).itemsize
@@ -123,5 +133,5 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
         case _:
             axis = place.axis if place.axis.rank else CALL
             size = prod(place.shape)
-            target_cell = coder.cell(number, code.BY_RANK, axis, size * np.dtype(dtype).itemsize)
+            target_cell = coder.cell(number, BY_RANK, axis, size * np.dtype(dtype).itemsize)
             copy_to(coder, place, axis, target_cell)

@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.numba import code, element_texts, line_texts, products, row_texts
-from foldbatch.engines.numba.coder import Coder, contiguous
+from foldbatch.engines.numba import element_texts, line_texts, products, row_texts
+from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
@@ -233,7 +233,7 @@ def _gather(coder: Coder, statement: Statement) -> None:
 def _sum_rows(coder: Coder, statement: Statement) -> None:
     (rows, ids), write = _given(statement), _written(statement)
     _zeroed(coder, write)
-    kinds = {"i": KINDS[coder.dtype(ids)], "k": KINDS[coder.dtype(write)]}
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
 
 
@@ -243,6 +243,8 @@ def _segments(coder: Coder, statement: Statement) -> None:
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
     text = row_texts.SEGMENTS[name].format(k=kind, r="u1" if name == "segment_is_max" else kind)
+    if dtype == "bool":  # as NumPy adds them
+        text = text.replace("+= u[", "|= u[")
     places = [read, write]
     axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
     for part in parts(axes, 2, 2):
@@ -267,7 +269,7 @@ def _check_range(coder: Coder, statement: Statement) -> None:
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
     for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
-        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, code.ERRORS), 0)]
+        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, ERRORS), 0)]
         statics = [statement.attrs["size"], *part.extents, ids.row, *part.strides[0]]
         coder.add(native(text), axis, pointers, statics)
 

@@ -28,6 +28,7 @@ from typing import Any
 from llvmlite import binding
 
 from foldbatch.engines.numba import tiles
+from foldbatch.engines.numba.compiling import compile_arrays
 from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
 
 
@@ -106,6 +107,15 @@ def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
 def source() -> str:
     """Return the text of what products are made of."""
     return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
+
+
+@cache
+def by_arrays(name: str, kind: str) -> Callable[..., None] | None:
+    """Return a product that Python calls with arrays, by its name; None for processors that are not known."""
+    cut = blocks()
+    if cut is None:
+        return None
+    return compile_arrays(spell(name, kind, cut), functions(kind, cut), source())
 
 
 def spell(name: str, kind: str, cut: Blocks) -> str:

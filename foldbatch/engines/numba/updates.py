@@ -1,25 +1,18 @@
-"""Optimizers' steps and checks as compiled loops: one pass over a parameter in place of a dozen.
-
-Only where Numba is loaded anyway, which it is once a program has the backend of that name; NumPy's steps
-stay the text that explains.
-"""
+"""Optimizers' steps and checks, and sums of rows, as compiled loops that Python calls: one pass over memory each."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.engines.numba.loop_compiler import compile_loop
-from foldbatch.engines.numba.named_loops import KINDS, SUM_COPIES
-from foldbatch.errors import BackendError
+from foldbatch.engines.numba.compiling import compile_loop
+from foldbatch.params import Updates
 
 Loop = Callable[..., None]
-_KIND_OF = {np.dtype(name): kind for name, kind in KINDS.items() if kind.startswith("f")}
+KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}
 
 # The numbers: the gradient's factor; each beta and 1 minus it; eps and rate, both corrected for the step.
 # Nothing is added to the product with the factor, so that it is rounded as it is when it comes scaled.
@@ -53,47 +46,32 @@ def loop(values, rows, height, answer):
     answer[0] = found | (last >= height)
 """
 
-WHOLE = np.zeros(1, np.int64)  # the rows of a dense gradient, whose whole table is one row
-
-
-def adam(dtype: np.dtype[Any]) -> Loop | None:
-    """Return Adam's step on rows of flat tables.
-
-    Its arguments are ``(p [n], g [r * width], mean [n], square [n], rows [r] int64, width)`` and the numbers
-    ``(factor, beta1, 1 - beta1, beta2, 1 - beta2, eps, rate)``; ``rows`` are distinct and within the table.
-    None where nothing is to be compiled.
-    """
-    return _loop(ADAM, dtype)
-
-
-def faults(dtype: np.dtype[Any]) -> Loop | None:
-    """Return what finds whether a gradient has a NaN, an infinity, or rows not ascending or not in the table.
-
-    Its arguments are ``(values [n], rows [r] int64, height, answer [1] int64)``, where the answer is 0 or 1.
-    None where nothing is to be compiled.
-    """
-    return _loop(FAULTS, dtype)
-
-
-def takes(array: NDArray[Any]) -> bool:
-    """Return whether loops can read an array of their dtype, flattened without a copy."""
-    flags = array.flags
-    return flags.c_contiguous and flags.aligned
-
-
-def _loop(text: str, dtype: np.dtype[Any]) -> Loop | None:
-    return _compiled(text, dtype) if dtype in _KIND_OF and "numba" in sys.modules else None
+# the sums of rows of an array: row i of `out` is that of rows order[starts[i]:starts[i + 1]], in order
+SUM_COPIES = """\
+# {f}[2], i8[1], i8[1], {f}[2]w
+def loop(rows, starts, order, out):
+    a, c, r, o = flat(rows), flat(starts), flat(order), flat(out)
+    width = u8(out.shape[1])
+    for i in range(u8(out.shape[0])):
+        for j in range(width):
+            o[i * width + j] = {f}(0)
+        for k in range(u8(c[i] - c[0]), u8(c[i + u8(1)] - c[0])):
+            start = u8(r[k]) * width
+            for j in range(width):
+                o[i * width + j] += a[start + j]
+"""
 
 
 @cache
-def _compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
-    try:
-        return compile_loop(text.format(f=_KIND_OF[dtype]))
-    except BackendError:  # it is there, but does not work with the NumPy there is
-        return None
+def compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
+    """Return a loop for numbers of a dtype; None if it is not float32 or float64."""
+    kind = KIND_OF.get(dtype)
+    return compile_loop(text.format(f=kind)) if kind is not None else None
 
 
 def sum_copies(dtype: str) -> Loop | None:
-    """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``; see `engines.sums`."""
-    kind = KINDS.get(dtype, "")
-    return compile_loop(SUM_COPIES.format(f=kind)) if kind.startswith("f") else None
+    """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
+    return compiled(SUM_COPIES, np.dtype(dtype))
+
+
+UPDATES = Updates(partial(compiled, ADAM), partial(compiled, FAULTS))

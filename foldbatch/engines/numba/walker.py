@@ -1,6 +1,6 @@
 """A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
 
-The form of a kernel's code stands in `code`. For each launch, the walker finds out where the rows of each cell begin
+The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each cell begin
 and how far they move with each row of their axis; for each level, where that level's are; then it calls one function
 after the other. Importing this needs Numba.
 """
@@ -29,8 +29,8 @@ from foldbatch.engines.launch import (
     Ints,
     LaunchTable,
 )
-from foldbatch.engines.numba import code, memory
-from foldbatch.engines.numba.code import (
+from foldbatch.engines.numba import coder, memory
+from foldbatch.engines.numba.coder import (
     BY_LAUNCH,
     BY_RANK,
     CELL,
@@ -38,20 +38,21 @@ from foldbatch.engines.numba.code import (
     ENTRIES,
     ERRORS,
     FIELDS_OF,
+    FOUND,
     INSTRUCTION,
     RAGGED,
     SEGMENTS_OF,
     STORED,
     TARGET,
     WHOLE,
+    Code,
 )
-from foldbatch.engines.numba.coder import Code
 from foldbatch.engines.numba.compiling import FORM, compile_text, digest
 from foldbatch.engines.numba.memory import POINTERS, call, moved
 from foldbatch.engines.numba.vector_functions import i8, u8
 from foldbatch.engines.ranges import OutOfRangeError
 
-CODE = code.HEAD
+CODE = coder.HEAD
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 at = POINTERS["pointer_i8"]
 
@@ -115,14 +116,14 @@ def _walk(
         addresses: of buffers.
         work: memory for six times `room` numbers, no kernel having more cells, axes or arguments.
         room: see there.
-        errors: memory for `code.FOUND` numbers, the first of which is 0.
+        errors: memory for `coder.FOUND` numbers, the first of which is 0.
     """
     levels, numbers, found = at(bounds), at(index), at(errors)
     origins, steps, cells = at(work), at(work + 8 * room), at(work + 16 * room)
     arguments, lowers, rows = at(work + 24 * room), at(work + 32 * room), at(work + 40 * room)
     done = i8(0)
-    for launch in range(u8(count)):
-        row = launches + 8 * i8(launch) * columns
+    for number in range(u8(count)):
+        row = launches + 8 * i8(number) * columns
         head = at(row)
         begin = codes + 8 * at(starts)[u8(head[0])]
         kernel = at(begin)
@@ -153,7 +154,7 @@ def _walk(
                     arguments[p + u8(1)] = cells[u8(given[u8(2) * p])] + given[u8(2) * p + u8(1)]
                 call(here[0], here[1], arguments, at(begin + 8 * here[3]))
                 if found[0] != 0:
-                    found[4], found[5] = i8(launch), start
+                    found[4], found[5] = i8(number), start
                     return done
                 here = moved(given, u8(2) * pointers)
             done += 1
@@ -164,7 +165,7 @@ def _walk(
 def compiled() -> Any:
     """Return `_walk` compiled: once a process, read from the cache on disk where there is one."""
     text = "\n\n".join(map(inspect.getsource, (begin_at, _walk)))
-    known = f"{FORM}\n{inspect.getsource(code)}{inspect.getsource(launch)}{inspect.getsource(memory)}{text}"
+    known = f"{FORM}\n{inspect.getsource(coder)}{inspect.getsource(launch)}{inspect.getsource(memory)}{text}"
     return compile_text(f"walk_{digest(known)}", text, partial(_compiled, text))
 
 
@@ -204,7 +205,7 @@ class Walker:
         launches, bounds, index = (
             np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index)
         )
-        work, errors = np.empty(6 * self._room, np.int64), np.zeros(code.FOUND, np.int64)
+        work, errors = np.empty(6 * self._room, np.int64), np.zeros(FOUND, np.int64)
         self._walk(
             _address(self._numbers),
             _address(self._starts),

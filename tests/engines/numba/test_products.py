@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.loop_compiler import called_by
-from foldbatch.static import ops
-from foldbatch.static.backends import BACKENDS
-from foldbatch.static.graph import Graph, apply, input_node
-from foldbatch.types import TensorType
-from tests.static.run_kernel import compile_graph
+from tests.engines.numba.walking import run_native
 
 pytestmark = [
     pytest.mark.numba,
-    pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed"),
+    pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed"),
 ]
 DTYPES = {"f4": "float32", "f8": "float64"}
 # around the rows and columns of tiles, and around blocks of the inner dimension
@@ -35,11 +32,29 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, dtype: str, form: 
 
 
 def called(name: str, kind: str):
-    return called_by(f"{name}_{kind}(x, p0, s0)")[f"{name}_{kind}"]
+    from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs Numba
+
+    return by_arrays(name, kind)
 
 
 def product_of(kind: str):
     return called("product", kind)
+
+
+def native_product(kind: str, cut=None):
+    """Return the product that instructions call, as a function of arrays; of no cut it is this processor's."""
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+
+    cut = products.blocks() if cut is None else cut
+    more = {"more": products.functions_of(kind, cut), "source": products.source()} if cut else {}
+    text = products.native_text(kind, cut or None)
+
+    def product(a, b, c) -> None:
+        strides = [stride // a.itemsize for array in (a, b) for stride in array.strides]
+        statics = [1, 1, a.shape[1], b.shape[1], 2, *strides, c.strides[0] // a.itemsize, 0, 0, 0, 0]
+        run_native(text, len(a), [a, b, c], statics, **more)
+
+    return product
 
 
 FORMS = st.sampled_from(["rows", "columns", "gaps"])
@@ -68,25 +83,43 @@ def check(product, kind: str, extents: tuple[int, int, int], forms: tuple[str, s
 def test_a_product_is_numpys(
     kind: str, extents: tuple[int, int, int], forms: tuple[str, str], seed: int
 ) -> None:
+    check(native_product(kind), kind, extents, forms, seed)
     check(product_of(kind), kind, extents, forms, seed)
 
 
-@pytest.mark.parametrize("name", ["WIDE", "NARROW"])
+@pytest.mark.parametrize("name", ["WIDE", "NARROW", "plain loops"])
 def test_every_cut_is_right(name: str) -> None:
-    """Also the one for other processors than this: vectors of any length compile everywhere."""
-    from numba import njit, types  # noqa: PLC0415 - optional
+    """Also those for other processors than this: vectors of any length compile everywhere."""
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
 
-    from foldbatch.engines.numba import products, vector_functions  # noqa: PLC0415 - they need Numba
-
-    scope = {**vector_functions.GLOBALS, **products.functions("f4", getattr(products, name))}
-    exec(products.spell("product", "f4", getattr(products, name)), scope)
-    read, written = (types.Array(types.float32, 2, "A", readonly=r) for r in (True, False))
-    product = njit(types.void(read, read, written), **vector_functions.OPTIONS)(scope["loop"])
+    product = native_product("f4", getattr(products, name, False))
     rng = np.random.default_rng(0)
     for i in range(120):
         extents = tuple(int(x) for x in rng.choice([1, 2, 3, 4, 7, 8, 9, 25, 64, 100, 300], 3))
         forms = tuple(str(x) for x in rng.choice(["rows", "columns", "gaps"], 2))
         check(product, "f4", extents, forms, i)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+@pytest.mark.parametrize("adds", [0, 1, 2])
+def test_products_one_after_the_other(adds: int, blocked: bool) -> None:
+    """Each in its place, or added up; of no rows they are zero, or nothing is added."""
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+
+    cut = products.blocks() if blocked else None
+    more = {"more": products.functions_of("f8", cut), "source": products.source()} if cut else {}
+    text, rng = products.native_text("f8", cut), np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 5, 7)), rng.normal(size=(3, 7, 9))
+    c = np.ones((3, 5, 9))
+    statics = [1, 5, 7, 9, 1, 7, 1, 9, 1, 9, 35, 63, 0 if adds else 45, adds]
+    run_native(text, 3, [a, b, c], statics, **more)
+    if adds:
+        np.testing.assert_allclose(c[0], (a @ b).sum(0) + (adds == 2))
+        assert (c[1:] == 1).all()
+    else:
+        np.testing.assert_allclose(c, a @ b)
+    run_native(text, 0, [a, b, c], [1, 5, 1, 9, 3, *statics[5:]], **more)
+    assert (c[0] == 0).all() == (adds != 2)
 
 
 COUNTS = st.sampled_from([0, 1, 2, 3, 7, 8, 9, 31, 33, 95, 97, 127, 129, 200, 330])
@@ -149,31 +182,7 @@ def test_nothing_is_made_of_what_is_not_finite_elsewhere() -> None:
     a[4], b[:, 49] = np.nan, np.inf
     for left, right in ((a, b), (a, np.asfortranarray(b))):
         out = np.empty((9, 50), "float32")
-        product_of("f4")(left, right, out)
+        native_product("f4")(left, right, out)
         assert np.isnan(out[4]).all()
         assert (np.delete(out, 4, 0)[:, :49] == 70).all()
         assert np.isposinf(np.delete(out, 4, 0)[:, 49]).all()
-
-
-def test_kernels_call_it_where_a_weight_meets_rows() -> None:
-    x = input_node(TensorType((3,)))
-    matrices = input_node(TensorType((2, 3)))
-    for node, ours in (
-        (apply("sum_outer", x, ops.tanh(x)), True),
-        (apply("matmul", matrices, apply("transpose", matrices, axes=(1, 0))), False),
-    ):
-        source = compile_graph(
-            Graph(tuple(dict.fromkeys([x, matrices])), (node,)), (), BACKENDS["numba"]
-        ).source
-        assert ("product_f4(" in source) == ours
-        assert ("np.matmul(" in source) != ours
-
-
-def test_unknown_processors_multiply_by_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
-
-    monkeypatch.setattr(products, "blocks", lambda: None)
-    x = input_node(TensorType((3,)))
-    source = compile_graph(Graph((x,), (apply("sum_outer", x, ops.tanh(x)),)), (), BACKENDS["numba"]).source
-    assert "np.matmul(" in source
-    assert "product_f4(" not in source

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
-from foldbatch.static.backends import BACKENDS
-
 pytestmark = [
     pytest.mark.numba,
-    pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed"),
+    pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed"),
 ]
 
 

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.updates import WHOLE, adam, faults
+from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.errors import ParameterError
 from foldbatch.params import SparseRows
-from foldbatch.static.backends import BACKENDS
 from foldbatch.train import Adam, LazyAdam
-from foldbatch.train.gradients import fitting_gradient
+from foldbatch.train.gradients import WHOLE, fitting_gradient
 
 DTYPES = st.sampled_from(["float32", "float64"])
 NUMBERS = (0.5, 0.9, 0.1, 0.99, 0.01, 1e-8, 0.1)  # factor, betas and 1 minus them, eps, rate
 
 
-def test_nothing_is_compiled_where_numba_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    assert adam(np.dtype("float32")) is None
-    assert faults(np.dtype("float32")) is None
+def adam(dtype):
+    return UPDATES.adam(np.dtype(dtype))
 
 
-@pytest.fixture(scope="module")
-def numba_loaded() -> None:
-    import numba  # noqa: F401, PLC0415 - optional
+def faults(dtype):
+    return UPDATES.faults(np.dtype(dtype))
+
+
+class Parameters(dict):
+    """Parameters by name, with the compiled loops of an engine, or none."""
+
+    updates = None
 
 
 @pytest.mark.numba
-@pytest.mark.usefixtures("numba_loaded")
-@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+@pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 class TestCompiled:
     """With Numba."""
 
@@ -54,21 +55,21 @@ class TestCompiled:
         found = []
         for compiled in (True, False):
             rng = np.random.default_rng(seed)
-            params = {name: rng.normal(size=(20, width)).astype(dtype) for name in ("dense", "sparse")}
+            params = Parameters(
+                {name: rng.normal(size=(20, width)).astype(dtype) for name in ("dense", "sparse")}
+            )
+            params.updates = UPDATES if compiled else None
             params["transposed"] = np.asfortranarray(rng.normal(size=(5, 4)).astype(dtype))
             optimizer = kind(0.1, weight_decay=decay)
-            with pytest.MonkeyPatch.context() as patch:
-                if not compiled:
-                    patch.delitem(sys.modules, "numba")
-                for _ in range(3):
-                    rows = np.flatnonzero(rng.random(20) < 0.4)
-                    values = rng.normal(size=(len(rows), width)).astype(dtype)
-                    gradients = {
-                        "dense": rng.normal(size=(20, width)).astype(dtype),
-                        "sparse": SparseRows(rows, values, (20, width)),
-                        "transposed": rng.normal(size=(5, 4)).astype(dtype),
-                    }
-                    optimizer.update(params, gradients, scale=factor)
+            for _ in range(3):
+                rows = np.flatnonzero(rng.random(20) < 0.4)
+                values = rng.normal(size=(len(rows), width)).astype(dtype)
+                gradients = {
+                    "dense": rng.normal(size=(20, width)).astype(dtype),
+                    "sparse": SparseRows(rows, values, (20, width)),
+                    "transposed": rng.normal(size=(5, 4)).astype(dtype),
+                }
+                optimizer.update(params, gradients, scale=factor)
             found.append((params, optimizer.state()))
         tolerance = 1e-5 if dtype == "float32" else 1e-12
         for left, right in zip(*found, strict=True):
@@ -98,14 +99,13 @@ class TestCompiled:
         gradient = SparseRows(rows, values, (5, width))
         outcomes = []
         for compiled in (True, False):
-            with pytest.MonkeyPatch.context() as patch:
-                if not compiled:
-                    patch.delitem(sys.modules, "numba")
-                try:
-                    fitting_gradient("w", np.zeros(gradient.shape, dtype), gradient)
-                    outcomes.append("")
-                except ParameterError as error:
-                    outcomes.append(str(error))
+            try:
+                fitting_gradient(
+                    "w", np.zeros(gradient.shape, dtype), gradient, updates=UPDATES if compiled else None
+                )
+                outcomes.append("")
+            except ParameterError as error:
+                outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
         answer = np.empty(1, np.int64)
         faults(np.dtype(dtype))(values.reshape(-1), rows, 5, answer)
@@ -120,3 +120,20 @@ class TestCompiled:
         values[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
         check(values, WHOLE, 1, answer)
         assert answer[0] == 1
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_rows_are_summed_in_order(self, dtype) -> None:
+        rng = np.random.default_rng(0)
+        rows, order, starts = (
+            rng.normal(size=(7, 3)).astype(dtype),
+            rng.permutation(7),
+            np.array([0, 2, 2, 7]),
+        )
+        out = np.empty((3, 3), dtype)
+        sum_copies(dtype)(rows, starts, order, out)
+        right = np.zeros_like(out)
+        for i in range(3):
+            for at in order[starts[i] : starts[i + 1]]:
+                right[i] += rows[at]
+        np.testing.assert_array_equal(out, right)
+        assert sum_copies("int64") is None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.numpy.kernel import load
+from foldbatch.engines.numpy.kernel import Function, load
 from foldbatch.engines.numpy.walk import run
 from foldbatch.params import Array
 from foldbatch.static.op import Axis
@@ -17,6 +17,16 @@ from foldbatch.static.statements import Routine, Slot
 from foldbatch.types import TensorType
 
 Key = tuple[str, Any]
+
+
+def kernel_of(routine: Routine) -> Function:
+    """Return NumPy's kernel of a routine."""
+    return load(routine, "test").function
+
+
+def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
+    """Run a table of launches of one routine; tests of another engine put their own function here."""
+    run(table, [kernel_of(routine)], buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +49,13 @@ class Batch:
         slots: where the rows of slots are, by binding; parameters, constants, scratch and segments aside.
         results: where results go, by binding.
         offsets: by number of the ragged axis, where the elements of each call begin and the last ones end.
+        make: makes the kernel of a routine.
     """
 
     slots: Mapping[Key, At] = field(default_factory=dict)
     results: Mapping[Key, At] = field(default_factory=dict)
     offsets: Sequence[Sequence[int]] = ()
+    make: Callable[[Routine], Function] = kernel_of
     buffers: list[Array] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
 
@@ -60,7 +72,10 @@ class Batch:
         heights = [len(buffer) for buffer in self.buffers]
         parts = (np.array(rows), np.array(bounds).reshape(-1, 2), np.array(self.index), np.array(heights))
         table = LaunchTable(*(part.astype(np.int64) for part in parts))
-        run(table, [load(routine, "test").function], self.buffers)
+        if self.make is kernel_of:
+            run_table(table, routine, self.buffers)
+        else:
+            run(table, [self.make(routine)], self.buffers)
 
     def _slot(self, slot: Slot, levels: Sequence[tuple[int, int]], routine: Routine) -> list[int]:
         kind, key = slot.binding
