@@ -147,6 +147,8 @@ class ArrayRun:
         """Bring what the batch reads and yields, and launch."""
         table = self.ready.tables.forward
         self.memory.fit(table.heights)
+        if not len(table.launches):  # no example makes a call; of no example at all there are no feeds either
+            return
         model, tables = self.engine.model, self.ready.batch.schedule.cells
         for name, number in self.bound.buffers.items():
             match name:
