@@ -109,9 +109,7 @@ class ArrayEngine:
         kernels = self.training if training else self.inference
         return Ready(kernels, batch, launch_tables(kernels.bound, batch.schedule))
 
-    def forward(
-        self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]
-    ) -> ArrayRun:
+    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
         bound = ready.kernels.bound
         if bound.training not in memory:

@@ -128,9 +128,7 @@ def test_cotangents_of_values_are_added_to_those_of_losses(
     chosen = data.draw(st.lists(st.sampled_from(numbers), max_size=6)) if numbers else []
     rng = np.random.default_rng(0)
     cotangents = [(number, rng.normal(size=oracle.values[number].shape)) for number in chosen]
-    batch = Batch(
-        batch.merged, seeded(batch.schedule, arenas), batch.feeds, batch.results, batch.seconds
-    )
+    batch = Batch(batch.merged, seeded(batch.schedule, arenas), batch.feeds, batch.results, batch.seconds)
     engine = numpy_engine.load(model, debug=True)
     gradients = _run(engine, batch, engine.memory()).backward(cotangents)
     expected = oracle.backward(cotangents)
