@@ -6,7 +6,7 @@ setup:
 	.venv/bin/python -m pip install --quiet -e '.[dev]'
 
 test:
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n auto --dist worksteal
 
 format:
 	.venv/bin/ruff format .
@@ -19,4 +19,4 @@ check: test
 	.venv/bin/lint-imports
 
 bench:
-	.venv/bin/python -m foldbatch.bench
+	.venv/bin/python -m benchmarks

@@ -60,12 +60,13 @@ from foldbatch.blocks import (
     ZipWith,
 )
 from foldbatch.engines.planned import Planned
+from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program, compile
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
-#VIEWS from foldbatch.views.explanation import Explanation, explain
-#VIEWS from foldbatch.views.picture import draw_schedule
+from foldbatch.views.explanation import Explanation, explain
+from foldbatch.views.picture import draw_schedule
 
 __version__ = "0.1.0"
 
@@ -86,7 +87,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
-#VIEWS    "Explanation",
+    "Explanation",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -131,10 +132,11 @@ __all__ = [
     "Zeros",
     "Zip",
     "ZipWith",
+    "bench",
     "compile",
-#VIEWS    "draw_schedule",
+    "draw_schedule",
     "errors",
-#VIEWS    "explain",
+    "explain",
     "load_prepared",
     "ops",
     "prepare",

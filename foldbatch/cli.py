@@ -10,13 +10,13 @@ Command = Callable[[Sequence[str]], int]
 
 
 def _bench(arguments: Sequence[str]) -> int:
-    from foldbatch.bench.command import main as bench  # noqa: PLC0415 - only what is called is imported
+    from foldbatch.gain.command import main as bench  # noqa: PLC0415 - only what is called is imported
 
     return bench(arguments, "foldbatch bench")
 
 
 COMMANDS: dict[str, tuple[str, Command]] = {
-    "bench": ("measure what batching gains on this machine", _bench),
+    "bench": ("measure what batching gains on a block and examples of yours", _bench),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,20 @@ Tangents = Mapping[str, ArrayLike | SparseRows]
 def dense(gradient: Gradient) -> Array:
     """Return a gradient as an array of its parameter's shape."""
     return gradient.dense() if isinstance(gradient, SparseRows) else gradient
+
+
+class Pullback(NamedTuple):
+    """What `Program.vjp` returns.
+
+    Attributes:
+        loss: the float sum of all losses.
+        gradients: of parameters, by name.
+        inputs: of what blocks read, by the block's place in the model; empty where nobody asked.
+    """
+
+    loss: float
+    gradients: dict[str, Gradient]
+    inputs: InputGradients
 
 
 class Derivatives:
@@ -84,7 +98,7 @@ class Derivatives:
         losses: bool = True,
         parameters: bool = True,
         inputs: bool = False,
-    ) -> tuple[float, dict[str, Gradient], InputGradients]:
+    ) -> Pullback:
         """Return the summed loss, the gradients of parameters by name, and those of inputs.
 
         Args:
@@ -114,7 +128,7 @@ class Derivatives:
             runner = self._runners[key]
         results, gradients = runner.vjp(traces, step, seeds, gathered)
         named = {name: gradients[p] for name, p in self.parameters.items() if parameters and p in gradients}
-        return results.loss, named, InputGradients(dict(results.metrics))
+        return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
 
     def _assign(self, tangents: Tangents) -> None:
         if not isinstance(tangents, Mapping):

@@ -83,6 +83,10 @@ class BackendError(FoldbatchError, RuntimeError):
     """A backend is not installed, or lacks an operation."""
 
 
+class ModelError(FoldbatchError, ValueError):
+    """A model cannot be written as plain data, or what is read is none."""
+
+
 class TrainingError(FoldbatchError, ValueError):
     """An optimizer or a schedule is given a setting or a state it cannot use."""
 

@@ -193,8 +193,30 @@ class SparseRows:
 Gradient = Array | SparseRows
 
 
+Compiled = Callable[[np.dtype[Any]], "Callable[..., None] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Compiled loops that an engine hands to optimizers: each by dtype, None where it has none for that.
+
+    Attributes:
+        adam: Adam's step on rows of flat tables: ``(p [n], g [r * width], mean [n], square [n], rows [r] int64,
+            width, factor, beta1, 1 - beta1, beta2, 1 - beta2, eps, rate)``; `rows` are distinct, within the table.
+        faults: what finds whether a gradient has a NaN, an infinity, or rows not ascending or not in the table:
+            ``(values [n], rows [r] int64, height, answer [1] int64)``; the answer is 0 or 1.
+    """
+
+    adam: Compiled
+    faults: Compiled
+
+
 class ParameterStore(MutableMapping[str, Array]):
     """A program's parameters by name; assigning checks the shape and copies.
+
+    Attributes:
+        parameters: themselves, by name.
+        updates: compiled loops for optimizers, if the program's engine has any.
 
     >>> store = ParameterStore({"bias": Parameter(TensorType((2,)), 0.0)})
     >>> store["bias"] = [1, 2]
@@ -202,8 +224,9 @@ class ParameterStore(MutableMapping[str, Array]):
     array([1., 2.], dtype=float32)
     """
 
-    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(self, parameters: Mapping[str, Parameter], updates: Updates | None = None) -> None:
         self.parameters = dict(parameters)
+        self.updates = updates
 
     def _find(self, name: str) -> Parameter:
         try:

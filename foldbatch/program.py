@@ -19,9 +19,10 @@ from typing import Any
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
 from foldbatch.blocks.values import is_int
-from foldbatch.derivatives import Derivatives, Tangents
+from foldbatch.derivatives import Derivatives, Pullback, Tangents
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.cotangents import seeds_of
+from foldbatch.engines.engine import Engine, choose_engine
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results
@@ -66,7 +67,7 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
+            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
             time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -129,12 +130,18 @@ class Program:
         for name, parameter in self.params.parameters.items():
             parameter.initialize(seed, name)
         self._runner = Runner(lowered.model, options, seed)
+        self.params.updates = self._runner.engine.updates
         self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
 
     @property
     def model(self) -> Model:
         """What was made of the block: cells, and how they are connected."""
         return self.lowered.model
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the program: the kernels of the backend it was compiled for."""
+        return self._runner.engine
 
     # -- examples to traces
 
@@ -246,6 +253,48 @@ class Program:
         named = self.params.parameters.items()
         return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
 
+    def vjp(
+        self,
+        examples: Iterable[Any] | Planned,
+        cotangents: Iterable[Any] | None = None,
+        *,
+        losses: bool | None = None,
+        inputs: bool = False,
+        step: int | None = None,
+    ) -> Pullback:
+        """Return the gradients that follow from cotangents of the results: a vector-Jacobian product.
+
+        With cotangents that another program computed, a block can be one part of a larger model. With none, gradients
+        come from the losses, and those of parameters are what `value_and_grad` returns. What is computed is what is
+        trained: `Dropout` drops. The cells that compute it are compiled at the first call.
+
+        Args:
+            examples: the batch.
+            cotangents: for each example one value in the form of its result, arrays where that has tensors of floats;
+                None for a part, or for an example, that has none.
+            losses: whether gradients come from the losses, too; by default only where no cotangents are given.
+            inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
+            step: as for `value_and_grad`.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or a cotangent does not fit its result.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x * x)))
+        >>> found = program.vjp([[1, 2], [4]], [[1, 0.5], None], inputs=True)
+        >>> found.gradients
+        {'w': array(3., dtype=float32)}
+        >>> for name, values in found.inputs.items():
+        ...     print(name, values.values)
+        model.map Scalar('float32') [6. 6. 0.]
+        """
+        traces = self._trace_all(examples)
+        results = [trace.result for trace in traces]
+        seeds = None if cotangents is None else seeds_of(self.model.result, results, cotangents)
+        chosen = cotangents is None if losses is None else losses
+        return self._derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
+
     def _drawing(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
@@ -309,7 +358,8 @@ class Program:
 
         They are found by the place and the block that reads a tensor of floats, such as
         ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
-        and `nodes` tell whose they are, as of metrics. The cells that compute them are compiled at
+        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
+        The cells that compute them are compiled at
         the first call.
 
         Raises:
@@ -323,8 +373,9 @@ class Program:
         model.map Scalar('float32') [2. 4. 6.] [0 0 2]
         """
         traces = self._trace_all(examples)
-        loss, _, inputs = self._derivatives.vjp(traces, self._drawing(step), None, parameters=False, inputs=True)
-        return loss, inputs
+        step = self._drawing(step)
+        found = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
+        return found.loss, found.inputs
 
     @cached_property
     def _derivatives(self) -> Derivatives:

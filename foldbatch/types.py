@@ -21,6 +21,8 @@ from foldbatch.errors import BlockTypeError
 
 DEFAULT_DTYPE = "float32"
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
+# Of data that are read: what a narrower dtype is widened to.
+WIDER = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32", "float16": "float32"}
 _OTHER_DTYPES = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "float16")
 
 
@@ -44,6 +46,8 @@ class TensorType:
             expected = "whole numbers of 0 or more as extents"
             raise BlockTypeError("TensorType", expected, str(tuple(self.shape)), "give the full shape")
         object.__setattr__(self, "shape", shape)
+        if type(self.dtype) is str and self.dtype in DTYPES:
+            return  # as nearly always
         try:
             dtype = np.dtype(self.dtype).name
         except TypeError:

@@ -14,14 +14,14 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.dual import LOSS
-from foldbatch.model.inputs import float_reads
 from foldbatch.derivatives import dense
-from foldbatch.engines.runner import Runner
-from foldbatch.program import Prepared, Program
 from foldbatch.engines import threads
+from foldbatch.engines.runner import Runner
+from foldbatch.model.dual import LOSS
+from foldbatch.model.sources import float_reads
+from foldbatch.program import Prepared, Program
 from tests.programs import BlockProgram
-from tests.test_laws import assert_same, gradients_of
+from tests.test_laws import assert_same, gradients_of, share_kernels
 
 STEP = 1e-4  # of finite differences, which are of fourth order
 DRAWN = 7  # the step of training, for which the same random numbers are drawn
@@ -34,11 +34,13 @@ def compiled(program: BlockProgram) -> Program:
     return fb.compile(program.block, policy=policy, threads=1, debug=True)
 
 
-def others(engine: Engine) -> Iterator[Engine]:
-    """Yield engines that run the same cells in other ways, the reference last."""
+def others(runner: Runner) -> Iterator[Runner]:
+    """Yield runners of the same model that run it in other ways, the reference last."""
     changes: list[dict[str, Any]] = [{"layout": "producer"}, {"batched": False}, {"threads": 2}]
     for change in (*changes, {"backend": "reference"}):
-        yield Runner(engine.model, replace(engine.options, **change), engine.seed)
+        other = Runner(runner.model, replace(runner.options, **change), runner.seed)
+        share_kernels(runner, other)
+        yield other
 
 
 def tangents_of(program: Program, rng: np.random.Generator) -> Arrays:
@@ -55,14 +57,16 @@ def inner(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
 def difference(program: Program, examples: Any, tangents: Arrays, of: Any) -> Any:
     """Return the derivative of a function of the program along tangents, by finite differences."""
     origin = {name: program.params[name].copy() for name in tangents}
+    planned = program.plan(examples)
 
     def at(k: int) -> Any:
         for name, tangent in tangents.items():
             program.params[name] = origin[name] + k * STEP * tangent
-        return of(program.value_and_grad(examples, step=DRAWN))
+        return of(program.value_and_grad(planned, step=DRAWN))
 
     found = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * STEP)
-    at(0)
+    for name, value in origin.items():
+        program.params[name] = value
     return found
 
 

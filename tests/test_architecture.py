@@ -1,5 +1,7 @@
 """The shape of the house: tests mirror modules, modules stay small, ARCHITECTURE.md lists them all.
 
+Benchmarks stand beside the package: what is tested of them mirrors their modules, and they stay small too.
+
 That floors import only downward is import-linter's part, in CI.
 """
 
@@ -13,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 400
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "examples").rglob("*.py"))
+BENCHMARKS = sorted(path.relative_to(ROOT) for path in (ROOT / "benchmarks").rglob("*.py"))
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "foldbatch").rglob("*.py"))
 TESTS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
 WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what other modules hold
@@ -31,9 +34,12 @@ OF_THE_WHOLE = {
 
 def mirror_of(module: Path) -> Path:
     """Return where a module's test lies; a package's own lies inside, under the package's name."""
-    folder = Path("tests", *module.parent.parts[1:])
+    return Path("tests", *module.parent.parts[1:]) / _test_name(module)
+
+
+def _test_name(module: Path) -> str:
     name = {"__init__": module.parent.name, "__main__": "main"}.get(module.stem, module.stem)
-    return folder / f"test_{name}.py"
+    return f"test_{name}.py"
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.name not in WITHOUT_IDEAS], ids=str)
@@ -45,10 +51,11 @@ def test_every_module_has_a_test_of_its_name(module):
 def test_every_test_has_a_module_of_its_name(test):
     whole = test.parent == Path("tests") and test.stem in OF_THE_WHOLE
     example = test.parent == Path("tests/examples") and test.stem in {f"test_{e.stem}" for e in EXAMPLES}
-    assert whole or example or test in {mirror_of(module) for module in MODULES}
+    benchmark = test in {Path("tests", module.parent, _test_name(module)) for module in BENCHMARKS}
+    assert whole or example or benchmark or test in {mirror_of(module) for module in MODULES}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
+@pytest.mark.parametrize("module", MODULES + BENCHMARKS, ids=str)
 def test_no_module_is_long(module):
     lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
     assert lines <= MAX_LINES, "is there more than one idea in it?"

@@ -9,9 +9,8 @@ from foldbatch import cli
 
 def test_bench_gets_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
     """And says so in its help; the status is the command's."""
-    assert cli.main(["bench", "policies", "--batch", "2"]) == 0
-    assert "Groups of calls" in capsys.readouterr().out
-    assert cli.main(["bench", "policies", "--data", "/no/such/folder"]) == 2
+    assert cli.main(["bench", "json:nothing", "json:nothing"]) == 2
+    assert "expected a name that json defines, found 'nothing'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as found:
         cli.main(["bench", "--help"])
     assert found.value.code == 0

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.inputs import float_reads
+from foldbatch.model.sources import float_reads
 from foldbatch.derivatives import dense
 from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
 from tests.derivative_checks import (

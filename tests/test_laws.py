@@ -21,14 +21,15 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.program import Program
 from foldbatch.engines import threads
-
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Runner
+from foldbatch.program import Program
+from foldbatch.scheduler.policies import find_policy
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
-LABELLED = tuple[int, str, Any]  # a metric's value with its example and label
 many = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -38,17 +39,40 @@ some = settings(many, max_examples=150)
 def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
     """Yield a program for every way of running a block; the reference last.
 
-    Numba compiles what it runs, a second or two for each block: a law asks for it where it tries few.
+    All but Numba's share one model and its kernels. Numba compiles what it runs, a second or two for each block: a law
+    asks for it where it tries few.
     """
     if numba:
         yield fb.compile(block, "numba", threads=1, debug=True)
-    for policy in ("by_component", "by_depth"):
-        program = fb.compile(block, "numpy", policy=policy, threads=1, debug=True)
-        yield program
-        yield Program(program.lowered, replace(program.options, layout="producer"), 0)
-    yield Program(program.lowered, replace(program.options, batched=False), 0)
-    yield Program(program.lowered, replace(program.options, threads=2), 0)
-    yield Program(program.lowered, replace(program.options, backend="reference"), 0)
+    program = fb.compile(block, "numpy", threads=1, debug=True)
+    by_depth = planned_by(program, "by_depth")
+    for engine in (program, by_depth):
+        yield engine
+        yield run_with(engine, layout="producer")
+    yield run_with(by_depth, batched=False)
+    yield run_with(by_depth, threads=2)
+    yield run_with(by_depth, backend="reference")
+
+
+def run_with(program: Program, **options: Any) -> Program:
+    """Return a program of the same model that runs with other options, by the same kernels if it can."""
+    other = Program(program.lowered, replace(program.options, **options), 0)
+    share_kernels(program._runner, other._runner)
+    return other
+
+
+def share_kernels(runner: Runner, other: Runner) -> None:
+    """Let a runner of the same model use the kernels of the first, which takes longer to make than to run."""
+    if (other.options.backend, other.options.debug) == (runner.options.backend, runner.options.debug):
+        other.engine = runner.engine
+
+
+def planned_by(program: Program, policy: str) -> Program:
+    """Return a program of the same model that groups calls by another policy, as its tracer does."""
+    tracer = replace(program.lowered.tracer, policy=find_policy(policy))
+    other = Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    share_kernels(program._runner, other._runner)
+    return other
 
 
 def assert_same(found: Any, right: Any) -> None:
@@ -68,7 +92,7 @@ def assert_same(found: Any, right: Any) -> None:
 
 
 def gradients_of(
-    program: Program, examples: Sequence[Any], step: int | None = None
+    program: Program, examples: Sequence[Any] | Planned, step: int | None = None
 ) -> tuple[float, dict[str, Any]]:
     """Return the loss and the gradients as arrays."""
     loss, gradients = program.value_and_grad(examples, step=step)
@@ -84,7 +108,7 @@ def metrics_of(results: Any) -> dict[str, Any]:
     return found
 
 
-def assert_meant(program: Program, examples: Sequence[Any], meanings: Sequence[Meaning]) -> Any:
+def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: Sequence[Meaning]) -> Any:
     """Check results, losses and metrics against those of the blocks' interpreter."""
     results = program.run(examples)
     assert_same(list(results), [m.result for m in meanings])
@@ -93,16 +117,11 @@ def assert_meant(program: Program, examples: Sequence[Any], meanings: Sequence[M
     for name in {name for m in meanings for name in m.metrics}:
         right = [(i, str(label), value) for i, m in enumerate(meanings) for value, label in m.metrics[name]]
         values, numbers, _, labels = found[name]
-        mine = [(i, str(label), value) for i, label, value in zip(numbers, labels, values, strict=True)]
-        for (*left, a), (*right_, b) in zip(sorted(mine, key=_key), sorted(right, key=_key), strict=True):
-            assert left == right_  # the order of visits is compared between engines only
-            assert_same(np.asarray(a), np.asarray(b))
+        for i, label, value in zip(numbers, labels, values, strict=True):
+            assert (i, str(label)) == right[0][:2]
+            assert_same(np.asarray(value), np.asarray(right.pop(0)[2]))
+        assert not right  # and so they are in the order of visits
     return found
-
-
-def _key(entry: LABELLED) -> tuple[Any, ...]:
-    example, label, value = entry
-    return example, label, *np.round(np.ravel(value), 6).tolist()
 
 
 def assert_lawful(program: BlockProgram, *, numba: bool = False) -> None:
@@ -169,6 +188,24 @@ def test_loops_that_numba_compiles_are_lawful(program):
     assert_lawful(program, numba=True)
 
 
+@settings(some, max_examples=80)
+@given(programs(examples=2))
+def test_a_block_evaluates_as_its_program_runs(program):
+    """The same result, and the same metrics in the same order: of names, and of the values of each."""
+    results = fb.compile(program.block, "numpy").run(program.examples)
+    for number, example in enumerate(program.examples):
+        found = program.block.eval(example)
+        metrics = {}
+        if results.metrics:
+            found, metrics = found
+        assert_same(found, results[number])
+        assert list(metrics) == list(results.metrics)
+        for name, m in results.metrics.items():
+            places = np.flatnonzero(m.examples == number)
+            assert_same(metrics[name], [m.values[place, ...] for place in places])
+            assert m.nodes[places].tolist() == list(range(len(places)))
+
+
 @some
 @given(programs(size=40))
 def test_gradients_are_finite_differences(program):
@@ -178,12 +215,12 @@ def test_gradients_are_finite_differences(program):
 @some
 @given(programs())
 def test_the_order_and_number_of_examples_change_nothing(program):
-    alone = fb.compile(program.block, backend="reference")
+    together = fb.compile(program.block, "numpy", threads=1, debug=True)
+    alone = run_with(together, backend="reference")
     facts = [(alone.run([example]), gradients_of(alone, [example])) for example in program.examples]
     rng = np.random.default_rng(program.seed)
     order = rng.integers(len(facts), size=7).tolist()
     batch = [program.examples[i] for i in order]
-    together = fb.compile(program.block, "numpy", threads=1, debug=True)
     results = together.run(batch)
     assert_same(list(results), [facts[i][0][0] for i in order])
     metrics = metrics_of(results)
@@ -206,9 +243,10 @@ def test_dropout_depends_on_the_step_and_the_call_alone(program):
     first: dict[int, Any] = {}
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for engine in engines(program.block):
-            assert_meant(engine, program.examples, meanings)  # inference drops nothing
+            planned = engine.plan(program.examples)
+            assert_meant(engine, planned, meanings)  # inference drops nothing
             for step in (3, 7, 3):
-                loss, gradients = gradients_of(engine, program.examples, step)
+                loss, gradients = gradients_of(engine, planned, step)
                 right = first.setdefault(step, (np.array(loss), gradients))
                 assert_same(np.array(loss), right[0])
                 assert gradients.keys() == right[1].keys()

@@ -19,9 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 import foldbatch as fb
 from foldbatch import ops
@@ -79,13 +76,13 @@ def accuracy(program: fb.Program, examples: Sequence[fb.trees.Example]) -> float
     return float(np.mean(scores.argmax(axis=1) == [e.verb for e in examples]))
 
 
-def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
+def train(options: argparse.Namespace) -> dict[str, object]:
     """Train and test; return all figures."""
     start = time.perf_counter()
     corpus = fb.trees.standard_library_functions()
     majority, bag = fb.trees.majority_baseline(corpus), fb.trees.bag_baseline(corpus)
     sizes = f"{len(corpus.train)} functions to train on, {len(corpus.dev)} dev, {len(corpus.test)} test"
-    console.print(f"{sizes}; verbs: {', '.join(corpus.verbs)} ({time.perf_counter() - start:.0f} s)")
+    print(f"{sizes}; verbs: {', '.join(corpus.verbs)} ({time.perf_counter() - start:.0f} s)")
     kinds = fb.trees.Vocabulary.count(label for e in corpus.train for label in e.tree.labels)
     used = [word for e in corpus.train for word in {w for token in e.tree.tokens for w in subwords(token)}]
     words = fb.trees.Vocabulary.count(used, minimum=3)
@@ -93,12 +90,12 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
     program = fb.compile(model(kinds, words, len(corpus.verbs), size), seed=options.seed)
     optimizer = fb.AdaGrad(lr=0.03, weight_decay=3e-4)
     mean, late, epochs = {name: np.zeros_like(value) for name, value in program.params.items()}, 0, []
-    report = Table("epoch", "loss", "dev", "dev, averaged", "seconds", title="Verbs of function names")
+    print("epoch   loss     dev  dev, averaged  seconds")
     for epoch in range(1, options.epochs + 1):
         start, total = time.perf_counter(), 0.0
         order = rng.permutation(len(corpus.train))
         batches = [order[i : i + options.batch] for i in range(0, len(order), options.batch)]
-        for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
+        for chosen in batches:
             batch = [(corpus.train[i].tree, corpus.train[i].verb) for i in chosen]
             loss, gradients = program.value_and_grad(batch)
             optimizer.update(program.params, gradients, scale=1 / len(batch))
@@ -113,11 +110,10 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
             program.params.update(now)
         mean_loss, shown = total / len(corpus.train), f"{averaged:.1%}" if late else ""
         epochs.append({"loss": mean_loss, "dev": dev, "dev_averaged": averaged, "seconds": seconds})
-        report.add_row(str(epoch), f"{mean_loss:.3f}", f"{dev:.1%}", shown, f"{seconds:.1f}")
-    console.print(report)
+        print(f"{epoch:5} {mean_loss:6.3f} {dev:7.1%} {shown:>14} {seconds:8.1f}", flush=True)
     program.params.update(mean)
     test = accuracy(program, corpus.test)
-    console.print(f"test accuracy {test:.1%} (expected: 45% to 49%; bag {bag:.1%}, majority {majority:.1%})")
+    print(f"test accuracy {test:.1%} (expected: 45% to 49%; bag {bag:.1%}, majority {majority:.1%})")
     return {"epochs": epochs, "test": test, "bag_of_node_types": bag, "majority": majority}
 
 
@@ -137,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write losses, accuracies and seconds")
     options = parser.parse_args(arguments)
     try:
-        figures = train(options, Console())
+        figures = train(options)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     except (fb.errors.FoldbatchError, OSError) as error:

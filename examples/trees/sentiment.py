@@ -18,9 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 import foldbatch as fb
 
@@ -62,7 +59,7 @@ def accuracy(program: fb.Program, trees: Sequence[fb.trees.Tree], batch: int) ->
     return float(fine.mean()), float(binary.mean()) if len(binary) else float("nan")
 
 
-def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
+def train(options: argparse.Namespace) -> dict[str, object]:
     """Train and test; return all figures."""
     rng = np.random.default_rng(options.seed)
     parts = ("train", "dev", "test")
@@ -75,21 +72,21 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
         words = fb.trees.Vocabulary.count(word for tree in [*train_set, *dev, *test] for word in tree.words())
         vectors = fb.trees.read_vectors(options.vectors)
         table, coverage = fb.trees.embedding_matrix(words, vectors, options.seed)
-        console.print(f"{len(words)} words: {coverage}")
+        print(f"{len(words)} words: {coverage}")
     nodes = sum(tree.size for tree in train_set)
-    console.print(f"{len(train_set)} training trees, {nodes} nodes; {len(dev)} dev, {len(test)} test")
+    print(f"{len(train_set)} training trees, {nodes} nodes; {len(dev)} dev, {len(test)} test")
     program = fb.compile(model(words, table, options.hidden), seed=options.seed)
     make, default_lr = OPTIMIZERS[options.optimizer]
     # vectors learnt from billions of words should move slowly (Tai et al. 2015, section 5.1)
     optimizer = make(options.lr or default_lr, lr_factors={"words": 0.1} if table is not None else {})
     epochs: list[dict[str, float]] = []
     best = dict(program.params)
-    report = Table("epoch", "loss per tree", "dev fine", "dev binary", "seconds", title="Sentiment")
+    print("epoch  loss per tree  dev fine  dev binary  seconds")
     for epoch in range(1, options.epochs + 1):
         start, total = time.perf_counter(), 0.0
         order = rng.permutation(len(train_set))
         batches = [order[i : i + options.batch] for i in range(0, len(order), options.batch)]
-        for chosen in track(batches, f"epoch {epoch}", console=console, transient=True):
+        for chosen in batches:
             loss, gradients = program.value_and_grad([train_set[i] for i in chosen])
             optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
@@ -99,14 +96,13 @@ def train(options: argparse.Namespace, console: Console) -> dict[str, object]:
             best = {name: value.copy() for name, value in program.params.items()}
         mean_loss = total / len(train_set)
         epochs.append({"loss": mean_loss, "dev_fine": fine, "dev_binary": binary, "seconds": seconds})
-        report.add_row(str(epoch), f"{mean_loss:.3f}", f"{fine:.1%}", f"{binary:.1%}", f"{seconds:.1f}")
-    console.print(report)
+        print(f"{epoch:5} {mean_loss:14.3f} {fine:9.1%} {binary:11.1%} {seconds:8.1f}", flush=True)
     program.params.update(best)
     fine, binary = accuracy(program, test, 256)
     labels = [tree.label for tree in test]
     majority = labels.count(max(set(labels), key=labels.count)) / len(labels)
-    console.print(f"test accuracy at the root: fine-grained {fine:.1%}, binary {binary:.1%}")
-    console.print(f"expected with GloVe 100d: about 48% and 85%; the majority has {majority:.1%}")
+    print(f"test accuracy at the root: fine-grained {fine:.1%}, binary {binary:.1%}")
+    print(f"expected with GloVe 100d: about 48% and 85%; the majority has {majority:.1%}")
     return {"epochs": epochs, "test_fine": fine, "test_binary": binary, "test_majority": majority}
 
 
@@ -126,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=positive, default=default, help=f"default {default}")
     options = parser.parse_args(arguments)
     try:
-        figures = train(options, Console())
+        figures = train(options)
         if options.json:
             figures["options"] = vars(options)
             options.json.write_text(json.dumps(figures, indent=1, default=str), encoding="utf-8")

@@ -4,8 +4,8 @@ A block has one method that matters, ``build(builder, value) -> value``, which s
 to a symbolic value; types flow from input to output, once. Blocks know no parents and keep no
 types, so one block may stand in several places and programs. `Pipe` joins two.
 
-What a block makes of a value of a given kind is *inferred* when blocks are composed and the kind
-is known (see `inference`), so that ``a >> b`` complains at once where they do not fit.
+When blocks are composed, the type of what each yields is *inferred* where the type of its input is
+known (see `inference`), so that ``a >> b`` complains at once where the two do not fit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ else:  # defaults are for checkers: `Block` alone is a block of any kinds
 Next = TypeVar("Next")
 BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
 
-# What a block does by modules above this one, which enter their functions here: `program` runs it,
-# `composition` wires it.
+# Methods of a block that modules above this one implement; these enter their functions here:
+# `program` those that run a block, `composition` those that wire it.
 RUNNERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -48,7 +48,7 @@ class Block(Generic[In_contra, Out_co]):
     tensor. Subclasses say how to build in `build`, and their constructor's arguments in `arguments`.
     """
 
-    passes_on = False  # whether it yields just what it reads
+    passes_on = False  # whether the block yields its input unchanged
 
     def build(self, builder: Builder, value: Value) -> Value:
         """Return what becomes of `value`; raises BlockTypeError where it cannot be used."""
@@ -129,19 +129,19 @@ AnyBlock: TypeAlias = Block[Any, Any]
 def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     """Build a block, turning the errors of tensor expressions into errors of the block.
 
-    While types are inferred, what a block made of a value of the same kind before is made again
-    without building it.
+    While types are inferred, a block is built once for each pattern of values (see `inference`): for
+    another value of the same pattern, the earlier result is copied.
     """
     if not builder.inferring:
         return _build(block, builder, value)
-    known = block.__dict__.setdefault("_inferred", {})
+    inferred = block.__dict__.setdefault("_inferred", {})
     kind = pattern(value)
-    if kind is None or kind not in known:
+    if kind is None or kind not in inferred:
         result = _build(block, builder, value)
         if kind is not None and pattern(result) is not None:
-            known[kind] = renewed(builder, result)
+            inferred[kind] = renewed(builder, result)
         return result
-    return renewed(builder, known[kind])
+    return renewed(builder, inferred[kind])
 
 
 def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
@@ -154,7 +154,7 @@ def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
 
 
 def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
-    """Return, in a tuple, what a block yields, if that is known of it alone; else None.
+    """Return what a block yields, as a tuple of one value, or None where that depends on its input.
 
     Raises:
         BlockTypeError: when the block is ill typed.
@@ -211,18 +211,18 @@ class Pipe(Block[Any, Any]):
 
     def _check_joints(self, parts: list[AnyBlock]) -> None:
         builder = Builder.scratch("")
-        known: tuple[Value] | None = None
+        result: tuple[Value] | None = None
         before: AnyBlock | None = None
         for part in parts:
             builder.root = _Joint(before, part)
             try:
-                known = (build(part, builder, known[0]),) if known else infer(part, builder)
+                result = (build(part, builder, result[0]),) if result else infer(part, builder)
             except UnknownTypeError:
-                known = None
+                result = None
             before = part.blocks[-1] if isinstance(part, Pipe) and part.blocks else part
-        if known and parts[0].input_type is not None and pattern(known[0]) is not None:
+        if result and parts[0].input_type is not None and pattern(result[0]) is not None:
             start = pattern(specimen(builder, parts[0].input_type))
-            self.__dict__["_inferred"] = {start: known[0]}  # so a pipe that goes on need not begin again
+            self.__dict__["_inferred"] = {start: result[0]}  # so a pipe that goes on need not begin again
 
     @property
     def input_type(self) -> Type | None:
@@ -304,11 +304,11 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]
         )
         found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
         raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
-    known: set[Any] = set()
+    seen: set[Any] = set()
     for key, _ in items:
-        if _hashable(key) in known:
+        if _hashable(key) in seen:
             raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
-        known.add(_hashable(key))
+        seen.add(_hashable(key))
     return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
 
 

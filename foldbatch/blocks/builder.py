@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Function, Reading, Region
+from foldbatch.blocks.drafts import Function, MetricVisit, Reading, Region
 from foldbatch.blocks.values import (
     Broadcast,
     Object,
@@ -46,6 +46,8 @@ from foldbatch.types import (
     Type,
     VoidType,
 )
+
+MARK = TensorType((), "int32")
 
 
 class Builder(Writer):
@@ -115,25 +117,32 @@ class Builder(Writer):
                     self.parameters[node.attrs["parameter"]] = None
                 stack += node.inputs[::-1]
 
-    def read(self, source: Object, type_: TensorType, where: str) -> Node:
-        """Return the tensor that an object of the example is read as; `where` names the block."""
+    def read(self, source: Object, type_: TensorType, where: str, declared: str = "") -> Node:
+        """Return the tensor that an object of the example is read as.
+
+        Args:
+            source: the object.
+            type_: the tensor's type.
+            where: names the block, for errors.
+            declared: a narrower dtype that the data must fit.
+        """
         node = input_node(type_, name=source.code)
-        self.region.feeds[node] = Reading(type_, where, source)
+        self.region.feeds[node] = Reading(type_, where, declared, source)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
         """Return one element of a sequence, held by the expression `code`."""
         types = run_time_terminals(sequence.element)
         if len(types) != 1 or not code.isidentifier():
-            whole = self.assign(code, (), Object(sequence.code), expected, where=where).code
+            item = self.assign(code, (), Object(sequence.code), expected, where=where).code
         else:
-            whole = code
+            item = code
         if len(types) == 1:
-            slots = [Slot(whole, types[0], sequence.wires[0])]
+            slots = [Slot(item, types[0], sequence.wires[0])]
         else:
-            names = [f"{whole}_{i}" for i in range(len(types))]
+            names = [f"{item}_{i}" for i in range(len(types))]
             if names:
-                self.line(f"{', '.join(names)} = {whole}")
+                self.line(f"{', '.join(names)} = {item}")
             slots = [Slot(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
         return self.unflatten(sequence.element, iter(slots))
 
@@ -144,13 +153,13 @@ class Builder(Writer):
             fix = "make tensors of its elements first, with Map"
             raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)), fix)
         nodes = [node for node, (code, _, _, _) in self.region.elements.items() if code == sequence.code]
-        if not nodes:  # who reads a sequence again must find the same axis
+        if not nodes:  # a second reader of the sequence must get the same axis
             axis = ragged(sequence.code)
             for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
                 assert isinstance(type_, TensorType)
                 nodes.append(input_node(type_, axis, f"{sequence.code}.{i}"))
                 self.region.elements[nodes[-1]] = (sequence.code, axis, i, wire)
-        found = iter(nodes)
+        remaining = iter(nodes)
 
         def shape(type_: Type) -> Value:
             match type_:
@@ -158,7 +167,7 @@ class Builder(Writer):
                     return tuple(map(shape, items))
                 case VoidType():
                     return None
-            return next(found)
+            return next(remaining)
 
         return shape(sequence.element)
 
@@ -181,7 +190,7 @@ class Builder(Writer):
     def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Wire]]:
         """Return, for each tensor, the expression of its value number, and its wire.
 
-        With `sinks` the region's losses and metrics are drafted too: it is at its end.
+        With `sinks`, the region's losses and metrics are drafted too; the caller ends the region.
         """
         region = self.region
         for node in nodes:
@@ -194,28 +203,28 @@ class Builder(Writer):
             self._draft(new, losses, metrics)
             if sinks:
                 region.losses, region.metrics = [], []
-        found = []
+        tensors = []
         for node in nodes:
             if node in region.values:
-                found.append(region.values[node])
+                tensors.append(region.values[node])
             else:
                 draft = next(d for d in region.drafts if node in d.nodes)
-                found.append(draft.output(node))
-        return found
+                tensors.append(draft.output(node))
+        return tensors
 
     def finish(self, value: Value) -> list[Slot]:
-        """End a region: return its result's terminals, having drafted all that is left to compute."""
+        """End a region: draft everything not computed yet, and return the terminals of the result."""
         self.flush(value)
         return self.flatten(value)
 
     def flush(self, *values: Value) -> None:
-        """Draft all that the region has left to compute, these values with it, in one cell."""
+        """Draft one cell for everything that the region has not computed yet, and for these values."""
         wanted = [*values, *(value for _, value in self.region.collected)]
         self.materialise([x for value in wanted for x in leaves(value) if isinstance(x, Node)], sinks=True)
         self.collect()
 
     def collect(self) -> None:
-        """Put what the region has collected into its lists; due before other code collects more."""
+        """Append the values that the region has collected to their lists."""
         collected, self.region.collected = self.region.collected, []
         for target, value in collected:
             slots = self.flatten(value)
@@ -224,10 +233,24 @@ class Builder(Writer):
             for slot, wire in zip(slots, target.wires, strict=True):
                 feed(slot.wires, wire)
 
+    def enter(self) -> None:
+        """Prepare for code that may collect and measure more: a nested region, or a called function.
+
+        What the region has collected is put into its lists, and its metrics are marked, so that both
+        keep the order of visits.
+        """
+        self.collect()
+        unmarked = [visit for visit in self.region.metrics if visit.mark is None]
+        if unmarked:
+            mark = Object(self.fresh("mark"))
+            self.line(f"{mark.code} = call()")
+            for visit in unmarked:
+                visit.mark = mark
+
     @contextmanager
     def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
         """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
-        self.collect()
+        self.enter()
         with super().indented(header, subject, expected) as region:
             yield region
 
@@ -235,11 +258,11 @@ class Builder(Writer):
         self,
         outputs: list[Node],
         losses: list[tuple[str, Node]],
-        metrics: list[tuple[str, Node, Object | None]],
+        metrics: list[MetricVisit],
     ) -> None:
         region = self.region
         draft = Draft(self.path, len(self.drafts), self.fresh("v"))
-        wanted = [*outputs, *(n for _, n in losses), *(n for _, n, _ in metrics)]
+        wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
         # A tensor that an earlier cell of the region computes is read from there. What is the
         # same for the whole batch is simply computed again.
         done = {n: d for d in region.drafts for n in d.nodes if n.axis is CALL and n not in region.feeds}
@@ -257,7 +280,7 @@ class Builder(Writer):
                 arguments.append(code)
             elif node is KEY:
                 draft.keys.append(len(draft.feeds))
-                data = Reading(node.type, self.path, Object(draft.variable))
+                data = Reading(node.type, self.path, "", Object(draft.variable))
                 appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
                 draft.feeds.append((node, data))
             elif node in region.feeds:
@@ -273,11 +296,15 @@ class Builder(Writer):
             draft.sequences.append((axis, members))
             appends.append((f"elements{draft.number}_{len(draft.sequences) - 1}", Object(code), self.path))
             arguments.append(f"len({code})")
-        for name, node, label in metrics:
-            if label is not None:
-                appends.append((f"label{draft.number}_{len(draft.labels)}", label, self.path))
-                draft.labels.append(len(draft.metrics))
-            draft.metrics.append((name, node))
+        for number, visit in enumerate(metrics):
+            if visit.label is not None:
+                appends.append((f"label{draft.number}_{len(draft.labels)}", visit.label, self.path))
+                draft.labels.append(number)
+            if visit.mark is not None:
+                appends.append((f"feed{draft.number}_{len(draft.feeds)}", visit.mark, self.path))
+                draft.marks.append((number, len(draft.feeds)))
+                draft.feeds.append((input_node(MARK), Reading(MARK, self.path, "", visit.mark)))
+            draft.metrics.append((visit.name, visit.node))
         draft.losses = list(losses)
         for node in outputs:
             draft.output(node)
@@ -295,7 +322,7 @@ class Builder(Writer):
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Function) -> None:
-        """Note that the present function calls another always, if nothing has been chosen yet."""
+        """Note that the present function calls another one in every case, if no choice or loop is open."""
         assert self._function is not None
         if self._indent == 1:
             self._function.always.append(function.name)

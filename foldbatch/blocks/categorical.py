@@ -88,11 +88,11 @@ class OneHotFromList(Block[ObjectType, TensorType]):
         self.numbers: dict[Any, int] = {}
         for number, element in enumerate(self.elements):
             try:
-                known = self.numbers.setdefault(element, number)
+                first = self.numbers.setdefault(element, number)
             except TypeError:
                 found, fix = describe_value(element), "for example tuples instead of lists"
                 raise BlockTypeError("OneHotFromList", "hashable elements", found, fix) from None
-            if known != number:
+            if first != number:
                 found = f"{element!r} twice"
                 raise BlockUseError("OneHotFromList", "distinct elements", found, "drop one")
         if not self.elements:
@@ -106,8 +106,8 @@ class OneHotFromList(Block[ObjectType, TensorType]):
     def build(self, builder: Builder, value: Value) -> Node:
         shown = [repr(element) for element in self.elements[:SHOWN]]
         more = ", ..." if len(self.elements) > SHOWN else ""
-        other = None if self.strict else len(self.elements)
-        find = _finder(self.numbers, f"one of {', '.join(shown)}{more}", other)
+        unlisted = None if self.strict else len(self.elements)
+        find = _finder(self.numbers, f"one of {', '.join(shown)}{more}", unlisted)
         return _one_hot(self, builder, value, find, self.type, extra=not self.strict)
 
     def arguments(self) -> str:
@@ -120,14 +120,17 @@ def _dtype(type_: TensorType, *, named: bool = True) -> str:
     return f", dtype={type_.dtype!r}" if named else f", {type_.dtype!r}"
 
 
-def _finder(numbers: dict[Any, int], expected: str, other: int | None = None) -> Callable[[Any], int]:
-    """Return the function that finds an object's number; `other` is that of all unknown ones."""
+def _finder(numbers: dict[Any, int], expected: str, unlisted: int | None = None) -> Callable[[Any], int]:
+    """Return the function that finds an object's number.
+
+    Objects not in `numbers` have the number `unlisted`; without one, they are errors.
+    """
 
     def find(x: Any) -> int:
         try:
-            number = numbers.get(x, other)
+            number = numbers.get(x, unlisted)
         except TypeError:  # not hashable, so none of them
-            number = other
+            number = unlisted
         if number is None:
             fix = "add it to those that are known, or give another"
             raise BadDataError(expected, describe_value(x), fix, ExampleKeyError)
@@ -144,7 +147,10 @@ def _one_hot(
     type_: TensorType,
     extra: int = 0,
 ) -> Node:
-    """Read an object's number, and make of it a vector; the `extra` number past the last means zeros."""
+    """Read an object's number as a vector with a one at that place.
+
+    With `extra` 1, the number next to the last place is read as zeros.
+    """
     source = expect_object(block, builder, value)
     name = builder.constant("find", find)
     number = builder.assign(f"{name}({source.code})", source.place, source, where=builder.where(block))

@@ -125,7 +125,8 @@ class Optional(Block[ObjectType, Any]):
 
     Args:
         some: the block for what is not None.
-        none: what stands for None, a block that reads nothing; by default zeros of `some`'s type.
+        none: what stands for None, a block that reads nothing, or a tuple of such; by default zeros of
+            `some`'s type.
 
     Raises:
         BlockTypeError: when the input is no object, the blocks yield different types, or there is

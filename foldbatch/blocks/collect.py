@@ -29,14 +29,15 @@ class Collect(Block[Any, Any]):
 
     def build(self, builder: Builder, value: Value) -> Value:
         where, type_ = builder.where(self), type_of(value)
-        found = list(leaves(value))
-        if not found or not all(isinstance(leaf, Node) for leaf in found):
+        tensors = list(leaves(value))
+        if not tensors or not all(isinstance(leaf, Node) for leaf in tensors):
             raise BlockTypeError(where, "tensors", str(type_), "collect what is computed")
-        known = builder.collections.setdefault(self.name, empty_list(builder.collection(self.name), type_))
-        if known.element != type_:
-            expected, fix = f"{known.element}, as elsewhere in {self.name!r}", "use another name"
+        empty = empty_list(builder.collection(self.name), type_)
+        collection = builder.collections.setdefault(self.name, empty)
+        if collection.element != type_:
+            expected, fix = f"{collection.element}, as elsewhere in {self.name!r}", "use another name"
             raise BlockTypeError(where, expected, str(type_), fix)
-        builder.region.collected.append((known, value))
+        builder.region.collected.append((collection, value))
         return value
 
     def arguments(self) -> str:
@@ -46,8 +47,8 @@ class Collect(Block[Any, Any]):
 class Collected(Block[Any, TupleType]):
     """Applies a block; yields its result and, as a sequence, all that `Collect` saw meanwhile.
 
-    The sequence is in the order of visits: children before their parents. So a model can attend to
-    all nodes of a tree.
+    The sequence is in the order of visits: where `Collect` stands behind the children, these come before
+    their parents. So a model can attend to all nodes of a tree.
 
     Args:
         block: a block with a `Collect` inside.
@@ -77,15 +78,15 @@ class Collected(Block[Any, TupleType]):
         mark, name = builder.fresh("mark"), builder.fresh("list")
         builder.line(f"{mark} = len({builder.collection(self.name)})")
         result = build(self.block, builder, value)
-        known = builder.collections.get(self.name)
-        if known is None:
+        collection = builder.collections.get(self.name)
+        if collection is None:
             if builder.inferring:
                 raise UnknownTypeError
             fix = f"put Collect({self.name!r}) behind what is to be collected"
             raise BlockTypeError(builder.where(self), "a Collect in the block", "none", fix)
         builder.flush(result)
-        builder.line(f"{name} = {known.code}[{mark}:]; del {known.code}[{mark}:]")
-        return result, Sequence(name, known.element, known.wires)
+        builder.line(f"{name} = {collection.code}[{mark}:]; del {collection.code}[{mark}:]")
+        return result, Sequence(name, collection.element, collection.wires)
 
     def arguments(self) -> str:
         return repr(self.block) + ("" if self.name == "nodes" else f", {self.name!r}")

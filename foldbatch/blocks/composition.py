@@ -165,12 +165,12 @@ class Composition(Block[Any, Any]):
         if block is self:
             fix = "a recursion needs a ForwardDeclaration"
             raise BlockValueError(self.name, "wires without a circle", "the composition in itself", fix)
-        found = tuple(self._source(source) for source in sources)
+        checked = tuple(self._source(source) for source in sources)
         if selects:  # to select the same item twice is to read it twice
             for wire in self._wires:
-                if isinstance(wire.block, GetItem) and wire.sources == found and _same(wire.block, block):
+                if isinstance(wire.block, GetItem) and wire.sources == checked and _same(wire.block, block):
                     return wire
-        wire = Wire(self, None if block is Output else block, found, selects=selects)
+        wire = Wire(self, None if block is Output else block, checked, selects=selects)
         if block is not Output:
             self._wires.append(wire)
         return wire
@@ -181,6 +181,7 @@ class Composition(Block[Any, Any]):
         raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
 
     def _source(self, source: Any) -> Any:
+        """Return a source as wires, blocks, or tuples of these, refusing what this scope may not read."""
         match source:
             case Output() if source.home is self:
                 self.refuse_output()
@@ -249,13 +250,13 @@ class Composition(Block[Any, Any]):
             sources = tuple(map(self._resolved, wire.sources))
             read.update(_flat(sources))
             values = tuple(_value(source, results) for source in sources)
-            whole = values[0] if len(values) == 1 else values or None
+            argument = values[0] if len(values) == 1 else values or None
             if wire is output:
-                results[wire] = whole
+                results[wire] = argument
                 continue
             assert wire.block is not None
             with builder.at(f".{self.name}"):
-                results[wire] = build(wire.block, builder, whole)
+                results[wire] = build(wire.block, builder, argument)
         for wire in self._wires:
             if not wire.selects and wire not in read and type_of(results[wire]) != VOID:
                 fix = "read it, or leave it out"

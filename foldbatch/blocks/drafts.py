@@ -23,6 +23,21 @@ class Reading(Feed):
 
 
 @dataclass(slots=True)
+class MetricVisit:
+    """A tensor that a `Metric` collects, with its label, until a cell of the region computes it.
+
+    That cell's call comes at the region's end, after calls of loops, cases and functions that the
+    program enters meanwhile. Where it enters any, `mark` is a number drawn before from those that count
+    calls: it tells when the metric was visited.
+    """
+
+    name: str
+    node: Node
+    label: Object | None
+    mark: Object | None = None
+
+
+@dataclass(slots=True)
 class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
@@ -31,7 +46,7 @@ class Region:
     elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node, Object | None]] = field(default_factory=list)
+    metrics: list[MetricVisit] = field(default_factory=list)
     collected: list[tuple[Sequence, Value]] = field(default_factory=list)
 
 

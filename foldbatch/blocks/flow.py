@@ -1,7 +1,7 @@
 """Flow: how values pass from one region of the tracing program into another.
 
-Through *variables*, which hold what one of several branches, or the last turn of a loop, made; and
-through calls of recursive functions.
+A value leaves a region in two ways: in *variables* of the program, to which every branch of a choice,
+or every turn of a loop, assigns its result; or as an argument or a result of a recursive function.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read(builder: Builder, variables: Variables) -> Value:
 
 
 def pass_on(builder: Builder, value: Value) -> Variables:
-    """Return variables that hold a value already, so that regions inside the present one can read it."""
+    """Return the variables that already hold a value, so that regions inside the present one can read it."""
     return Variables(type_of(value), tuple(builder.flatten(value)))
 
 
@@ -76,7 +76,7 @@ def make_call(builder: Builder, function: Function, value: Value) -> Value:
         feed(slot.wires, parameter.wires)
     names = [builder.fresh() for _ in function.results]
     target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
-    builder.collect()
+    builder.enter()
     builder.calls(function)
     builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
     results = []

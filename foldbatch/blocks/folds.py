@@ -21,7 +21,7 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
 
     Args:
         combine: a block from ``(state, element)`` to the next state.
-        start: a block that reads nothing and yields the first state.
+        start: a block that reads nothing and yields the first state; of several parts, a tuple of such.
 
     Raises:
         BlockTypeError: when the input is no finite sequence, or `combine` changes the state's type.
@@ -54,7 +54,7 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
 
 
 def _begin(builder: Builder, first: Value) -> Variables:
-    """Return variables that hold a first state; the region goes on."""
+    """Return variables that hold a first state. Unlike `assign`, this does not end the region."""
     state = declare(builder, type_of(first))
     for slot, variable in zip(builder.flatten(first), state.slots, strict=True):
         builder.line(f"{variable.code} = {slot.code}")
@@ -67,8 +67,9 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
 
     Args:
         cell: a block from ``(element, state)`` to ``(output, next state)``.
-        initial_state: a block that reads nothing and yields the first state; by default zeros of the
-            type that the cell yields, if that is known (of `LSTMCell` and `GRUCell` it is).
+        initial_state: a block that reads nothing and yields the first state, or for a state of several
+            parts a tuple of such blocks; by default zeros of the type that the cell yields, if that is
+            known (of `LSTMCell` and `GRUCell` it is).
         initial_state_from_input: whether the input is a pair ``(sequence, first state)``.
 
     Raises:
@@ -125,23 +126,23 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         if self.initial_state is not None:
             with builder.at(".initial_state"):
                 return build(self.initial_state, builder, None)
-        known = self._state_type(element)
-        if known is None:
+        state_type = self._state_type(element)
+        if state_type is None:
             fix = "pass initial_state=, for example Zeros(150)"
             raise BlockTypeError(builder.where(self), "a cell of known state", repr(self.cell), fix)
-        return zeros(known, builder.where(self))
+        return zeros(state_type, builder.where(self))
 
     def _state_type(self, element: Type) -> Type | None:
-        tell = getattr(self.cell, "state_type", None)
-        if tell is not None:
-            found: Type = tell(element)
-            return found
+        state_type_of = getattr(self.cell, "state_type", None)
+        if state_type_of is not None:
+            state_type: Type = state_type_of(element)
+            return state_type
         result = self.cell.output_type
         return result.items[1] if isinstance(result, TupleType) and len(result) == 2 else None
 
     def arguments(self) -> str:
-        given = f", {self.initial_state!r}" if self.initial_state else ""
-        return repr(self.cell) + given + (", initial_state_from_input=True" if self.from_input else "")
+        state = f", {self.initial_state!r}" if self.initial_state else ""
+        return repr(self.cell) + state + (", initial_state_from_input=True" if self.from_input else "")
 
 
 class Reduce(Block[TupleType | SequenceType, Any]):
@@ -151,7 +152,8 @@ class Reduce(Block[TupleType | SequenceType, Any]):
 
     Args:
         combine: a block from a pair of elements to one of the same type.
-        default: a block that reads nothing, for empty sequences; by default zeros of the elements' type.
+        default: a block that reads nothing, or a tuple of such, for empty sequences; by default zeros of
+            the elements' type.
 
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors, or `combine` or `default`
@@ -174,16 +176,16 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         source = expect_sequence(self, builder, value)
         type_ = source.element
         wanted = f"{type_}, as the elements are"
-        level, above, at = builder.fresh("level"), builder.fresh("above"), builder.fresh("i")
+        level, above, index = builder.fresh("level"), builder.fresh("above"), builder.fresh("i")
         items = empty_list(level, type_)
         feed(source.wires, items.wires)
         result = declare(builder, type_)
         builder.line(f"{level} = {source.code}")
         with builder.indented(f"while len({level}) > 1:"):
             builder.line(f"{above} = []")
-            with builder.at(".combine"), builder.indented(f"for {at} in range(1, len({level}), 2):"):
-                left = builder.element(items, f"{level}[{at} - 1]")
-                right = builder.element(items, f"{level}[{at}]")
+            with builder.at(".combine"), builder.indented(f"for {index} in range(1, len({level}), 2):"):
+                left = builder.element(items, f"{level}[{index} - 1]")
+                right = builder.element(items, f"{level}[{index}]")
                 outcome = build(self.combine, builder, (left, right))
                 if type_of(outcome) != type_:
                     fix = "combine two elements into one of their kind"

@@ -1,8 +1,9 @@
-"""Inference: what blocks make of values of a kind, known before there is a program.
+"""Inference: the types of blocks' results, found while blocks are composed, before they are compiled.
 
-To infer is to build with a scratch builder whose lines nobody keeps. A *pattern* is all that a
-block can know of a value while it is built; what a block once made of a pattern it makes again, so
-the parts of a large model are inferred once, however often they are put into larger ones.
+To infer a result, a block is built with a scratch builder, whose lines are thrown away. A *pattern* is
+everything that a block can see of a value while it is built. So a block's result is remembered for
+each pattern of its input, and the parts of a large model are inferred once, however often they are
+put into larger ones.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from foldbatch.types import OBJECT, VOID, Type
 
 
 class UnknownTypeError(Exception):
-    """What a block yields cannot be told yet, as of a declaration without a type."""
+    """The type of a block's result cannot be inferred, as that of a declaration without an output type."""
 
 
 def pattern(value: Value) -> Hashable | None:
-    """Return what blocks can know of a value; None where they can tell it from others of its type.
+    """Return a key that values share if no block can tell them apart while it is built.
 
-    Tensors of a sequence's elements, and the sequences that they come from, have an axis of their own.
+    The key is None for sequences and for tensors of a sequence's elements: each has an axis of its own,
+    by which blocks tell it from others of its type.
 
     >>> pattern((Object("x"), None))
     (ObjectType(), VoidType())
@@ -47,7 +49,7 @@ def pattern(value: Value) -> Hashable | None:
 
 
 def renewed(builder: Builder, value: Value) -> Value:
-    """Return a value of the same pattern, as if it came from outside."""
+    """Return another value of the same pattern, whose tensors are new inputs."""
     match value:
         case Node() if value.axis is UNBATCHED:
             return value
@@ -61,6 +63,6 @@ def renewed(builder: Builder, value: Value) -> Value:
 
 
 def specimen(builder: Builder, type_: Type) -> Value:
-    """Return a value of a type that stands for any."""
+    """Return a value of a type, made of new inputs, to build a block with."""
     slots = (Slot(builder.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
     return builder.unflatten(type_, slots)

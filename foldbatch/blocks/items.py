@@ -143,10 +143,10 @@ class Nth(Block[TupleType | ObjectType, Any]):
 
     def build(self, builder: Builder, value: Value) -> Value:
         where = builder.where(self)
-        whole = as_object(value)
-        if isinstance(whole, Object):
+        pair = as_object(value)
+        if isinstance(pair, Object):
             expected = "a pair of a sequence and the number of an element"
-            return builder.assign(f"{whole.code}[0][{whole.code}[1]]", whole.place, whole, expected)
+            return builder.assign(f"{pair.code}[0][{pair.code}[1]]", pair.place, pair, expected)
         if not isinstance(value, tuple) or len(value) != 2:
             raise BlockTypeError(where, "a pair of a sequence and an object", str(type_of(value)), FIX)
         source, number = value[0], as_object(value[1])

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from collections.abc import Sequence as PySequence
 from typing import Any
 
+import numpy as np
+
 from foldbatch.blocks.block import AnyBlock, Block, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Object, Value, as_object, type_of
@@ -15,6 +17,7 @@ from foldbatch.types import (
     DEFAULT_DTYPE,
     OBJECT,
     VOID,
+    WIDER,
     ObjectType,
     TensorType,
     TupleType,
@@ -42,27 +45,46 @@ def as_tensor_type(where: str, shape: tuple[int, ...], dtype: str) -> TensorType
         raise BlockTypeError(where, error.expected, error.found, error.fix) from None
 
 
+def _dtype_name(dtype: Any) -> str:
+    """Return NumPy's name for a dtype, or what was given as text where it is none.
+
+    >>> _dtype_name(np.int8), _dtype_name("i2"), _dtype_name("number")
+    ('int8', 'int16', 'number')
+    """
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        return str(dtype)
+
+
 class Tensor(Block[ObjectType, TensorType]):
     """Reads an object as a tensor of a fixed shape.
 
     Args:
         shape: the instance shape, without the batch axis.
         dtype: one of float32, float64, int32, int64, bool. What Python converts without loss is
-            accepted: whole numbers for floats, bools for both.
+            accepted: whole numbers for floats, bools for both. Or a narrow one that data are stored
+            as: int8, uint8, int16 and uint16 are read as int32, with their own range checked,
+            float16 as float32. `type` is what the tensor becomes.
 
     Raises:
         BlockTypeError: when the shape is none, or the input is no object.
-        ExampleError: when tracing, where the datum has another shape or kind.
+        ExampleError: when tracing, where the datum has another shape or kind, or is out of range.
 
     >>> print(Tensor([2]).eval([1, 2]))
     [1. 2.]
+    >>> pixels = Tensor([2, 2], "uint8")
+    >>> pixels, str(pixels.output_type)
+    (Tensor([2, 2], 'uint8'), 'int32[2,2]')
     """
 
     def __init__(self, shape: Any, dtype: str = DEFAULT_DTYPE) -> None:
         if not isinstance(shape, PySequence) or isinstance(shape, str):
             fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
             raise BlockTypeError("Tensor", "a list or tuple as shape", describe_value(shape), fix)
-        self.type = as_tensor_type(type(self).__name__, tuple(shape), dtype)
+        self.declared = _dtype_name(dtype)
+        widened = WIDER.get(self.declared, dtype)
+        self.type = as_tensor_type(type(self).__name__, tuple(shape), widened)
 
     @property
     def input_type(self) -> Type:
@@ -70,10 +92,11 @@ class Tensor(Block[ObjectType, TensorType]):
 
     def build(self, builder: Builder, value: Value) -> Node:
         source = expect_object(self, builder, value)
-        return builder.read(source, self.type, builder.where(self))
+        declared = self.declared if self.declared in WIDER else ""
+        return builder.read(source, self.type, builder.where(self), declared)
 
     def arguments(self) -> str:
-        return f"{list(self.type.shape)}, {self.type.dtype!r}"
+        return f"{list(self.type.shape)}, {self.declared!r}"
 
 
 class Scalar(Tensor):
@@ -87,7 +110,7 @@ class Scalar(Tensor):
         super().__init__((), dtype)
 
     def arguments(self) -> str:
-        return repr(self.type.dtype)
+        return repr(self.declared)
 
 
 class Vector(Tensor):
@@ -101,7 +124,7 @@ class Vector(Tensor):
         super().__init__((size,), dtype)
 
     def arguments(self) -> str:
-        return f"{self.type.shape[0]}, {self.type.dtype!r}"
+        return f"{self.type.shape[0]}, {self.declared!r}"
 
 
 class InputTransform(Block[ObjectType | TupleType, ObjectType]):

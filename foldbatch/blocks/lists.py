@@ -47,11 +47,11 @@ def expect_sequence(block: object, builder: Builder, value: Value) -> Sequence:
     Raises:
         BlockTypeError: for anything else, objects included.
     """
-    found = expect_list(block, builder, value)
-    if isinstance(found, Sequence) and OBJECT not in run_time_terminals(found.element):
-        return found
+    sequence = expect_list(block, builder, value)
+    if isinstance(sequence, Sequence) and OBJECT not in run_time_terminals(sequence.element):
+        return sequence
     fix = "make tensors of the elements first, as in Map(Scalar())"
-    raise BlockTypeError(builder.where(block), "a sequence of tensors", str(type_of(found)), fix)
+    raise BlockTypeError(builder.where(block), "a sequence of tensors", str(type_of(sequence)), fix)
 
 
 def element_type(value: List) -> Type:
@@ -105,22 +105,22 @@ def each(builder: Builder, value: List, segment: str) -> Iterator[Value]:
             yield builder.element(value, name)
 
 
-def append(builder: Builder, value: Value, known: List | str) -> List:
+def append(builder: Builder, value: Value, target: List | str) -> List:
     """Put a value at the end of a list, ending the region; return the list.
 
     Args:
         builder: the builder.
         value: the value.
-        known: the list, or the variable that holds it while nothing has been put into it.
+        target: the list, or the variable that holds it while nothing has been put into it.
     """
-    code = known if isinstance(known, str) else known.code
-    whole = as_object(value)
-    if isinstance(whole, Object) and not isinstance(known, Sequence):
+    code = target if isinstance(target, str) else target.code
+    item = as_object(value)
+    if isinstance(item, Object) and not isinstance(target, Sequence):
         builder.finish(None)
-        builder.line(f"{code}.append({whole.code})")
+        builder.line(f"{code}.append({item.code})")
         return Object(code)
     slots = builder.finish(value)
     builder.line(f"{code}.append({packed([slot.code for slot in slots])})")
-    result = empty_list(code, type_of(value)) if not isinstance(known, Sequence) else known
+    result = empty_list(code, type_of(value)) if not isinstance(target, Sequence) else target
     _feed(slots, result)
     return result

@@ -65,9 +65,7 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
     namespace = dict(builder.globals)
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    return Lowered(
-        block, model, Tracer(builder.functions, model, policy, source, namespace, collections)
-    )
+    return Lowered(block, model, Tracer(builder.functions, model, policy, source, namespace, collections))
 
 
 def _wires(nested: Any) -> Iterator[Wire]:

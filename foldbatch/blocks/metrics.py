@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foldbatch.blocks.block import Block, named
 from foldbatch.blocks.builder import Builder, refuse_ragged
+from foldbatch.blocks.drafts import MetricVisit
 from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static import ops
@@ -15,7 +16,7 @@ class Loss(Block[TensorType, VoidType]):
     """Adds a scalar to the loss of the batch; yields nothing.
 
     Args:
-        name: for reports.
+        name: shown by `repr`; all losses are added, whatever their names.
 
     Raises:
         BlockTypeError: when the input is not a float scalar.
@@ -44,11 +45,14 @@ class Loss(Block[TensorType, VoidType]):
 class Metric(Block[TensorType | TupleType, VoidType]):
     """Collects a tensor at every visit, over the whole batch; yields nothing.
 
-    The input is a tensor, or a pair of a tensor and an object that labels it. Every value keeps
-    its example and its place in the order of visits.
+    The input is a tensor, or a pair of a tensor and an object that labels it. Values are in the order
+    of visits: example by example, and within an example in the order in which blocks are applied.
+    So in a recursion a metric of what a node holds, applied before its children, has parents first; a
+    metric of what is computed from the children has children first. A label tells whose a value is.
 
     Args:
-        name: under which the values are found; several blocks may share it if their types agree.
+        name: under which the values are found; several blocks may share it if their types agree. Their
+            values are then mixed, in the order of visits.
 
     Raises:
         BlockTypeError: when the input is neither, or the name already stands for another type.
@@ -56,6 +60,22 @@ class Metric(Block[TensorType | TupleType, VoidType]):
     >>> from foldbatch.blocks.leaves import Scalar
     >>> (Scalar() >> Metric("seen")).eval(2.0)
     (None, {'seen': [array(2., dtype=float32)]})
+
+    The nodes of a tree are lists of a number and children. Before the children, parents come first;
+    behind them, last:
+
+    >>> import foldbatch as fb
+    >>> def metric(name):
+    ...     return fb.AllOf(fb.Identity(), fb.Metric(name)) >> fb.GetItem(0)
+    >>> tree = fb.ForwardDeclaration(output_type="float32")
+    >>> own = fb.GetItem(0) >> fb.Scalar() >> metric("number")
+    >>> children = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
+    >>> tree.resolve_to(fb.AllOf(own, children) >> fb.Function(lambda a, b: a + b) >> metric("sum"))
+    >>> results = fb.compile(tree()).run([[1, [[2, [[3, []]]], [4, []]]], [5, []]])
+    >>> for name, m in results.metrics.items():
+    ...     print(name, m.values, m.examples, m.nodes)
+    number [1. 2. 3. 4. 5.] [0 0 0 0 1] [0 1 2 3 0]
+    sum [ 3.  5.  4. 10.  5.] [0 0 0 0 1] [0 1 2 3 0]
     """
 
     def __init__(self, name: str) -> None:
@@ -74,11 +94,11 @@ class Metric(Block[TensorType | TupleType, VoidType]):
                 )
                 raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
         refuse_ragged(tensor, builder, self)
-        known = builder.metric_types.setdefault(self.name, tensor.type)
-        if known != tensor.type:
-            expected, fix = f"{known}, as elsewhere under this name", "use another name"
+        metric_type = builder.metric_types.setdefault(self.name, tensor.type)
+        if metric_type != tensor.type:
+            expected, fix = f"{metric_type}, as elsewhere under this name", "use another name"
             raise BlockTypeError(builder.where(self), expected, str(tensor.type), fix)
-        builder.region.metrics.append((self.name, ops.batched(tensor), label))
+        builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
 
     def arguments(self) -> str:
         return repr(self.name)

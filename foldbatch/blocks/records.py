@@ -10,19 +10,20 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockOrderError, BlockTypeError
-from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, VoidType
 
 
-class Record(Block[ObjectType | TupleType, TupleType]):
+class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     """Applies a block to each of several items of its input; the results form a tuple.
 
     Args:
         blocks: a dict from key to block (outputs keep its order), pairs of them, or a tuple or
-            list of blocks whose keys are 0, 1, ... The input is an object or a tuple.
+            list of blocks whose keys are 0, 1, ... The input is an object or a tuple; or nothing, and
+            then no block may read anything: so blocks in a tuple make a first state of `RNN`.
 
     Raises:
         BlockTypeError: when the blocks are none of these, or the input has no items, or is a tuple
-            of another length.
+            of another length; or a block reads something where there is nothing.
         BlockValueError: when a key stands twice.
         ExampleKeyError: when tracing, where the object lacks a key.
 
@@ -49,7 +50,7 @@ class Record(Block[ObjectType | TupleType, TupleType]):
             case tuple() if len(value) != len(self.blocks):
                 fix = "give one block for each item"
                 raise BlockTypeError(where, f"a tuple of {len(self.blocks)}", str(type_of(value)), fix)
-            case Object() | tuple():
+            case Object() | tuple() | None:
                 pass
             case _:
                 fix = "give the whole of it to several blocks with AllOf"
@@ -57,7 +58,8 @@ class Record(Block[ObjectType | TupleType, TupleType]):
         results = []
         for key, block in self.blocks:
             with builder.at(f"[{key!r}]"):
-                results.append(build(block, builder, GetItem(key).select(builder, value, builder.path)))
+                item = None if value is None else GetItem(key).select(builder, value, builder.path)
+                results.append(build(block, builder, item))
         return tuple(results)
 
     def arguments(self) -> str:

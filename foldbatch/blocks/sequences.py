@@ -96,9 +96,10 @@ class Zip(Block[TupleType | ObjectType, Any]):
     """
 
     def build(self, builder: Builder, value: Value) -> Value:
-        whole = as_object(value)
-        if isinstance(whole, Object):
-            return builder.assign(f"list(zip(*{whole.code}))", whole.place, whole, "several sequences")
+        sequences = as_object(value)
+        if isinstance(sequences, Object):
+            code = f"list(zip(*{sequences.code}))"
+            return builder.assign(code, sequences.place, sequences, "several sequences")
         where, fix = builder.where(self), "give it a tuple of sequences, as AllOf or Record make"
         if not isinstance(value, tuple) or not value:
             raise BlockTypeError(where, "a tuple of sequences", str(type_of(value)), fix)
@@ -131,14 +132,14 @@ class Zip(Block[TupleType | ObjectType, Any]):
                     wires += (None,) if isinstance(member, Object) else member.wires
                     elements.append(OBJECT if isinstance(member, Object) else member.element)
         subject = next((member for member in members if isinstance(member, Object)), None)
-        whole = f"zip({', '.join(sources)})"
+        zipped = f"zip({', '.join(sources)})"
         name = builder.fresh("list")
-        builder.line(f"{name} = [{_flat(codes)} for {', '.join(names)}, in {whole}]", subject, "a sequence")
+        builder.line(f"{name} = [{_flat(codes)} for {', '.join(names)}, in {zipped}]", subject, "a sequence")
         return Sequence(name, TupleType(tuple(elements)), tuple(wires))
 
 
 def _flat(codes: list[str]) -> str:
-    """Return the expression of an element of several terminals, some of them spread."""
+    """Return the expression of an element from those of its terminals; a star spreads several at once."""
     if len(codes) == 1 and not codes[0].startswith("*"):
         return codes[0]
     return f"({', '.join(codes)}{',' if len(codes) == 1 else ''})"

@@ -30,10 +30,11 @@ from foldbatch.errors import (
     FoldbatchError,
 )
 from foldbatch.garbage import no_garbage
+from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import Form, Trace, pack
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import WIDER, TensorType, describe_value
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
 FILENAME = "<foldbatch trace>"
@@ -48,8 +49,14 @@ class BadDataError(Exception):
         self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
 
 
-def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[Any]:
+def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
     """Return data as one array ``[n, *shape]``, refusing what is of another shape, kind or range.
+
+    Args:
+        items: the data, n of them.
+        type_: what each is read as.
+        bound: of ids, how many there are.
+        declared: the integer dtype whose range the data must fit, if not that of the type.
 
     Raises:
         BadDataError: when any item is not of the type, or not below `bound`.
@@ -57,15 +64,17 @@ def column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[An
     if not items:
         return np.zeros((0, *type_.shape), type_.dtype)
     try:
-        return _column(items, type_, bound)
+        return _column(items, type_, bound, declared)
     except BadDataError:
         for item in items if len(items) > 1 else ():
-            _column([item], type_, bound)  # raises for the one to blame
+            _column([item], type_, bound, declared)  # raises for the one to blame
         raise
 
 
-def _column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[Any]:
-    expected = str(type_) if bound is None else f"{type_} from 0 to {bound - 1}"
+def _column(items: list[Any], type_: TensorType, bound: int | None, declared: str) -> NDArray[Any]:
+    expected = str(type_).replace(type_.dtype, declared or type_.dtype)
+    if bound is not None:
+        expected += f" from 0 to {min(bound - 1, np.iinfo(declared or type_.dtype).max)}"
     found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
     try:
         array = np.asarray(items)
@@ -80,11 +89,13 @@ def _column(items: list[Any], type_: TensorType, bound: int | None) -> NDArray[A
             found += f" of shape {array.shape[1:]}"
         raise BadDataError(expected, found, "declare the shape that the data has")
     if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
-        limits = np.iinfo(type_.dtype)
-        low, high = (limits.min, limits.max) if bound is None else (0, bound - 1)
-        if int(array.min()) < low or int(array.max()) > high:
+        limits = np.iinfo(declared or type_.dtype)
+        low, high = int(array.min()), int(array.max())
+        if bound is not None and (low < 0 or high >= bound):
             fix = "count from 0, and give what is unknown an id of its own"
-            raise BadDataError(expected, found, "declare int64" if bound is None else fix)
+            raise BadDataError(expected, found, fix)
+        if low < limits.min or high > limits.max:
+            raise BadDataError(expected, found, f"declare {WIDER.get(declared, 'int64')}")
     with np.errstate(over="ignore"):
         result = array.astype(type_.dtype, copy=False)
     narrowed = result.dtype == np.float32 and array.dtype == np.float64
@@ -187,8 +198,8 @@ class _Record:
             for i, labels in enumerate(self.labels[k]):
                 self.bindings[f"label{k}_{i}"] = labels.append
             for i, items in enumerate(self.feeds[k]):
-                type_, bound = cell_feeds[i].type, tracer.bounds[k][i]
-                self.bindings[f"feed{k}_{i}"] = _checking(type_, bound, items) if careful else items.append
+                check = _checking(cell_feeds[i], tracer.bounds[k][i], items)
+                self.bindings[f"feed{k}_{i}"] = check if careful else items.append
 
     def start(self, example: Any) -> Steps:
         steps: Steps = self.tracer.namespace[self.tracer.functions[0].name](example)
@@ -206,16 +217,17 @@ class _Record:
             parts = zip(self.elements[k], cell.sequences, strict=True)
             elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
             types = [feed.type for feed in model.feeds[k]]
-            feeds.append(tuple(map(column, self.feeds[k], types, bounds)))
+            declared = [feed.declared for feed in model.feeds[k]]
+            feeds.append(tuple(map(column, self.feeds[k], types, bounds, declared)))
         verdicts = levels(self.tracer.policy, cells, calls, elements, values)
         labels = tuple(map(tuple, self.labels))
         trace = Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
         return pack(trace, self.tracer.form)
 
 
-def _checking(type_: TensorType, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
+def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
     def check(item: Any) -> None:
-        column([item], type_, bound)
+        column([item], feed.type, bound, feed.declared)
         items.append(item)
 
     return check

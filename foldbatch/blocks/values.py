@@ -155,13 +155,13 @@ def feed(source: Any, target: Any) -> None:
 
 def run_time_terminals(type_: Type) -> list[Type]:
     """Return the terminals of a type as functions pass them: broadcasts as what they repeat."""
-    found: list[Type] = []
+    types: list[Type] = []
     for terminal in terminals(type_):
         match terminal:
             case BroadcastType(element):
-                found += run_time_terminals(element)
+                types += run_time_terminals(element)
             case ObjectType() | TensorType() | SequenceType():
-                found.append(terminal)
+                types.append(terminal)
             case TupleType() | VoidType():
                 raise AssertionError(terminal)
-    return found
+    return types

@@ -152,7 +152,10 @@ def shown(block: object) -> str:
 
 
 def enough() -> bool:
-    """Whether so much of a block has been printed that it is long; every block asks first."""
+    """Count one more block as printed; return whether these are too many for an error message.
+
+    Every block's `repr` asks first.
+    """
     if _printing.left is None:
         return False
     _printing.left -= 1

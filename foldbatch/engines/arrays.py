@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import Batch, arenas_of
-from foldbatch.engines.bindings import Bound, Constant, Directions, Fact, bind, launch_tables
+from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
@@ -114,6 +116,8 @@ class ArrayEngine:
         bound = ready.kernels.bound
         if bound.training not in memory:
             memory[bound.training] = Memory(bound.types, poisoned=self.debug)
+            for constant, number in bound.brought["constant"]:
+                memory[bound.training].bring(number, _stacked(constant.array))
         run = ArrayRun(self, ready, memory[bound.training])
         run.forward(feeds)
         return run
@@ -144,27 +148,22 @@ class ArrayRun:
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Bring what the batch reads and yields, and launch."""
         table = self.ready.tables.forward
-        self.memory.fit(table.heights)
-        if not len(table.launches):  # no example makes a call; of no example at all there are no feeds either
+        if not len(table.launches):
             return
+        memory, brought = self.memory, self.bound.brought
+        memory.fit(table.heights)
         model, tables = self.engine.model, self.ready.batch.schedule.cells
-        for name, number in self.bound.buffers.items():
-            match name:
-                case ("feed", k, i):
-                    self.memory.bring(number, np.ascontiguousarray(feeds[k][i]))
-                case ("parameter", parameter):
-                    self._bring_value(number, parameter)
-                case ("constant", Constant(array=array)):
-                    self.memory.bring(number, _stacked(array))
-                case ("metric", k, i):
-                    type_ = model.cells[k].graph.metrics[i].type
-                    self.metrics[k, i] = np.empty((len(tables[k].order), *type_.shape), type_.dtype)
-                    self.memory.bring(number, self.metrics[k, i])
+        for (k, i), number in brought["feed"]:
+            memory.bring(number, np.ascontiguousarray(feeds[k][i]))
+        for parameter, number in brought["parameter"]:
+            self._bring_value(number, parameter)
+        for (k, i), number in brought["metric"]:
+            type_ = model.cells[k].graph.metrics[i].type
+            self.metrics[k, i] = np.empty((len(tables[k].order), *type_.shape), type_.dtype)
+            memory.bring(number, self.metrics[k, i])
         self._launch(table)
-        for name, number in self.bound.buffers.items():
-            if name[0] == "loss":
-                _, k, i = name
-                self.losses[k, i] = self.memory.arrays[number][: len(tables[k].order)]
+        for (k, i), number in brought["loss"]:
+            self.losses[k, i] = memory.arrays[number][: len(tables[k].order)]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -174,13 +173,11 @@ class ArrayRun:
             if self.engine.model.arenas[arena].is_float:
                 zero(self._arena("cotangents", arena), rows)
         self._seed(cotangents)
-        dense = self._dense_gradients(table)
-        for name, number in self.bound.buffers.items():
-            if name[0] == "input":
-                _, k, i = name
-                type_ = self.engine.model.feeds[k][i].type
-                self.inputs[k, i] = np.zeros((len(schedule.cells[k].order), *type_.shape), type_.dtype)
-                self.memory.bring(number, self.inputs[k, i])
+        dense = self._dense_gradients()
+        for (k, i), number in self.bound.brought["input"]:
+            type_ = self.engine.model.feeds[k][i].type
+            self.inputs[k, i] = np.zeros((len(schedule.cells[k].order), *type_.shape), type_.dtype)
+            self.memory.bring(number, self.inputs[k, i])
         self._launch(table)
         parts: dict[Parameter, list[Gradient]] = {parameter: [array] for parameter, array in dense.items()}
         self._sum_rows(parts)
@@ -228,17 +225,15 @@ class ArrayRun:
         for number, cotangent in cotangents:
             self._arena("cotangents", int(arenas[number]))[rows[number]] += cotangent
 
-    def _dense_gradients(self, table: LaunchTable) -> dict[Parameter, Array]:
+    def _dense_gradients(self) -> dict[Parameter, Array]:
         """Return memory for the gradients that launches yield, zero where several are added up."""
-        levels: dict[Parameter, int] = {}
-        for kernel, first, last in table.launches[:, :3].tolist():
-            for parameter in self.bound.gradients[kernel]:
-                levels[parameter] = levels.get(parameter, 0) + last - first
         gradients: dict[Parameter, Array] = {}
-        for parameter, count in levels.items():
-            make = np.empty if count == 1 else np.zeros
-            gradients[parameter] = make(parameter.type.shape, parameter.type.dtype)
-            self.memory.bring(self.bound.buffers["gradient", parameter], _stacked(gradients[parameter]))
+        yields = self.ready.tables.yields
+        for parameter, number in self.bound.brought["gradient"]:
+            if yields[parameter]:
+                make = np.empty if yields[parameter] == 1 else np.zeros
+                gradients[parameter] = make(parameter.type.shape, parameter.type.dtype)
+                self.memory.bring(number, _stacked(gradients[parameter]))
         return gradients
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:

@@ -15,6 +15,7 @@ from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.static.routines import Target
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
 
@@ -48,12 +49,14 @@ class Engine(Protocol):
 
     Attributes:
         name: in `ENGINES`.
+        target: what its kernels can do.
         one_by_one: whether each example is a batch of its own.
         arithmetic: what the scheduler computes on whole arrays with.
         updates: compiled steps of optimizers, or None.
     """
 
     name: str
+    target: Target
     one_by_one: bool
     arithmetic: Arithmetic
     updates: Any

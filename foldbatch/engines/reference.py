@@ -21,6 +21,7 @@ from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, length
 from foldbatch.static.cell import Cell
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
+from foldbatch.static.routines import Target
 from foldbatch.static.sides import cotangents as derivative
 
 
@@ -141,6 +142,7 @@ class ReferenceEngine:
     """The oracle as an engine: each example is a batch of its own."""
 
     name = "reference"
+    target = Target()
     one_by_one = True
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
@@ -169,9 +171,13 @@ class ReferenceEngine:
         """Evaluate every call, in the order of the traces."""
         batch, training = ready
         tables = batch.schedule.cells
-        ordered = tuple(  # from ranks back to the order of calls; those of shared calls are as they were traced
-            tuple(column[np.argsort(table.order)] for column in columns) if table.copies is None else traced
-            for columns, table, traced in zip(feeds, tables, batch.merged.trace.feeds, strict=True)
+        ordered = (
+            tuple(  # from ranks back to the order of calls; those of shared calls are as they were traced
+                tuple(column[np.argsort(table.order)] for column in columns)
+                if table.copies is None
+                else traced
+                for columns, table, traced in zip(feeds, tables, batch.merged.trace.feeds, strict=True)
+            )
         )
         trace = replace(batch.merged.trace, feeds=ordered)
         reference = Reference(self.model.cells, self.model.signatures, trace, training=training)
@@ -200,9 +206,7 @@ class ReferenceRun:
     @property
     def inputs(self) -> dict[tuple[int, int], Array]:
         """By cell and feed, ``[n, *shape]``, by rank."""
-        calls = {
-            key: [by_call[i] for i in sorted(by_call)] for key, by_call in self.reference.inputs.items()
-        }
+        calls = {key: [by_call[i] for i in sorted(by_call)] for key, by_call in self.reference.inputs.items()}
         return self._ranked(calls)
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:

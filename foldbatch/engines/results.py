@@ -17,12 +17,16 @@ from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType,
 
 @dataclass(frozen=True, slots=True)
 class MetricValues:
-    """What a metric collected over a batch, example by example, in order of visits.
+    """What a metric collected over a batch, in the order of visits.
+
+    That is example by example, and within an example in the order in which the model applies its blocks:
+    the parts of a `Record` or a pipe one after the other, the elements of a sequence from the first to the
+    last, a part with all that is nested in it before the next part.
 
     Attributes:
-        values: ``[m, *shape]``.
+        values: ``[m, *shape]``, m being the number of visits.
         examples: ``[m] int64``: the example of each value.
-        nodes: ``[m] int64``: the value's place among those of its example, from 0.
+        nodes: ``[m] int64``: which visit of its example each value was collected at, counted from 0.
         labels: ``m`` objects, or None where the metric has no labels.
     """
 
@@ -90,8 +94,8 @@ def collect_metric(
     """Join what several cells collected under one name.
 
     Args:
-        parts: per cell the values, the number of the call each was made by (growing from example
-            to example), the examples, and the labels.
+        parts: per cell the values ``[n, *shape]``, the place of each one's visit among the calls of the
+            batch ``[n]`` (growing from example to example), the examples ``[n]``, and the labels.
     """
     values = np.concatenate([part[0] for part in parts])
     calls = np.concatenate([part[1] for part in parts])
@@ -142,19 +146,19 @@ def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
         case TensorType():
             return tensor(next(held))
         case SequenceType(element):
-            single = _count(element) == 1  # then an element is that one thing, else a tuple
+            single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
             return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
         case ObjectType():
             return next(held)
 
 
-def _count(type_: Type) -> int:
+def terminal_count(type_: Type) -> int:
     """Return how many things a trace holds a value of a type as."""
     match type_:
         case TupleType(items):
-            return sum(map(_count, items))
+            return sum(map(terminal_count, items))
         case BroadcastType(element):
-            return _count(element)
+            return terminal_count(element)
         case VoidType():
             return 0
         case TensorType() | SequenceType() | ObjectType():

@@ -39,7 +39,9 @@ from foldbatch.scheduler.trace import Trace
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[Part, ...]"  # a batch, or one that `Runner.plan` made ready
-Seeds: TypeAlias = "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+Seeds: TypeAlias = (
+    "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,11 @@ class Runner:
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)
             ranked = [labels[at] for at in table.order] if labels is not None else None
-            columns = (values, merged.trace.calls[k][:, 0][table.order], table.examples, ranked)
+            mark = dict(self.model.marks[k]).get(i)
+            visits: Array = merged.trace.calls[k][:, 0][table.order]
+            if mark is not None:
+                visits = batch.feeds[k][mark] + merged.offsets[table.examples]
+            columns = (values, visits, table.examples, ranked)
             collected.setdefault(self.model.metrics[k][i], []).append(columns)
         return Results(items, self._metrics(collected), _sum_losses(run))
 
@@ -256,7 +262,9 @@ class Runner:
             offsets = batch.merged.offsets.tolist()
             own = seeds[part.first : part.first + len(part.traces)]
             cotangents = [
-                (number + offset, g) for offset, pairs in zip(offsets, own, strict=True) for number, g in pairs
+                (number + offset, g)
+                for offset, pairs in zip(offsets, own, strict=True)
+                for number, g in pairs
             ]
         run = self._forward(part, ready, memory, step)
         gradients = run.backward(cotangents)

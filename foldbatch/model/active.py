@@ -43,9 +43,7 @@ def acting_on(
     return _closed(writes, reads, targets, arenas)
 
 
-def _closed(
-    sides: Arenas, others: Arenas, seeds: Sequence[bool], arenas: Collection[int] = ()
-) -> set[int]:
+def _closed(sides: Arenas, others: Arenas, seeds: Sequence[bool], arenas: Collection[int] = ()) -> set[int]:
     reached = set(arenas)
     size = -1
     while size != len(reached):

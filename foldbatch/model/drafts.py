@@ -12,10 +12,15 @@ from foldbatch.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Data read from the example: what it must be, and where in the model which block reads it."""
+    """Data read from the example: what it must be, and where in the model which block reads it.
+
+    `declared` is the dtype that the data must fit, where that is narrower than the type they are read
+    as; else "".
+    """
 
     type: TensorType
     where: str
+    declared: str
 
 
 @dataclass(slots=True)
@@ -31,6 +36,8 @@ class Draft:
         outputs: values others read, with the wires they go to.
         losses, metrics: names and nodes.
         labels: metric numbers with labels.
+        marks: for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), the
+            metric's number and that of the feed that holds the visit's place among the calls.
         keys: numbers of feeds that hold no data, but the call's own number.
         nodes: all that it computes.
     """
@@ -45,6 +52,7 @@ class Draft:
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     nodes: set[Node] = field(default_factory=set)
 

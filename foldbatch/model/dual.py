@@ -58,6 +58,7 @@ def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
         ),
         metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
         labels=((),) * len(graphs),
+        marks=((),) * len(graphs),
     )
 
 

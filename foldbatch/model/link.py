@@ -71,6 +71,7 @@ def link(
         frozenset(arena_of[wire] for wire in results),
         tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
         tuple(tuple(draft.labels) for draft in drafts),
+        tuple(tuple(draft.marks) for draft in drafts),
         tuple(tuple(draft.keys) for draft in drafts),
         tuple(tuple(feed for _, feed in draft.feeds) for draft in drafts),
         tuple(parameter for parameter in parameters if parameter in read),

@@ -29,6 +29,8 @@ class Model:
         results: the arenas that hold tensors of results.
         metrics: per cell, the names of its metrics.
         labels: per cell, the numbers of metrics that have labels.
+        marks: per cell, for metrics that are visited before other calls, the metric's number and that of
+            the feed that holds the visit's place among the calls of its example.
         keys: per cell, which feeds hold the number of the call itself, to key random numbers by.
         feeds: per cell, what it reads of an example, and where. Feeds of one datum that several cells read are one.
         parameters: all parameters that cells read, in the order in which blocks do.
@@ -42,6 +44,7 @@ class Model:
     results: frozenset[int]
     metrics: tuple[tuple[str, ...], ...]
     labels: tuple[tuple[int, ...], ...]
+    marks: tuple[tuple[tuple[int, int], ...], ...]
     keys: tuple[tuple[int, ...], ...]
     feeds: tuple[tuple[Feed, ...], ...]
     parameters: tuple[Parameter, ...]
@@ -60,9 +63,7 @@ class Model:
     @property
     def bounds(self) -> list[list[int | None]]:
         """Per cell and feed, the number that ids must be below; None where the feed holds no ids."""
-        return [
-            [feed_bounds(cell.graph).get(node) for node in cell.graph.feeds] for cell in self.cells
-        ]
+        return [[feed_bounds(cell.graph).get(node) for node in cell.graph.feeds] for cell in self.cells]
 
     @property
     def form(self) -> Form:

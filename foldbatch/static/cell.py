@@ -112,9 +112,11 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
         ends: which ends are recursive, and where gradients flow.
         kept_bytes: bounds what a call keeps for other routines, as far as computing again can; None is no bound.
     """
-    train, infer = (optimized(built, ends, training=phase) for phase in (True, False))
-    if train.graph.results == infer.graph.results:
-        infer = train
+    train = infer = optimized(built, ends, training=True)
+    if any(node.op.name == "when_training" for node in reachable(built.results, built.inputs)):
+        infer = optimized(built, ends, training=False)
+        if train.graph.results == infer.graph.results:
+            infer = train
     backward = backward_side(train, ends, choose(train, ends, kept_bytes))
     bounds = feed_bounds(train.graph)
     training, buffers = _phase(train.graph, [train.forward, backward], bounds)
@@ -122,8 +124,7 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
     given = {node: Binding("feed", i) for i, node in enumerate(train.graph.feeds)}
     given |= {node: Binding("kept", i) for node, i in buffers.items()}
     sums = tuple(
-        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids])
-        for gradient in backward.rows
+        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids]) for gradient in backward.rows
     )
     dense = {key for (kind, key), _ in backward.results if kind == "gradient"}
     outputs = [node for _, node in backward.results] + [gradient.node for gradient in backward.rows]

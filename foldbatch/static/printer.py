@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import chain, count
 
 from foldbatch.params import Array, Parameter
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
@@ -70,15 +71,31 @@ def expression(node: Node, names: Mapping[Node, str]) -> str:
         return f"parameter {parameter_name(node.attrs['parameter'])}"
     if node.op is CONSTANT:
         return f"constant {constant_name(node.attrs['value']).removeprefix('constant ')}"
-    arguments = [names[x] for x in node.inputs]
-    arguments += [f"{name}={_attribute(node.attrs[name])}" for name in sorted(node.attrs)]
+    arguments = [*(names[x] for x in node.inputs), *attributes(node.attrs)]
     return f"{node.op.name}({', '.join(arguments)})"
+
+
+def attributes(attrs: Mapping[str, object]) -> list[str]:
+    """Return an op's static arguments as they are written, in the order of their names."""
+    return [
+        f"{name}={value.name if isinstance(value, Axis) else value}" for name, value in sorted(attrs.items())
+    ]
 
 
 def parameter_name(parameter: Parameter) -> str:
     """Return a parameter's name after that of its owner, if it has one."""
     owner = f"{parameter.owner.name}." if parameter.owner else ""
     return owner + parameter.name
+
+
+def unlike(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number where it is taken: parameters may well be called alike.
+
+    >>> unlike("w", ("v",)), unlike("w", ("v", "w", "w_1"))
+    ('w', 'w_2')
+    """
+    choices = chain([name], (f"{name}_{number}" for number in count(1)))
+    return next(choice for choice in choices if choice not in taken)
 
 
 def constant_name(value: Array) -> str:
@@ -93,7 +110,3 @@ def constant_name(value: Array) -> str:
     first = value.flat[0]
     filled = f" filled with {first.item()}" if (value == first).all() else ""
     return f"constant of shape {value.shape}{filled}"
-
-
-def _attribute(value: object) -> str:
-    return value.name if isinstance(value, Axis) else str(value)

@@ -70,7 +70,9 @@ class Side:
     @property
     def left(self) -> set[Node]:
         """The nodes that it leaves for the sums of rows."""
-        return {node for gradient in self.rows for node in (gradient.values, gradient.ids)} & self.stage.keys()
+        return {
+            node for gradient in self.rows for node in (gradient.values, gradient.ids)
+        } & self.stage.keys()
 
 
 class Staged(NamedTuple):
@@ -97,11 +99,12 @@ def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str
     for name, staged_pass in passes.STAGED:
         if graph is not staged.graph:
             staged = Staged(graph, forward_side(graph, ends))
-        graph = transformed(graph, partial(staged_pass, stage_of=staged.forward.stage_of))
+        before, graph = graph, transformed(graph, partial(staged_pass, stage_of=staged.forward.stage_of))
         yield name, graph
         if name != passes.STAGED[-1][0]:  # a simpler sum would have all its terms in one again
             for simplification, transform in passes.PIPELINE:
-                graph = transformed(graph, transform)
+                if graph is not before:  # else it is as simple as it gets
+                    graph = transformed(graph, transform)
                 yield simplification, graph
 
 
@@ -167,7 +170,9 @@ def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = fro
         node for (kind, i), node in results if kind == "cotangent" and i in ends.recursive_operands
     )
     results, rows = _rows_apart(results, frozenset(graph.feeds))
-    outputs = [node for _, node in results] + [x for gradient in rows for x in (gradient.values, gradient.ids)]
+    outputs = [node for _, node in results] + [
+        x for gradient in rows for x in (gradient.values, gradient.ids)
+    ]
     stage = split(outputs, recursive_inputs, recursive_outputs, given)
     stage = postpone(stage, set(outputs), set(given))
     return Side(given, tuple(results), recursive_inputs, recursive_outputs, stage, seeds, tuple(rows))

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.params import SparseRows
-from foldbatch.train.compiled import WHOLE, faults, takes
+from foldbatch.params import SparseRows, Updates
 from foldbatch.types import describe_value
 
 Array = NDArray[Any]
 Gradients = Mapping[str, Any]  # each an array or SparseRows
+WHOLE = np.zeros(1, np.int64)  # the rows of a dense gradient, whose whole table is one row
 
 
 def scale(grads: Gradients, factor: float) -> dict[str, Any]:
@@ -73,11 +73,13 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return gradient * factor
 
 
-def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float = 1.0) -> tuple[Any, float]:
+def fitting_gradient(
+    name: str, parameter: object, gradient: Any, factor: float = 1.0, updates: Updates | None = None
+) -> tuple[Any, float]:
     """Return a gradient in its parameter's dtype once it, times a factor, is known to fit.
 
     It comes as an array of one axis or more, or `SparseRows`, and with it what it is still to be multiplied
-    by: the factor, or 1 where that had to be done first.
+    by: the factor, or 1 where that had to be done first. With compiled `updates` the check is one pass.
 
     Raises:
         ParameterError: when the parameter cannot be updated in place, or the gradient has another
@@ -99,7 +101,7 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     if values.dtype != parameter.dtype or abs(factor) > 1:  # digits or finite numbers may be lost
         with np.errstate(all="ignore"):
             values, factor = np.asarray(values * factor, parameter.dtype), 1.0
-    if not _is_known_good(gradient, values):
+    if updates is None or not _is_known_good(gradient, values, updates):
         if isinstance(gradient, SparseRows):
             _check_rows(where, gradient)
         _check_numbers(where, gradient, values)
@@ -108,9 +110,15 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     return values if values.ndim else values.reshape(1), factor
 
 
-def _is_known_good(gradient: Any, values: Array) -> bool:
+def takes(array: NDArray[Any]) -> bool:
+    """Return whether compiled loops can read an array of their dtype, flattened without a copy."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
+
+
+def _is_known_good(gradient: Any, values: Array, updates: Updates) -> bool:
     """Return whether there is a compiled check, and it finds no fault; it does not tell which."""
-    check = faults(values.dtype)
+    check = updates.faults(values.dtype)
     if check is None or not takes(values):
         return False
     rows, height = WHOLE, 1

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import ParameterStore, SparseRows
+from foldbatch.params import ParameterStore, SparseRows, Updates
 from foldbatch.train.gradients import Array, Gradients, fitting_gradient
 from foldbatch.types import describe_value
 
@@ -80,6 +80,7 @@ class Optimizer:
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
         factors = lr_factors or {}
         self.lr_factors = {k: within(f"{kind} lr_factors[{k!r}]", factors[k], 0) for k in factors}
+        self._updates: Updates | None = None  # compiled loops of the parameters under way
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Array]] = {}
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
@@ -104,11 +105,14 @@ class Optimizer:
         """
         scale = _finite(f"{type(self).__name__}.update scale", scale)
         self._check_factors(params)
+        self._updates = getattr(params, "updates", None)
         ready = []
         for name, gradient in grads.items():
             if not _is_frozen(params, name):
                 parameter = params[name]
-                ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
+                ready.append(
+                    (name, parameter, *fitting_gradient(name, parameter, gradient, scale, self._updates))
+                )
                 self._check_moments(name, parameter)
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:

@@ -20,8 +20,7 @@ import numpy as np
 
 from foldbatch.errors import TrainingError
 from foldbatch.params import SparseRows
-from foldbatch.train.compiled import WHOLE, adam, takes
-from foldbatch.train.gradients import Array
+from foldbatch.train.gradients import WHOLE, Array, takes
 from foldbatch.train.optimizer import Optimizer, within
 
 
@@ -184,11 +183,13 @@ class Adam(Optimizer):
     def _in_one_pass(
         self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
     ) -> bool:
+        if self._updates is None:
+            return False
         p, mean, square = tables
         g, rows, width = gradient, WHOLE, p.size
         if isinstance(gradient, SparseRows):
             g, rows, width = gradient.values, gradient.rows, p.size // max(1, len(p))
-        loop = adam(p.dtype)
+        loop = self._updates.adam(p.dtype)
         if loop is None or rows.dtype != np.int64 or not all(map(takes, (p, g, mean, square, rows))):
             return False
         flat = p.reshape(-1), g.reshape(-1), mean.reshape(-1), square.reshape(-1)

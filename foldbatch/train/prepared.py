@@ -313,7 +313,10 @@ def _digests(program: Program) -> dict[str, str]:
         (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
         for cell in model.signatures
     ]
-    feeds = [[str(feed.type) for feed in cell_feeds] for cell_feeds in model.feeds]
+    feeds = [
+        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
+        for cell_feeds in model.feeds
+    ]
     data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
     parts = {
         "other cells": cells,

@@ -74,13 +74,13 @@ def parse_brackets(text: str, labels: Callable[[str], Label] = str, *, unescape:
     >>> parse_brackets("(3 (2 a) (4 gem))", int).root[1].label
     4
     """
-    found = list(islice(_parse(text_pieces(text), _Labels(labels), unescape=unescape), 2))
-    if len(found) > 1:
-        where = _where(found[1][1])
+    trees = list(islice(_parse(text_pieces(text), _Labels(labels), unescape=unescape), 2))
+    if len(trees) > 1:
+        where = _where(trees[1][1])
         raise ReadError(
             where, "one tree", "a second one", "read several with read_brackets(text.splitlines())"
         )
-    return found[0][0]
+    return trees[0][0]
 
 
 def read_sst(path_or_lines: Source) -> Iterator[Tree]:
@@ -93,8 +93,8 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
     >>> [tree.label for tree in read_sst(["(3 (2 a) (4 gem))"])]
     [3]
     """
-    known = _Labels({str(label): label for label in range(5)}.__getitem__, "a label from 0 to 4")
-    return (tree for tree, _ in _parse(read_pieces(path_or_lines), known, needs_words=True))
+    ratings = _Labels({str(label): label for label in range(5)}.__getitem__, "a label from 0 to 4")
+    return (tree for tree, _ in _parse(read_pieces(path_or_lines), ratings, needs_words=True))
 
 
 def write_brackets(tree: Tree, *, escape: bool = False) -> str:
@@ -208,12 +208,12 @@ class _Grower:
     """
 
     __slots__ = (
-        "around", "bare", "known", "label", "labels", "mark", "needs_words", "parents", "state", "tokens",
+        "around", "bare", "label", "label_of", "labels", "mark", "needs_words", "parents", "state", "tokens",
         "unescape", "waiting", "word",
     )  # fmt: skip
 
-    def __init__(self, known: _Labels, *, unescape: bool, needs_words: bool) -> None:
-        self.known = known
+    def __init__(self, label_of: _Labels, *, unescape: bool, needs_words: bool) -> None:
+        self.label_of = label_of
         self.unescape = unescape
         self.needs_words = needs_words
         self.around: list[tuple[Label, int]] = []
@@ -246,7 +246,7 @@ class _Grower:
     def take(self, word: str) -> None:
         """Read the innermost node's label or word."""
         if self.state == _OPENED:
-            self.label = self.known[word]
+            self.label = self.label_of[word]
             self.state = _LABELLED
         elif self.state == _LABELLED:
             self.word = unescape(word) if self.unescape else word
@@ -278,7 +278,7 @@ class _Grower:
         if self.around:
             return None
         if self.bare and self.labels[-1] is None:
-            self.labels[-1] = self.known[""]
+            self.labels[-1] = self.label_of[""]
         tree = trusted_tree(self.parents, self.labels, self.tokens)
         self.reset()
         return tree
@@ -293,9 +293,10 @@ class _Grower:
             raise _Misfit("a word or children after the label", "write (LABEL word)")
 
 
-def _number(tokens: Sequence[str], rest: Iterator[str]) -> int:
+def _number(tokens: Sequence[str], unread: Iterator[str]) -> int:
+    """Return the number of the token that was read last, counted from 0."""
     # Counting while reading would cost a tenth of the time, and only errors ask for it.
-    return len(tokens) - length_hint(rest) - 1
+    return len(tokens) - length_hint(unread) - 1
 
 
 def _where(mark: _Mark) -> str:
@@ -305,35 +306,35 @@ def _where(mark: _Mark) -> str:
 
 def _parse(
     pieces: Iterable[Piece],
-    known: _Labels,
+    label_of: _Labels,
     *,
     unescape: bool = False,
     allow_empty: bool = False,
     needs_words: bool = False,
 ) -> Iterator[tuple[Tree, _Mark]]:
     """Yield every tree with the place where it begins."""
-    grower = _Grower(known, unescape=unescape, needs_words=needs_words)
+    grower = _Grower(label_of, unescape=unescape, needs_words=needs_words)
     begin: _Mark | None = None
     end = ""
     for piece in whole_pieces(pieces, _SPLITS):
         tokens = _TOKEN.findall(piece.text)
-        rest = iter(tokens)
+        unread = iter(tokens)
         try:
-            for found in rest:
-                if found == "(":
+            for word in unread:
+                if word == "(":
                     if grower.state == _OUTSIDE:
-                        begin = piece, _number(tokens, rest)
+                        begin = piece, _number(tokens, unread)
                     grower.open()
-                elif found == ")":
+                elif word == ")":
                     tree = grower.close()
                     if tree is not None:
                         assert begin is not None
                         yield tree, begin
                 else:
-                    grower.take(found)
+                    grower.take(word)
         except _Misfit as misfit:
-            where = _where((piece, _number(tokens, rest)))
-            raise ReadError(where, misfit.expected, misfit.found or shorten(found), misfit.fix) from None
+            where = _where((piece, _number(tokens, unread)))
+            raise ReadError(where, misfit.expected, misfit.found or shorten(word), misfit.fix) from None
         end = piece.where(len(piece.text))
     if grower.around:
         assert begin is not None

@@ -99,12 +99,12 @@ def check_post_order(parents: NDArray[np.int32]) -> Csr:
         expected = f"a parent from {node + 1} to {len(parents) - 1}"
         raise ExampleError(f"Tree.parents[{node}]", expected, f"{parents[node]}", fix)
     starts, indices = children_csr(parents)
-    # With the stack `held` nodes high after each node, the j-th child of p sat at place held[p] + j.
+    # With the stack heights[i] nodes high after node i, the j-th child of p sat at place heights[p] + j.
     # At most one free node sits at each place, so this is enough: see the module's docstring.
-    held = nodes + 1 - starts[1:]
+    heights = nodes + 1 - starts[1:]
     above = parents[indices]
     rank = nodes[:-1] - starts[above]
-    wrong = held[indices] != held[above] + rank
+    wrong = heights[indices] != heights[above] + rank
     if wrong.any():
         node = int(indices[wrong].min())
         expected = f"post-order: no branch that crosses the one from {node} to {parents[node]}"

@@ -18,7 +18,7 @@ import os
 import re
 import sysconfig
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,8 +82,8 @@ def standard_library_functions(folder: str | os.PathLike[str] | None = None) -> 
     root = Path(sysconfig.get_path("stdlib") if folder is None else folder)
     distinct: dict[tuple[object, ...], tuple[Tree, str, str, str]] = {}  # by shape and labels
     for module, parsed in _modules(root):
-        for function in ast.walk(parsed):
-            if isinstance(function, _Function) and (verb := leading_verb(function.name)):
+        for function in _functions(parsed):
+            if verb := leading_verb(function.name):
                 tree = python_tree(function)
                 if FEWEST_NODES <= tree.size <= MOST_NODES:
                     shape = tree.parents.tobytes(), tree.labels
@@ -133,10 +133,24 @@ def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
                 parsed = parse_python(source, str(path))
         except (OSError, ReadError):
             continue
-        for node in ast.walk(parsed):
-            if isinstance(node, _Function) and ast.get_docstring(node, clean=False) is not None:
-                del node.body[0]
+        for function in _functions(parsed):
+            if ast.get_docstring(function, clean=False) is not None:
+                del function.body[0]
         yield ".".join(path.with_suffix("").parts).removesuffix(".__init__"), parsed
+
+
+def _functions(module: ast.Module) -> Iterator[_Function]:
+    """Yield the functions of a module, outer ones first, in the order of `ast.walk`.
+
+    Only statements hold functions, and they are a small part of the nodes.
+    """
+    waiting: deque[ast.AST] = deque([module])
+    while waiting:
+        statement = waiting.popleft()
+        if isinstance(statement, _Function):
+            yield statement
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            waiting.extend(getattr(statement, part, ()))
 
 
 def _hide(tree: Tree, name: str) -> Tree:

@@ -83,18 +83,18 @@ def whole_pieces(pieces: Iterable[Piece], ends: str) -> Iterator[Piece]:
     >>> [piece.text for piece in whole_pieces([Piece("ab c", "x", 1, 1), Piece("d e", "x", 1, 5)], " ")]
     ['ab ', 'cd ', 'e']
     """
-    held: list[Piece] = []
+    pending: list[Piece] = []
     for piece in pieces:
         cut = 1 + max(piece.text.rfind(end) for end in ends)
         if not cut:
-            held.append(piece)
+            pending.append(piece)
             continue
         line, column = piece.place(cut)
-        yield _join([*held, Piece(piece.text[:cut], piece.name, piece.line, piece.column)])
-        rest = piece.text[cut:]
-        held = [Piece(rest, piece.name, line, column)] if rest else []
-    if held:
-        yield _join(held)
+        yield _join([*pending, Piece(piece.text[:cut], piece.name, piece.line, piece.column)])
+        tail = piece.text[cut:]
+        pending = [Piece(tail, piece.name, line, column)] if tail else []
+    if pending:
+        yield _join(pending)
 
 
 def _join(pieces: list[Piece]) -> Piece:

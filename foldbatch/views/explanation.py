@@ -8,12 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from foldbatch.engines.numpy import TARGET
 from foldbatch.errors import UnknownNameError
 from foldbatch.params import Parameter
 from foldbatch.program import Program, compile
 from foldbatch.static.cell import Cell
+from foldbatch.views.boxes import boxes
 from foldbatch.views.drawing import draw
-from foldbatch.views.explain import CellExplanation, boxes, explain_cell
+from foldbatch.views.explain import CellExplanation, explain_cell
 from foldbatch.views.rails import draw_rails
 
 
@@ -57,10 +59,11 @@ class Explanation:
 
 
 def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
-    """Return what the compiler made of a program's cells.
+    """Return what the compiler made of a program's cells, as the program's engine runs them.
 
     Args:
-        what: a program, a block (or what stands for one), which is compiled first, or a single cell.
+        what: a program, a block (or what stands for one), which is compiled first, or a single cell, which is
+            explained for the NumPy engine.
         name: only cells whose name contains it.
 
     Raises:
@@ -81,14 +84,16 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
     names: dict[Parameter, str] = {}
     if isinstance(what, Cell):
         cells: tuple[Cell, ...] = (what,)
+        target = TARGET
     else:
         program = what if isinstance(what, Program) else compile(what)
-        names = {parameter: known for known, parameter in program.params.parameters.items()}
-        cells = program.lowered.cells
+        names = {parameter: name_of for name_of, parameter in program.params.parameters.items()}
+        cells = program.model.cells
+        target = program.engine.target
     chosen: list[Cell] = []
     if isinstance(name, str):  # not so where nobody checks types
         chosen = [cell for cell in cells if name in cell.name]
     if not chosen:
-        known = ", ".join(dict.fromkeys(cell.name for cell in cells)) or "none"
-        raise UnknownNameError("explain", f"a part of the name of a cell ({known})", repr(name))
-    return Explanation(tuple(explain_cell(cell, names) for cell in chosen))
+        listed = ", ".join(dict.fromkeys(cell.name for cell in cells)) or "none"
+        raise UnknownNameError("explain", f"a part of the name of a cell ({listed})", repr(name))
+    return Explanation(tuple(explain_cell(cell, target, names) for cell in chosen))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from foldbatch.params import Parameter
 from foldbatch.static.cell import Cell
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
-from foldbatch.static.printer import constant_name, parameter_name
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
+from foldbatch.static.printer import constant_name, parameter_name, unlike
 
 
 def whole(graph: CellGraph) -> Graph:
@@ -19,38 +19,38 @@ def whole(graph: CellGraph) -> Graph:
 def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Parameter, str]) -> dict[Node, str]:
     """Return a name for every node of a cell, and of `graphs`, which may be earlier states of it.
 
-    Operands are ``x0``, data of the example ``f0``, cotangents ``g0``, as in kernels; what is computed is
+    Operands are ``x0``, data of the example ``f0``, cotangents ``g0``, as in routines; what is computed is
     ``%0``, numbered from the first graph on. Parameters have the name that `parameters` gives them, else
     their own, and constants are written out, or shown by their shape where they are large.
     """
     names = {node: f"x{i}" for i, node in enumerate(cell.graph.operands)}
     names |= {node: f"f{i}" for i, node in enumerate(cell.graph.feeds)}
+    stages = [
+        stage
+        for phase in (cell.training, cell.inference)
+        for direction in (phase.forward, phase.backward)
+        for stage in direction.values()
+    ]
     names |= {
-        node: node.attrs["name"]
-        for node in cell.backward_graph.inputs
-        if node.op is INPUT and node not in names
+        node: f"g{key}"
+        for stage in stages
+        for node, (kind, key) in stage.given.items()
+        if kind == "cotangent"
     }
     computed = 0
-    parts = (part.graph for part in cell.parts.values())
-    for graph in (whole(cell.built), *graphs, whole(cell.graph), cell.backward_graph, *parts):
+    staged = (stage.graph for stage in stages)
+    for graph in (whole(cell.built), *graphs, whole(cell.graph), cell.backward_graph, *staged):
         for node in graph.nodes:
             if node in names:
                 continue
             if node.op is PARAMETER:
                 parameter = node.attrs["parameter"]
-                names[node] = _unlike(parameters.get(parameter, parameter_name(parameter)), names)
+                names[node] = unlike(
+                    parameters.get(parameter, parameter_name(parameter)), set(names.values())
+                )
             elif node.op is CONSTANT:
                 names[node] = constant_name(node.attrs["value"])
             else:
                 names[node] = f"%{computed}"
                 computed += 1
     return names
-
-
-def _unlike(name: str, taken: Mapping[Node, str]) -> str:
-    """Return the name with a number where another has it: parameters may well be called alike."""
-    known, number, found = set(taken.values()), 0, name
-    while found in known:
-        number += 1
-        found = f"{name}_{number}"
-    return found

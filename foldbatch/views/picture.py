@@ -16,43 +16,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from foldbatch.engines.batch import Batch
 from foldbatch.errors import ExampleError
 from foldbatch.program import Program, compile
-from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
+from foldbatch.views.calls import Call, Step, calls_of
+
+Place = tuple[float, float]  # x and y in pixels
 
 MOST = 2000  # calls that a picture can show
 
 # Lengths in pixels.
 _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.0
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call: its example, cell and step (all numbers), the calls it reads, and its place.
-
-    One that does not run (`runs`) takes the result of an identical one, which runs in its step.
-    """
-
-    example: int
-    cell: int
-    step: int
-    reads: tuple[int, ...]
-    runs: bool
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A step: its cell's number, how many calls run in it, and how many take their results from these."""
-
-    cell: int
-    runs: int
-    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +36,15 @@ class Picture:
         calls: in an order in which those that are read come first.
         steps: in the order in which they run.
         names: of the cells.
+        places: of each call, x and y in pixels.
         size: width and height in pixels, the legend left out.
     """
 
     calls: tuple[Call, ...]
-    steps: tuple[Group, ...]
+    steps: tuple[Step, ...]
     names: tuple[str, ...]
-    size: tuple[float, float]
+    places: tuple[Place, ...]
+    size: Place
 
 
 def draw_schedule(
@@ -120,102 +95,36 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
     if count > MOST:
         fix = "draw fewer or smaller examples"
         raise ExampleError("draw_schedule", f"up to {MOST} calls", str(count), fix)
-    cells = program.lowered.signatures
-    calls, steps = _calls(program.schedule(prepared), cells)
-    placed, size = _placed(calls)
-    return Picture(tuple(placed), steps, tuple(cell.name for cell in cells), size)
+    cells = program.model.signatures
+    calls, steps = calls_of(program.schedule(prepared), cells)
+    return Picture(calls, steps, tuple(cell.name for cell in cells), *_placed(calls))
 
 
-_Bare = tuple[int, int, int, tuple[int, ...], bool]  # a call without a place
+def _placed(calls: Sequence[Call]) -> tuple[tuple[Place, ...], Place]:
+    """Return a place for each call, and the size of all: above what it reads, in the middle of it.
 
-
-def _calls(batch: Batch, cells: Sequence[CellSignature]) -> tuple[list[_Bare], tuple[Group, ...]]:
-    """Return the calls of a batch in the order of their numbers, and the steps."""
-    trace = batch.merged.trace
-    ranks = [_ranks(batch, cells, k) for k in range(len(cells))]
-    step_of, steps = _steps(batch, ranks)
-    runs = [np.zeros(len(calls), bool) for calls in trace.calls]
-    for mask, table in zip(runs, batch.schedule.cells, strict=True):
-        mask[table.order] = True
-    made_by: dict[int, int] = {}
-    calls: list[_Bare] = []
-    sweep = sorted(
-        (int(base), k, i) for k, rows in enumerate(trace.calls) for i, base in enumerate(rows[:, 0])
-    )
-    reads = [_reads(batch, cells, k) for k in range(len(cells))]
-    examples = [batch.merged.examples(k) for k in range(len(cells))]
-    for base, k, i in sweep:
-        sources = dict.fromkeys(made_by[value] for value in reads[k][i])
-        calls.append((int(examples[k][i]), k, int(step_of[k][i]), tuple(sources), bool(runs[k][i])))
-        for value in range(base, base + len(cells[k].outputs)):
-            made_by[value] = len(calls) - 1
-    return calls, steps
-
-
-def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Group, ...]]:
-    """Return the step of every call, per cell ``[calls] int64``, and the steps.
-
-    Shapes: `ranks`, per cell ``[calls] int64``: at which rank of the cell each call's result is computed.
+    Examples stand side by side.
     """
-    schedule = batch.schedule
-    of_rank = [np.zeros(len(table.order), np.int64) for table in schedule.cells]
-    steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
-    for number, step in enumerate(steps):
-        of_rank[step.cell][step.start : step.stop] = number
-    of_call = [numbers[at] for numbers, at in zip(of_rank, ranks, strict=True)]
-    calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
-    groups = [
-        Group(step.cell, step.stop - step.start, int(count)) for step, count in zip(steps, calls, strict=True)
-    ]
-    return of_call, tuple(groups)
-
-
-def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:
-    """Return the rank at which the result of each of a cell's calls is computed: ``[calls] int64``."""
-    bases, table = batch.merged.trace.calls[k][:, 0], batch.schedule.cells[k]
-    if table.copies is None:
-        ranks = np.zeros(len(bases), np.int64)
-        ranks[table.order] = np.arange(len(table.order))
-        return ranks
-    # identical calls, be their results copied or not, are told by the rows in which their results lie
-    rank_of_row = np.zeros(batch.schedule.arena_rows[cells[k].outputs[0]], np.int64)
-    rank_of_row[table.outputs[0]] = np.repeat(np.arange(len(table.order)), np.diff(table.copies))
-    return rank_of_row[batch.schedule.row_of[bases]]
-
-
-def _reads(batch: Batch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
-    trace = batch.merged.trace
-    reads: list[list[int]] = arguments_of(trace, cells, k).tolist()
-    for sequence, elements in enumerate(trace.elements[k]):
-        ends = np.cumsum(lengths_of(trace, cells, k, sequence))
-        for mine, part in zip(reads, np.split(elements, ends[:-1]), strict=False):
-            mine.extend(part.ravel().tolist())
-    return reads
-
-
-def _placed(calls: Sequence[_Bare]) -> tuple[list[Call], tuple[float, float]]:
-    """Give each call a place: above what it reads, in the middle of it; examples side by side."""
     height: list[int] = []
-    for _, _, _, reads, _ in calls:
-        height.append(1 + max((height[i] for i in reads), default=-1))
+    for call in calls:
+        height.append(1 + max((height[i] for i in call.reads), default=-1))
     tallest = max(height, default=0)
     right: dict[tuple[int, int], float] = {}  # by example and height, the next free place
     x: list[float] = []
     leaf, example, edge = 0.0, -1, 0.0
-    for number, (mine, _, _, reads, _) in enumerate(calls):
-        if mine != example:
-            example, leaf = mine, edge + (_APART if number else 0.0)
-        wish = sum(x[i] for i in reads) / len(reads) if reads else leaf
-        place = max(wish, right.get((mine, height[number]), leaf if not reads else wish))
+    for number, call in enumerate(calls):
+        if call.example != example:
+            example, leaf = call.example, edge + (_APART if number else 0.0)
+        wish = sum(x[i] for i in call.reads) / len(call.reads) if call.reads else leaf
+        place = max(wish, right.get((example, height[number]), wish))
         x.append(place)
-        right[mine, height[number]] = place + _ACROSS
-        leaf = max(leaf, place + _ACROSS) if not reads else leaf
+        right[example, height[number]] = place + _ACROSS
+        leaf = leaf if call.reads else max(leaf, place + _ACROSS)
         edge = max(edge, place + _ACROSS)
-    placed = [
-        Call(*bare, _MARGIN + at, _MARGIN + (tallest - h) * _UP)
-        for bare, at, h in zip(calls, x, height, strict=True)
-    ]
-    return placed, (2 * _MARGIN + edge, 2 * _MARGIN + tallest * _UP)
+    places = tuple(
+        (_MARGIN + across, _MARGIN + (tallest - up) * _UP) for across, up in zip(x, height, strict=True)
+    )
+    return places, (2 * _MARGIN + edge, 2 * _MARGIN + tallest * _UP)
 
 
 def colour(step: int, steps: int) -> str:
@@ -238,14 +147,12 @@ def svg(drawn: Picture) -> str:
         f'width="{width:.0f}" height="{height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
     )
     parts = [head, f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>']
-    for call in drawn.calls:
-        for i in call.reads:
-            source = drawn.calls[i]
+    for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
+        for x_read, y_read in (drawn.places[i] for i in call.reads):
             parts.append(
-                f'<line x1="{source.x:.1f}" y1="{source.y:.1f}" x2="{call.x:.1f}" y2="{call.y:.1f}" '
-                'stroke="#9aa4af"/>'
+                f'<line x1="{x_read:.1f}" y1="{y_read:.1f}" x2="{x:.1f}" y2="{y:.1f}" stroke="#9aa4af"/>'
             )
-    for call in drawn.calls:
+    for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         name = escape(f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}")
         paint = colour(call.step, len(drawn.steps))
         if call.runs:
@@ -254,7 +161,7 @@ def svg(drawn: Picture) -> str:
             look = f'fill="#ffffff" stroke="{paint}" stroke-width="2"'
             name += ": an identical call runs for it"
         parts.append(
-            f'<circle class="step{call.step}" cx="{call.x:.1f}" cy="{call.y:.1f}" r="{_RADIUS:g}" '
+            f'<circle class="step{call.step}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS:g}" '
             f"{look}><title>{name}</title></circle>"
         )
     for number, caption in enumerate(_captions(drawn)):

@@ -6,19 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from foldbatch.static.cell import Cell, Part
-from foldbatch.static.graph import INPUT, SOURCES, Node
+from foldbatch.static.cell import Cell
+from foldbatch.static.graph import Node
 from foldbatch.static.printer import expression
 from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
+from foldbatch.views.parts import BACKWARD, FORWARD, Parts
 
-FORWARD, BACKWARD = "forward", "backward"
 _RESULTS = {FORWARD: ("output", "outputs"), BACKWARD: ("cotangent of", "cotangents of")}
 Reached = defaultdict[Node, set[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node a kernel computes: its name and expression, when it runs, and why then."""
+    """A node that a routine computes: its name and expression, when it runs, and why then."""
 
     name: str
     expression: str
@@ -27,19 +27,17 @@ class Placed:
     reason: str
 
 
-def place(cell: Cell, parts: Mapping[str, Part], names: Mapping[Node, str]) -> Iterator[Placed]:
-    """Return every node of every kernel of `parts`, kernel by kernel in the order in which they run."""
+def place(cell: Cell, parts: Parts, names: Mapping[Node, str]) -> Iterator[Placed]:
+    """Return every node of every part, part by part in the order in which they run."""
     for direction, words in _RESULTS.items():
-        of_side = {name: part for name, part in parts.items() if name.startswith(direction)}
-        nodes = {node for part in of_side.values() for node in part.graph.nodes if node.op not in SOURCES}
+        of_side = [part for part in parts if part.direction == direction]
+        nodes = {node for part in of_side for node in part.computed}
         reads, needed = _recursive_ends(cell, direction)
         _spread(reads, needed, sorted(nodes, key=lambda node: node.number))
-        for name, part in of_side.items():
-            stage = name.removeprefix(f"{direction}_")
-            for node in part.graph.nodes:
-                if node in nodes:
-                    reason = _reason(node, stage, reads[node], needed[node], words)
-                    yield Placed(names[node], expression(node, names), direction, stage, reason)
+        for part in of_side:
+            for node in part.computed:
+                reason = _reason(node, part.when, reads[node], needed[node], words)
+                yield Placed(names[node], expression(node, names), direction, part.when, reason)
 
 
 def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
@@ -52,15 +50,13 @@ def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
         for i in ends.recursive_outputs:
             outputs[graph.outputs[i]].add(str(i))
         return inputs, outputs
-    seeds = {f"g{i}" for i in ends.recursive_outputs}
-    for node in cell.backward_graph.inputs:
-        if node.op is INPUT and node.attrs["name"] in seeds and node not in graph.inputs:
-            inputs[node].add(node.attrs["name"])
-    for stage, kernel in cell.backward.items():
-        results = cell.parts[f"backward_{stage}"].graph.outputs  # nodes kept for others follow them
-        for (kind, i), node in zip(kernel.results, results, strict=False):
-            if kind in ("cotangent", "stored") and i in ends.recursive_operands:
-                outputs[node].add(f"x{i}")
+    for stage in cell.training.backward.values():
+        for node, (kind, i) in stage.given.items():
+            if kind == "cotangent" and i in ends.recursive_outputs:
+                inputs[node].add(f"g{i}")
+        for (kind, key), node in stage.results:
+            if kind == "cotangent" and key in ends.recursive_operands:
+                outputs[node].add(f"x{key}")
     return inputs, outputs
 
 

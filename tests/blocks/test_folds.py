@@ -62,6 +62,42 @@ def test_a_state_may_be_any_type():
     yields(NUMBERS >> kept, ([1, 2], []))
 
 
+def test_several_blocks_make_a_first_state_as_they_make_a_record():
+    """As in Fold: in a tuple, a list or a dict, nested or not; arrays and parameters stand for themselves."""
+    weight = fb.Parameter([], 4.0, "w")
+    parts = fb.Function(lambda state, x: (state[0] + x, (state[1][0] * x, x)))
+    for start in (
+        (weight, (np.float32(1), NOTHING)),
+        [weight, [np.ones((), np.float32), NOTHING]],
+        {"sum": weight, "rest": {"product": fb.FromTensor(np.float32(1)), "last": NOTHING}},
+        fb.Record((weight, fb.Record((np.float32(1), NOTHING)))),
+        (weight, fb.AllOf(np.float32(1), NOTHING)),
+    ):
+        yields(NUMBERS >> fb.Fold(parts, start), ([], (4.0, (1.0, 0.0))), ([2, 3], (9.0, (6.0, 3.0))))
+    cell = fb.Function(lambda x, state: (x + state[0], (state[0] + x, state[1] * x)))
+    block = NUMBERS >> fb.RNN(cell, initial_state=(weight, fb.FromTensor(np.float32(1))))
+    yields(block, ([], ([], (4.0, 1.0))), ([2, 3], ([6.0, 9.0], (9.0, 6.0))))
+    total = block >> fb.GetItem(1) >> fb.Function(lambda a, b: a * b) >> fb.Loss()
+    assert slopes(total, [[2, 3], []]) == {"w": 7.0}
+
+
+def test_a_tuple_of_blocks_is_a_default_of_that_type():
+    weight = fb.Parameter([], 4.0, "w")
+    both = ONE >> fb.AllOf(fb.Identity(), fb.Function(lambda x: -x))
+    join = fb.Function(lambda a, b: (a[0] + b[0], a[1] * b[1]))
+    yields(fb.Map(both) >> fb.Reduce(join, default=(weight, NOTHING)), ([], (4.0, 0.0)), ([2, 3], (5.0, 6.0)))
+    yields(fb.Optional(both, none=(weight, np.float32(7))), (None, (4.0, 7.0)), (2, (2.0, -2.0)))
+
+
+def test_an_lstm_starts_from_a_trained_state():
+    first = fb.Parameter([2], 0.5, "first")
+    block = fb.Map(fb.Vector(3)) >> fb.RNN(fb.LSTMCell(2), initial_state=(fb.Zeros(2), first))
+    _, (h, c) = block.eval([])
+    assert (h.tolist(), c.tolist()) == ([0, 0], [0.5, 0.5])
+    _, (h, c) = block.eval([[1, 2, 3]])
+    assert h.shape == c.shape == (2,)
+
+
 def test_a_swapped_state_takes_turns():
     """What one variable is given may be what another holds."""
     swap = fb.AllOf(

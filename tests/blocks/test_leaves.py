@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.blocks.tracer import BadDataError, column
 from foldbatch.errors import ExampleError
 from foldbatch.types import DTYPES, TensorType
@@ -39,12 +40,80 @@ from foldbatch.types import DTYPES, TensorType
         (fb.Tensor([2, 1]), [[1], [2]], np.array([[1], [2]], "float32")),
         (fb.Tensor((0, 3)), np.zeros((0, 3)), np.zeros((0, 3), "float32")),
         (fb.Tensor([]), 3, np.array(3, "float32")),
+        (fb.Scalar("int8"), -128, np.array(-128, "int32")),
+        (fb.Scalar("uint8"), np.uint8(255), np.array(255, "int32")),
+        (fb.Scalar("int16"), True, np.array(1, "int32")),
+        (fb.Scalar("uint16"), np.int64(65535), np.array(65535, "int32")),
+        (fb.Scalar("float16"), np.float16(0.1), np.array(np.float16(0.1), "float32")),
+        (fb.Scalar("float16"), 1e6, np.array(1e6, "float32")),
+        (fb.Vector(2, "int8"), np.array([-1, 2], "int8"), np.array([-1, 2], "int32")),
+        (fb.Vector(2, "uint8"), [0, np.int16(3)], np.array([0, 3], "int32")),
+        (fb.Vector(2, "float16"), np.array([0.1, -3], "float16"), np.array([np.float16(0.1), -3], "float32")),
+        (fb.Vector(2, "float16"), [True, np.int8(3)], np.array([1, 3], "float32")),
+        (fb.Tensor([2, 2], "uint8"), np.eye(2, dtype="uint8"), np.eye(2, dtype="int32")),
+        (fb.Tensor([2, 2], np.uint16), np.eye(2, dtype="bool"), np.eye(2, dtype="int32")),
+        (fb.Scalar("int32"), np.uint16(65535), np.array(65535, "int32")),
+        (fb.Scalar("int32"), np.int8(-1), np.array(-1, "int32")),
+        (fb.Vector(2, "int32"), np.array([255, 0], "uint8"), np.array([255, 0], "int32")),
+        (fb.Vector(1, "int64"), [np.int16(-5)], np.array([-5])),
+        (fb.Vector(1, "float64"), np.array([0.1], "float16"), np.array([np.float16(0.1)], "float64")),
     ],
 )
 def test_a_datum_becomes_an_array_of_the_declared_type(block, datum, right):
     found = block.eval(datum)
     assert isinstance(found, np.ndarray)
     np.testing.assert_array_equal(found, right, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [("int8", "int32"), ("uint8", "int32"), ("int16", "int32"), ("uint16", "int32"), ("float16", "float32")],
+)
+def test_narrow_data_are_widened_in_every_place_and_batch(dtype, wide):
+    """Arrays, scalars and Python numbers; one by one, in columns, prepared, and in another dtype's stead."""
+    low, high = (0, 1) if dtype == "float16" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    rows = [[low, high], np.array([high, low], dtype), (np.dtype(dtype).type(high), 1)]
+    right = [[low, high], [high, low], [high, 1]]
+    vector = fb.Vector(2, dtype)
+    assert vector.output_type == TensorType((2,), wide)
+    for block in (vector, fb.Vector(2, wide)):
+        program = fb.compile(fb.AllOf(fb.Map(block), fb.Map(fb.Map(fb.Scalar(dtype)))))
+        for examples in ([rows], program.prepare([rows])):
+            ((found, scalars),) = program.run(examples)
+            assert [x.tolist() for x in found] == right
+            assert [[x.item() for x in row] for row in scalars] == right
+            assert {x.dtype for x in found} == {x.dtype for row in scalars for x in row} == {np.dtype(wide)}
+    for backend in ("reference", "numpy"):
+        sums = fb.compile(vector >> fb.Function(lambda x: ops.sum(x * 2)), backend).run(rows)
+        assert [float(x) for x in sums] == [2.0 * sum(row) for row in right]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_integers_that_do_not_fit_the_declared_dtype_are_refused(dtype):
+    limits = np.iinfo(dtype)
+    program = fb.compile(fb.Map(fb.Scalar(dtype)))
+    for wrong in (limits.min - 1, limits.max + 1, np.int64(limits.max + 1), -(2**40)):
+        for example in ([wrong], [1, 2, wrong, limits.max]):
+            with pytest.raises(ExampleError, match=f"expected {dtype}, found .*; declare int32") as caught:
+                program.run([[1], example])
+            assert f"at example 1 [{example.index(wrong)}]" in caught.value.where
+
+
+def test_narrow_floats_have_gradients_of_the_dtype_they_are_read_as():
+    program = fb.compile(fb.Vector(2, "float16") >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss())
+    data = [np.array([1.5, 0.1], "float16"), [3, 4]]
+    loss, gradients = program.input_gradients(data)
+    found = gradients["model Vector(2, 'float16')"]
+    right = np.array([data[0], data[1]], "float32")
+    np.testing.assert_array_equal(found.values, 2 * right, strict=True)
+    assert loss == pytest.approx((right**2).sum())
+
+
+def test_narrow_ids_index_embeddings():
+    table = fb.Embedding(300, 2)
+    rows = fb.compile(fb.Scalar("uint8") >> table).run([np.uint8(255), 3])
+    wide = fb.compile(fb.Scalar("int32") >> table).run([255, 3])
+    np.testing.assert_array_equal(np.array(rows), np.array(wide))
 
 
 def test_a_number_that_is_none_passes_for_users_to_mask():
@@ -66,20 +135,28 @@ DATA = st.one_of(
 )
 
 
-@given(st.sampled_from(DTYPES), st.sampled_from([(), (2,), (1, 2)]), DATA, st.none() | st.integers(1, 3))
-def test_a_column_holds_what_numpy_would_read_or_is_refused(dtype, shape, datum, bound):
+@given(
+    st.sampled_from([(dtype, "") for dtype in DTYPES] + [("int32", "int8"), ("int32", "uint16")]),
+    st.sampled_from([(), (2,), (1, 2)]),
+    DATA | st.sampled_from([-129, -128, 127, 128, 65535, 65536, [127, -128]]),
+    st.none() | st.integers(1, 3),
+)
+def test_a_column_holds_what_numpy_would_read_or_is_refused(dtypes, shape, datum, bound):
     """One wrong datum is refused; one that is read means the same in Python."""
+    dtype, declared = dtypes
     type_ = TensorType(shape, dtype)
     try:
-        found = column([datum], type_, bound if dtype.startswith("int") else None)
+        found = column([datum], type_, bound if dtype.startswith("int") else None, declared)
     except BadDataError as error:
         assert issubclass(error.kind, ExampleError)
-        assert str(type_) in error.expected
+        assert str(type_).replace(dtype, declared or dtype) in error.expected
         return
     assert found.shape == (1, *shape)
     assert found.dtype == dtype
     if dtype == "float32":
         datum = np.float32(datum)
+    if declared in ("int8", "uint16"):
+        assert np.asarray(datum).astype(declared).tolist() == np.asarray(datum).tolist()
     np.testing.assert_array_equal(found[0], np.asarray(datum))
     if bound is not None and dtype.startswith("int"):
         assert ((found >= 0) & (found < bound)).all()
@@ -132,6 +209,9 @@ def test_leaves_print_as_they_are_written():
         fb.Tensor([2, 3], "bool"),
         fb.InputTransform(len),
         fb.Void(),
+        fb.Scalar("i1"),
+        fb.Vector(3, np.float16),
+        fb.Tensor([2], "uint16"),
     ]
     assert list(map(repr, leaves)) == [
         "Scalar('int32')",
@@ -139,4 +219,7 @@ def test_leaves_print_as_they_are_written():
         "Tensor([2, 3], 'bool')",
         "InputTransform(len)",
         "Void()",
+        "Scalar('int8')",
+        "Vector(3, 'float16')",
+        "Tensor([2], 'uint16')",
     ]

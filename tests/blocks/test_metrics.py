@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -9,6 +10,7 @@ from foldbatch import ops
 from foldbatch.errors import UnknownNameError
 
 ONE = fb.Scalar()
+ADD = fb.Function(lambda a, b: a + b)
 
 
 def test_losses_of_all_places_and_visits_add_up():
@@ -48,7 +50,7 @@ def test_labels_are_any_objects_and_stay_with_their_values():
 
 @pytest.mark.parametrize("options", [{}, {"batched": False}, {"backend": "reference"}])
 def test_several_blocks_may_share_a_name_labelled_or_not(options):
-    """Within one region the order is that of the blocks; what is nested in a region comes before it."""
+    """Within an example the order is that of the blocks."""
     labelled = fb.AllOf(ONE, fb.Identity()) >> fb.Metric("m")
     twice = ONE >> fb.Function(lambda x: 2 * x) >> fb.Metric("m")
     block = fb.OneOf(
@@ -62,7 +64,78 @@ def test_several_blocks_may_share_a_name_labelled_or_not(options):
     assert metric.labels == [1, None, None, 2, None]
 
 
-def test_metrics_of_a_tree_come_children_first():
+KEPT = fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0)
+NESTED = fb.GetItem(1) >> fb.Map(ONE >> fb.Metric("m"))
+OPTIONS = [
+    {},
+    {"policy": "by_depth"},
+    {"policy": "by_agenda", "layout": "producer"},
+    {"batched": False},
+    {"threads": 2},
+    {"share": "subtrees"},
+    {"backend": "reference"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("block", "right"),
+    [
+        (fb.AllOf(fb.GetItem(0) >> ONE >> fb.Metric("m"), NESTED), [1, 2, 3]),
+        (fb.AllOf(NESTED, fb.GetItem(0) >> ONE >> fb.Metric("m")), [2, 3, 1]),
+        (fb.AllOf(fb.FromTensor(np.float32(9)) >> fb.Metric("m"), NESTED), [9, 2, 3]),
+        (fb.AllOf(fb.GetItem(0) >> ONE >> KEPT, NESTED, fb.GetItem(0) >> ONE >> KEPT), [1, 2, 3, 1]),
+        (  # two before and two behind a choice, of which the last is computed last
+            fb.AllOf(
+                fb.GetItem(0) >> ONE >> KEPT >> fb.Function(lambda x: x + 4) >> KEPT,
+                fb.OneOf(len, {2: NESTED, 3: NESTED}),
+                fb.GetItem(0) >> ONE >> fb.Function(lambda x: x + 5) >> fb.Metric("m"),
+                fb.GetItem(1) >> fb.Map(ONE) >> fb.Sum() >> fb.Metric("m"),
+            ),
+            [1, 5, 2, 3, 6, 5],
+        ),
+        (  # an element's own, then what is nested in it, one after the other
+            fb.GetItem(1)
+            >> fb.Map(
+                fb.AllOf(ONE >> KEPT, fb.InputTransform(range) >> fb.Map(ONE >> fb.Metric("m")), ONE >> KEPT)
+            ),
+            [2, 0, 1, 2, 3, 0, 1, 2, 3],
+        ),
+        (
+            fb.AllOf(
+                fb.GetItem(0) >> ONE >> KEPT,
+                fb.GetItem(1) >> fb.Optional(fb.Map(ONE) >> fb.Fold(ADD >> KEPT, fb.Zeros([])) >> KEPT),
+            ),
+            [1, 2, 5, 5],
+        ),
+        (fb.GetItem(1) >> fb.Map(ONE >> KEPT) >> fb.Reduce(ADD >> KEPT) >> KEPT, [2, 3, 5, 5]),
+    ],
+)
+def test_a_metrics_values_are_in_the_order_of_visits(block, right, options):
+    """However many cells collect under one name, and whenever these are called."""
+    program = fb.compile(block, **options)
+    metric = program.run([[1, [2, 3]]] * 3).metrics["m"]
+    assert metric.values.tolist() == right * 3
+    assert metric.examples.tolist() == [0] * len(right) + [1] * len(right) + [2] * len(right)
+    assert metric.nodes.tolist() == list(range(len(right))) * 3
+    assert program.run(program.prepare([[1, [2, 3]]])).metrics["m"].values.tolist() == right
+    assert [float(x) for x in block.eval([1, [2, 3]])[1]["m"]] == right
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_metric_before_the_children_has_parents_first_with_their_labels(options):
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    own = fb.AllOf(fb.GetItem("x") >> ONE, fb.GetItem("x")) >> fb.AllOf(fb.Metric("m"), fb.GetItem(0))
+    kids = fb.GetItem("kids") >> fb.Map(tree()) >> fb.Sum()
+    tree.resolve_to(fb.AllOf(own >> fb.GetItem(1), kids) >> ADD)
+    leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
+    example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
+    metric = fb.compile(tree(), **options).run([example, leaf[0], example]).metrics["m"]
+    assert metric.values.tolist() == [10, 20, 1, 2, 3, 1, 10, 20, 1, 2, 3]
+    assert metric.labels == metric.values.tolist()
+
+
+def test_metrics_of_a_tree_come_children_first_behind_the_children():
     tree = fb.ForwardDeclaration(output_type="float32", name="tree")
     children = fb.GetItem("kids") >> fb.Map(tree()) >> fb.Function(ops.segment_sum)
     own = fb.GetItem("x") >> ONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -56,10 +57,18 @@ def test_records_of_an_object_are_read_in_the_order_of_the_blocks():
     assert seen == ["b", "a", "c", "c"]
 
 
-@pytest.mark.parametrize("block", [fb.Scalar(), fb.Void(), fb.Map(fb.Scalar())])
+@pytest.mark.parametrize("block", [fb.Scalar(), fb.Map(fb.Scalar())])
 def test_what_has_no_items_is_refused(block):
     with pytest.raises(BlockTypeError, match="expected an object or a tuple"):
         fb.compile(block >> fb.Record((fb.Identity(),)))
+
+
+def test_a_record_of_nothing_gives_its_blocks_nothing():
+    block = fb.Void() >> fb.Record({"a": np.float32(3), "b": (fb.Void(), fb.Zeros(2))})
+    a, (nothing, b) = block.eval("whatever")
+    assert (float(a), nothing, b.tolist()) == (3.0, None, [0.0, 0.0])
+    with pytest.raises(BlockTypeError, match=r"\['a'\] Scalar.*: expected a Python object, found void"):
+        fb.Void() >> fb.Record({"a": fb.Scalar()})
 
 
 def test_paths_in_errors_index_the_blocks_as_python_would():

@@ -1,30 +1,18 @@
-"""Sums of gradients and of repeated rows."""
+"""Sums of gradients, of rows of equal id and of runs of rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
+from foldbatch.engines.sums import segment_sum, sum_rows, total
 from foldbatch.params import Gradient, SparseRows
-from foldbatch.engines.sums import add_repeated, total
 
 
 def dense(gradient: Gradient) -> Any:
     return gradient.dense() if isinstance(gradient, SparseRows) else gradient
-
-
-@given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 100))
-def test_repeated_rows_are_added_once_for_each_time(rows: list[int], seed: int) -> None:
-    """In the order of the batch."""
-    rng = np.random.default_rng(seed)
-    values, array = rng.normal(size=(len(rows), 2)), rng.normal(size=(5, 2))
-    expected = array.copy()
-    np.add.at(expected, rows, values)
-    add_repeated(array, np.array(rows, np.int64), values)
-    np.testing.assert_allclose(array, expected, rtol=1e-12)
 
 
 def _sparse(rows: list[int], value: float) -> SparseRows:
@@ -49,3 +37,47 @@ def test_total_leaves_its_parts_alone() -> None:
     parts: list[Gradient] = [np.ones(3), np.ones(3), np.ones(3)]
     assert dense(total(parts)).tolist() == [3, 3, 3]
     assert all(dense(part).tolist() == [1, 1, 1] for part in parts)
+
+
+def test_segment_sum_fills_the_whole_buffer() -> None:
+    """Whatever stood in it."""
+    for lengths in ([0, 0], [2, 0], [0, 3], [1, 2]):
+        counts = np.array(lengths)
+        out = np.full((2, 2), np.nan)
+        segment_sum(np.ones((sum(lengths), 2)), np.cumsum(counts) - counts, counts, out)
+        assert out.tolist() == [[n, n] for n in lengths]
+
+
+@pytest.mark.parametrize("ids", [[0, 2, 5], [3], [], [0, 2, 2], [2, 0, 5]])
+def test_rows_that_ascend_are_not_sorted_but_copied(ids: list[int]) -> None:
+    """What is returned does not change with the kernel's buffer, in any order."""
+    values = np.arange(2.0 * len(ids)).reshape(len(ids), 2)
+    found = sum_rows(values, np.array(ids, np.int32), 6)
+    expected = np.zeros((6, 2))
+    np.add.at(expected, np.array(ids, np.int64), values)
+    values[...] = np.nan
+    np.testing.assert_array_equal(found.dense(), expected)
+    assert found.rows.dtype == np.int64
+    assert found.rows.tolist() == sorted(set(ids))
+
+
+def test_sum_rows_keeps_the_rows_that_occur() -> None:
+    """Ascending, each once, summed in the order of the batch."""
+    values = np.arange(12, dtype="float32").reshape(3, 2, 2)
+    found = sum_rows(values, np.array([[4, 1], [1, 1], [0, 4]], np.int32), 6)
+    assert found.rows.tolist() == [0, 1, 4]
+    assert found.values.tolist() == [[8, 9], [12, 15], [10, 12]]
+    assert (found.shape, found.rows.dtype, found.values.dtype) == ((6, 2), np.int64, np.float32)
+    none = sum_rows(np.zeros((0, 2), "float32"), np.zeros(0, np.int64), 6)
+    assert none.dense().tolist() == np.zeros((6, 2)).tolist()
+
+
+@pytest.mark.parametrize("count", [0, 5, 400])
+def test_rows_of_a_table_are_summed_by_id(count: int) -> None:
+    rng = np.random.default_rng(count)
+    ids, values = rng.integers(0, 90, count), rng.normal(size=(count, 40))
+    dense = np.zeros((90, 40))
+    np.add.at(dense, ids, values)
+    found = sum_rows(values, ids, 90)
+    assert found.rows.tolist() == sorted(set(ids.tolist()))
+    np.testing.assert_allclose(found.dense(), dense, rtol=1e-12, atol=1e-12)

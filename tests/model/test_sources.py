@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.inputs import float_reads, with_input_gradients
+from foldbatch.model.sources import float_reads, with_input_gradients
 from foldbatch.static.backends import BACKENDS
 from foldbatch.types import TensorType
 
@@ -53,3 +53,22 @@ def test_a_datum_of_two_cells_is_read_at_one_place():
     holding = [(d.number, i) for d in lowered.tracer.drafts for i, _ in enumerate(d.feeds)]
     assert places == [holding]
     assert len(holding) == 2
+
+
+def test_in_a_recursion_the_gradients_of_children_come_before_their_parents():
+    """In the order of calls, which end with the children; metrics are in the order of visits."""
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    keep = fb.AllOf(fb.Identity(), fb.Metric("read")) >> fb.GetItem(0)
+    own = fb.GetItem(0) >> fb.Scalar() >> keep
+    kids = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
+    square = fb.Function(lambda x: x * x) >> fb.Loss()
+    tree.resolve_to(
+        fb.AllOf(own >> fb.AllOf(fb.Identity(), square) >> fb.GetItem(0), kids) >> fb.Function(ops.add)
+    )
+    program = fb.compile(tree())
+    examples = [[1, [[2, [[3, []]]], [4, []]]], [5, []]]
+    _, gradients = program.input_gradients(examples)
+    (found,) = gradients.values()
+    assert found.values.tolist() == [6, 4, 8, 2, 10]
+    assert found.nodes.tolist() == [0, 1, 2, 3, 0]
+    assert program.run(examples).metrics["read"].values.tolist() == [1, 2, 3, 4, 5]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import repeat
 from typing import Any
 
@@ -28,7 +28,7 @@ from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift
 from foldbatch.static.op import Axis, ragged
-from foldbatch.types import OBJECT, VOID, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type
 from tests.oracle.values import (
     Given,
     Listed,
@@ -79,7 +79,8 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
         case fb.Composition():
             return _composed(block, value, log)
         case fb.Record():
-            return tuple(_apply(part, item_of(value, key), log) for key, part in block.blocks)
+            items = [None if value is None else item_of(value, key) for key, _ in block.blocks]
+            return tuple(_apply(part, item, log) for (_, part), item in zip(block.blocks, items, strict=True))
         case fb.AllOf():
             return tuple(_apply(part, value, log) for part in block.blocks) or None
         case fb.OneOf():
@@ -286,22 +287,39 @@ def _collected(block: fb.Collected, value: Any, log: Meaning) -> Any:
 
 
 def computed(block: TensorBlock, value: Any) -> Any:
-    """Apply a function of tensors to arrays, through a graph of its own."""
-    inputs: dict[Node, Any] = {}
-    argument = _symbols(value, inputs)
-    if isinstance(block, fb.Concat):
-        parts = [ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)]
-        result = ops.concat(parts, block.axis)
-    else:
-        result = block.apply(*argument) if isinstance(argument, tuple) else block.apply(argument)
-    nodes = list(_nodes(result))
-    found = evaluate(Graph(tuple(inputs), tuple(nodes)), list(inputs.values()))
+    """Apply a function of tensors to arrays."""
+    applied = _applied(block, type_of_value(value))
+    found = evaluate(applied.graph, list(_arrays(value)))
     arrays = iter([np.asarray(x) for x in found])
 
     def rebuilt(part: Any) -> Any:
         return tuple(map(rebuilt, part)) if isinstance(part, tuple | list) else next(arrays)
 
-    return rebuilt(result)
+    return rebuilt(applied.result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """A function of tensors applied to symbols: the graph, and the structure that its outputs stand in."""
+
+    graph: Graph
+    result: Any
+
+
+@lru_cache(maxsize=1000)
+def _applied(block: TensorBlock, type_: Type) -> _Applied:
+    """Apply a function to symbols of a type, through a graph of its own.
+
+    It sees no numbers, so that one graph serves every call, whatever example or value of parameters it is of.
+    """
+    inputs: list[Node] = []
+    argument = _symbols(type_, inputs)
+    if isinstance(block, fb.Concat):
+        parts = [ops.expand_dims(x, 0) if x.ndim == 0 else x for x in _nodes(argument)]
+        result = ops.concat(parts, block.axis)
+    else:
+        result = block.apply(*argument) if isinstance(argument, tuple) else block.apply(argument)
+    return _Applied(Graph(tuple(inputs), tuple(_nodes(result))), result)
 
 
 def _nodes(value: Any) -> Iterator[Node]:
@@ -312,24 +330,46 @@ def _nodes(value: Any) -> Iterator[Node]:
         yield lift("oracle", (value,))[0]
 
 
-def _symbols(value: Any, inputs: dict[Node, Any]) -> Any:
-    """Return symbolic tensors in the value's structure, having noted the value of each."""
+def _symbols(type_: Type, inputs: list[Node]) -> Any:
+    """Return symbolic tensors in the structure of a type, having noted them in order."""
+    match type_:
+        case TupleType():
+            return tuple(_symbols(item, inputs) for item in type_)
+        case SequenceType():
+            return _along(type_.element, ragged(), inputs)
+        case TensorType():
+            inputs.append(input_node(type_))
+            return inputs[-1]
+    assert type_ == VOID, type_
+    return None
+
+
+def _along(type_: Type, axis: Axis, inputs: list[Node]) -> Any:
+    """Return symbolic tensors along a ragged axis, one in each place of an element's structure."""
+    if isinstance(type_, TupleType):
+        return tuple(_along(item, axis, inputs) for item in type_)
+    assert isinstance(type_, TensorType), type_
+    inputs.append(input_node(type_, axis))
+    return inputs[-1]
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    """Yield the arrays of a value in the order of its symbols; of a sequence, a list of arrays for each."""
     match value:
         case None:
-            return None
+            return
         case tuple():
-            return tuple(_symbols(item, inputs) for item in value)
+            for item in value:
+                yield from _arrays(item)
         case Listed():
-            return _along(value.element, value.items, ragged(), inputs)
-    node = input_node(TensorType(value.shape, value.dtype.name))
-    inputs[node] = value
-    return node
+            yield from _lists(value.element, value.items)
+        case _:
+            yield value
 
 
-def _along(type_: Type, items: Sequence[Any], axis: Axis, inputs: dict[Node, Any]) -> Any:
+def _lists(type_: Type, items: Sequence[Any]) -> Iterator[list[Any]]:
     if isinstance(type_, TupleType):
-        return tuple(_along(t, [item[i] for item in items], axis, inputs) for i, t in enumerate(type_))
-    assert isinstance(type_, TensorType), type_
-    node = input_node(type_, axis)
-    inputs[node] = list(items)
-    return node
+        for i, part in enumerate(type_):
+            yield from _lists(part, [item[i] for item in items])
+    else:
+        yield list(items)

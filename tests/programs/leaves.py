@@ -110,7 +110,7 @@ def _id(maker: Maker, depth: int, given: Given) -> Recipe:
             return long.then(fb.Function(lambda i: ops.cast(i, "int32")))
         case 4:
             return Recipe(whole(given) >> fb.Length("int32"), lambda source, depth: "abc"[: source.number(3)])
-    return Recipe(whole(given) >> fb.Scalar("int32"), a_number(3))
+    return Recipe(whole(given) >> fb.Scalar(maker.one_of(["int32", "int32", "uint8"])), a_number(3))
 
 
 def _length(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:

@@ -159,7 +159,8 @@ class Maker:
         """Return a block that reads nothing."""
         if is_of_floats(type_) and self.number(3):
             if isinstance(type_, TupleType):
-                return fb.AllOf(*map(self.constant, type_.items))
+                parts = tuple(map(self.constant, type_.items))
+                return fb.AllOf(*parts) if self.number(2) else fb.Record(parts)
             assert isinstance(type_, TensorType)
             if self.number(2):
                 return fb.FromTensor(self.free(type_.shape))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldbatch.engines.numba.integers import find_arithmetic
 from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
-from foldbatch.scheduler.compiled import find_arithmetic
 from foldbatch.scheduler.trace import form, pack
+from tests.engines.numba.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of
-from tests.scheduler.test_loops import PLAIN
 
 NAMES = ["numpy", "loops", pytest.param("numba", marks=pytest.mark.numba)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from foldbatch.scheduler.compiled import find_arithmetic
+from foldbatch.engines.numba.integers import find_arithmetic
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES, levels

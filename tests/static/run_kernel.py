@@ -87,9 +87,9 @@ def stage_of_graph(graph: Graph, kept: Collection[Node] = ()) -> Stage:
     return Stage("kernel", results, numbers, given, computed, frozenset(), axes_of(graph))
 
 
-def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target = TARGET) -> Routine:
+def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target | None = None) -> Routine:
     """Return the routine of a graph whose outputs are its results, in order."""
-    return routine_of(stage_of_graph(graph, kept), target)
+    return routine_of(stage_of_graph(graph, kept), TARGET if target is None else target)
 
 
 def run_graph(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
 from foldbatch.params import Parameter, ParameterStore, SparseRows
-from foldbatch.static.backends import BACKENDS
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer, scale
 from foldbatch.types import TensorType
 
@@ -83,17 +82,21 @@ def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
     assert_same(whole, cut)
 
 
-def forget_numba(patch):
-    patch.delitem(sys.modules, "numba", raising=False)
+class Parameters(dict):
+    """Parameters by name, with the compiled loops of an engine, or none."""
+
+    updates = None
 
 
-def load_numba(patch):
-    import numba  # noqa: F401, PLC0415 - optional
+def compiled_updates():
+    from foldbatch.engines.numba.updates import UPDATES  # noqa: PLC0415 - it is an engine's
+
+    return UPDATES
 
 
-no_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+no_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 with_and_without_numba = pytest.mark.parametrize(
-    "prepare", [forget_numba, pytest.param(load_numba, marks=[pytest.mark.numba, no_numba])]
+    "updates", [lambda: None, pytest.param(compiled_updates, marks=[pytest.mark.numba, no_numba])]
 )
 
 
@@ -104,19 +107,18 @@ with_and_without_numba = pytest.mark.parametrize(
     st.floats(-3, 3) | st.just(1 / 3),
     st.sampled_from(["float32", "float64", "int8"]),
 )
-def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(prepare, name, seed, factor, dtype):
-    params, other = parameters(), parameters()
+def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(updates, name, seed, factor, dtype):
+    params, other = Parameters(parameters()), Parameters(parameters())
+    params.updates = other.updates = updates()
     opt, scaling_first = MAKERS[name](), MAKERS[name]()
-    with pytest.MonkeyPatch.context() as patch:
-        prepare(patch)
-        for k in range(2):
-            grads = {name: np.asarray(g, dtype) for name, g in densified(gradients(seed + k)).items()}
-            rows = gradients(seed + k)["table.weight"].rows
-            grads["table.weight"] = SparseRows(rows, grads["table.weight"][rows], (7, 3))
-            before = densified(grads) | {"table.weight": grads["table.weight"].values.copy()}
-            opt.update(params, grads, scale=factor)
-            scaling_first.update(other, scale(grads, factor))
-            assert_same(densified(grads) | {"table.weight": grads["table.weight"].values}, before)
+    for k in range(2):
+        grads = {name: np.asarray(g, dtype) for name, g in densified(gradients(seed + k)).items()}
+        rows = gradients(seed + k)["table.weight"].rows
+        grads["table.weight"] = SparseRows(rows, grads["table.weight"][rows], (7, 3))
+        before = densified(grads) | {"table.weight": grads["table.weight"].values.copy()}
+        opt.update(params, grads, scale=factor)
+        scaling_first.update(other, scale(grads, factor))
+        assert_same(densified(grads) | {"table.weight": grads["table.weight"].values}, before)
     assert_same(params, other)
     assert_same(opt.state(), scaling_first.state())
 
@@ -156,9 +158,9 @@ def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
     ],
     ids=str,
 )
-def test_a_bad_batch_changes_nothing(make, bad, prepare, monkeypatch):
-    prepare(monkeypatch)
-    params, opt = parameters(), make()
+def test_a_bad_batch_changes_nothing(make, bad, updates):
+    params, opt = Parameters(parameters()), make()
+    params.updates = updates()
     opt.update(params, gradients(0))
     params_before, state_before = copied(params), opt.state()
     with pytest.raises(FoldbatchError, match=next(iter(bad))):

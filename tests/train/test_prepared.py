@@ -134,6 +134,23 @@ def test_objects_in_results_are_plain_or_refused(tmp_path):
         prepare(program, ["a", (1, 2)], file_of(tmp_path))
 
 
+def test_narrow_data_are_written_as_they_are_read(tmp_path):
+    def narrow(dtype):
+        return fb.compile(fb.Map(fb.AllOf(fb.Vector(2, dtype), fb.Vector(2, "float16"))), backend="numpy")
+
+    examples = [[np.array([1, 255], "uint8")], [], [[3, 4], np.array([0, 9], "int64")]]
+    program, again = narrow("uint8"), narrow("uint8")
+    prepare(program, examples, file_of(tmp_path))
+    found, right = again.run(load_prepared(again, file_of(tmp_path))), program.run(examples)
+    for rows, known in zip(found, right, strict=True):
+        for pair, right_pair in zip(rows, known, strict=True):
+            for array, right_array in zip(pair, right_pair, strict=True):
+                np.testing.assert_array_equal(array, right_array, strict=True)
+    for other in ("int32", "int16"):
+        with pytest.raises(ExampleError, match="found those of a model with other data to read"):
+            load_prepared(narrow(other), file_of(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("other", "what"),
     [

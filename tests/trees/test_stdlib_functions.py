@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import Corpus, Example, Tree, bag_baseline, majority_baseline, standard_library_functions
@@ -15,6 +16,13 @@ from foldbatch.trees.stdlib_functions import HIDDEN, leading_verb
 def corpus():
     """The functions of this interpreter's standard library."""
     return standard_library_functions()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """NumPy's products are of one thread: here they are small, and the other cores have tests of their own."""
+    with threadpool_limits(1):
+        yield
 
 
 def parts(corpus):

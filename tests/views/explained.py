@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from foldbatch.engines.numpy import TARGET
 from foldbatch.params import Parameter
 from foldbatch.static import ops
-from foldbatch.static.cell import Cell, compile_cell
+from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
 from foldbatch.types import TensorType
-from tests.static.run_kernel import NUMPY
+from foldbatch.views.explain import CellExplanation, explain_cell
 
 
 def textbook() -> Cell:
     """a and b are products, so that they have buffers; then d = a * b + 1."""
     x, y = input_node(TensorType((3,))), input_node(TensorType((3,)))
     w, v = (Parameter(TensorType((3, 4)), "normal", name) for name in "wv")
-    return compile_cell(CellGraph("d", (), (x, y), ((x @ w) * (y @ v) + 1,)), Ends(), NUMPY)
+    return stage_cell(CellGraph("d", (), (x, y), ((x @ w) * (y @ v) + 1,)), Ends())
 
 
 def tree_node() -> Cell:
@@ -30,4 +31,9 @@ def tree_node() -> Cell:
     loss = ops.sum(ops.square(h * frozen)) * 1
     graph = CellGraph("node", (children,), (data,), (h,), (loss,))
     both = frozenset((0,))
-    return compile_cell(graph, Ends(both, both, both, both), NUMPY)
+    return stage_cell(graph, Ends(both, both, both, both))
+
+
+def explained(cell: Cell) -> CellExplanation:
+    """Return what the NumPy engine makes of a cell."""
+    return explain_cell(cell, TARGET)

@@ -5,26 +5,33 @@ from __future__ import annotations
 import re
 
 import foldbatch as fb
+from foldbatch.engines.numpy import TARGET
 from foldbatch.static import ops
-from foldbatch.static.cell import Cell, compile_cell
+from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import SOURCES, input_node
+from foldbatch.static.graph import input_node
+from foldbatch.static.routine_printer import print_routine
+from foldbatch.static.routines import Target
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
 from foldbatch.views.footprint import Buffer, buffers, planned, recomputed, unplaced, unplanned
 from foldbatch.views.naming import name_nodes
-from tests.static.run_kernel import NUMPY
+from foldbatch.views.parts import Parts, parts_of
 from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))
 
 
-def found_in(cell: Cell, *, training: bool = True) -> dict[str, list[Buffer]]:
-    """Return the buffers of the kernels of one phase, by kernel."""
-    parts = {name: part for name, part in cell.parts.items() if name.startswith("infer_") != training}
+def staged(cell: Cell, *, training: bool = True) -> Parts:
+    """Return the stages of one phase, with the routines of the NumPy engine."""
+    return parts_of(cell.phase(training=training), TARGET)
+
+
+def found_in(cell: Cell) -> dict[str, list[Buffer]]:
+    """Return the buffers of what trains a cell, by routine."""
     found: dict[str, list[Buffer]] = {}
-    for buffer in buffers(parts, name_nodes(cell, [], {})):
-        found.setdefault(buffer.kernel, []).append(buffer)
+    for buffer in buffers(staged(cell), name_nodes(cell, [], {})):
+        found.setdefault(buffer.routine, []).append(buffer)
     return found
 
 
@@ -46,12 +53,12 @@ def test_the_textbook_case_takes_two_buffers_instead_of_four():
     s0, s1 = found_in(cell)["forward_before"]
     assert (s0.name, s0.nodes, s0.in_place) == ("s0", ("%0", "%2", "%3"), (("%2", "%0"), ("%3", "%2")))
     assert (s1.name, s1.nodes, s1.in_place) == ("s1", ("%1",), ())
-    assert (planned(cell.parts), unplanned(cell.parts)) == ({"N": 32}, {"N": 64})
+    assert (planned(staged(cell)), unplanned(staged(cell))) == ({"N": 32}, {"N": 64})
 
 
 def test_what_stages_hand_on_is_kept_and_its_readers_are_known():
     found = [b for bs in found_in(tree_node()).values() for b in bs if b.kind == "kept"]
-    written = {b.kernel: set(b.readers) for b in found}
+    written = {b.routine: set(b.readers) for b in found}
     assert written == {
         "forward_before": {"forward_step"},
         "forward_step": {"forward_after", "backward_step"},
@@ -63,7 +70,7 @@ def test_what_stages_hand_on_is_kept_and_its_readers_are_known():
 def test_cotangents_written_where_they_belong_are_stores():
     a = input_node(V)
     active = Ends(active_operands=frozenset((0,)))
-    cell = compile_cell(CellGraph("c", (a,), (), (), (ops.sum(ops.tanh(a)),)), active, NUMPY)
+    cell = stage_cell(CellGraph("c", (a,), (), (), (ops.sum(ops.tanh(a)),)), active)
     (store,) = [b for b in found_in(cell)["backward_before"] if b.kind == "store"]
     assert (store.name, store.nbytes, len(store.nodes)) == ("d0", 12, 1)
 
@@ -71,53 +78,65 @@ def test_cotangents_written_where_they_belong_are_stores():
 def test_sections_say_which_elements():
     a, b = input_node(V), input_node(V)
     graph = CellGraph("c", (a, b), (), (ops.concat([ops.exp(a), ops.tanh(b)]),))
-    cell = compile_cell(graph, Ends(), NUMPY)
+    cell = stage_cell(graph, Ends())
     (whole,) = found_in(cell)["forward_before"]
     assert whole.type == TensorType((6,))
     assert [(start, stop) for _, start, stop in whole.sections] == [(0, 3), (3, 6)]
-    assert unplanned(cell.parts) == {"N": 48}
+    assert unplanned(staged(cell)) == {"N": 48}
 
 
 def test_bytes_are_counted_by_axis_and_scratch_of_one_type_once():
-    cell = tree_node()
-    assert {axis: planned(cell.parts)[axis] <= size for axis, size in unplanned(cell.parts).items()} == {
+    parts = staged(tree_node())
+    assert {axis: planned(parts)[axis] <= size for axis, size in unplanned(parts).items()} == {
         "N": True,
         "1": True,
     }
-    one = {name: part for name, part in cell.parts.items() if name == "backward_step"}
-    two = one | {name: part for name, part in cell.parts.items() if name == "forward_step"}
-    kept = sum(node.type.nbytes for node in two["forward_step"].buffers)
+    by_name = {part.name: part for part in parts}
+    one = (by_name["backward_step"],)
+    two = (by_name["forward_step"], *one)
+    kept = sum(node.type.nbytes for node in two[0].stage.kept)
     assert planned(two)["N"] == planned(one)["N"] + kept, "the step's scratch is there already"
 
 
-def test_every_value_has_a_place_or_is_said_to_have_none():
-    """Over cells of all kinds: a buffer, a section, a view of one, or a sparse gradient."""
+def test_every_value_has_a_place():
+    """Over cells of all kinds: a buffer, a section, or a view of one."""
     for cell in cells():
         names = name_nodes(cell, [], {})
-        placed = {name for b in buffers(cell.parts, names) for name in b.nodes}
-        placed |= {name for b in buffers(cell.parts, names) for name, _, _ in b.sections}
-        computed = {n for part in cell.parts.values() for n in part.graph.nodes if n.op not in SOURCES}
-        values = {names[node] for node in computed if not is_view(node)}
-        without = set(unplaced(cell.parts, names))
-        assert placed | without == values
-        assert {node.op.name for node in computed if names[node] in without - placed} <= {"sum_rows"}
+        parts = staged(cell)
+        placed = {name for b in buffers(parts, names) for name in b.nodes}
+        placed |= {name for b in buffers(parts, names) for name, _, _ in b.sections}
+        computed = {node for part in parts for node in part.computed}
+        assert placed == {names[node] for node in computed if not is_view(node)}
+        assert unplaced(parts, names) == ()
 
 
-def test_buffers_are_called_as_in_the_kernels_text():
+def test_the_insides_of_a_fused_loop_have_no_place():
+    x = input_node(V)
+    cell = stage_cell(CellGraph("c", (x,), (), (ops.exp(ops.tanh(x) * 2),)), Ends())
+    loops = Target(frozenset(("exp", "tanh", "multiply")), frozenset(("float32",)))
+    parts, names = parts_of(cell.training, loops), name_nodes(cell, [], {})
+    (buffer,) = buffers(parts, names)
+    assert (buffer.kind, buffer.nodes, unplaced(parts, names)) == ("scratch", ("%2",), ("%0", "%1"))
+    assert (planned(parts), unplanned(parts)) == ({"N": 12}, {"N": 36})
+
+
+def test_buffers_are_called_as_in_the_text_of_routines():
+    """Every buffer that a routine writes, and no scratch that it does not have."""
     for cell in cells():
-        for kernel, found in (found_in(cell) | found_in(cell, training=False)).items():
-            sides = {"forward": cell.forward, "backward": cell.backward, "infer": cell.inference}
-            source = sides[kernel.split("_")[0]][kernel.split("_")[-1]].source
-            arguments = set(re.split(r"[(), ]+", source.splitlines()[0]))
-            assert {b.name for b in found} <= arguments
-            assert {a for a in arguments if re.fullmatch(r"s\d+", a)} == {
-                b.name for b in found if b.kind == "scratch"
-            }
+        names = name_nodes(cell, [], {})
+        for parts in (staged(cell), staged(cell, training=False)):
+            for part in parts:
+                own = [b for b in buffers(parts, names) if b.routine == part.name]
+                text = print_routine(part.routine)
+                written = set(re.findall(r"^([skd]\d+)\b.* = ", text, flags=re.MULTILINE))
+                assert {b.name for b in own} == written
+                for buffer in own:
+                    assert f"{buffer.name}: {buffer.axis} {buffer.type}" in text.splitlines()[0]
 
 
 def test_a_plan_never_takes_more_than_a_buffer_each():
     for cell in cells():
-        for parts in (cell.parts, {k: v for k, v in cell.parts.items() if k.startswith("infer")}):
+        for parts in (staged(cell), staged(cell, training=False)):
             most = unplanned(parts)
             assert all(size <= most[axis] for axis, size in planned(parts).items())
 
@@ -128,18 +147,16 @@ def test_rows_of_a_sparse_gradient_need_no_buffer():
         "numpy",
     )
     (cell,) = word.model.cells
-    names = name_nodes(cell, [], {})
-    (rows,) = unplaced(cell.parts, names)
-    assert [node.op.name for node, name in names.items() if name == rows] == ["sum_rows"]
-    assert "1" not in unplanned(cell.parts)
+    assert len(cell.sums) == 1
+    assert "1" not in unplanned(staged(cell))
 
 
-def test_views_read_by_two_kernels_are_made_twice():
+def test_views_read_by_two_routines_are_made_twice():
     cell = tree_node()
     names = name_nodes(cell, [], {})
-    parts = {name: part for name, part in cell.parts.items() if not name.startswith("infer")}
+    parts = staged(cell)
     (view,) = recomputed(parts, names)
-    assert view.kernels == ("forward_step", "backward_after")
+    assert view.routines == ("forward_step", "backward_after")
     assert [node.op.name for node, name in names.items() if name == view.name] == ["reshape"]
-    step = {"forward_step": parts["forward_step"]}
+    step = tuple(part for part in parts if part.name == "forward_step")
     assert unplanned(step) == {"N": 3 * 8}, "product, sum and tanh: the view is none of them"

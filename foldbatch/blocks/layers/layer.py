@@ -53,24 +53,25 @@ class Layer(TensorBlock[In_contra, Out_co]):
         Raises:
             GraphError: when it was made for an input of another size.
         """
-        known = self.parameters.get(name)
-        if known is None:
-            known = Parameter(type_, init, name, trainable=trainable, owner=self.owner)
-            self.parameters[name] = known
-        if known.type != type_:
+        parameter = self.parameters.get(name)
+        if parameter is None:
+            parameter = Parameter(type_, init, name, trainable=trainable, owner=self.owner)
+            self.parameters[name] = parameter
+        if parameter.type != type_:
             fix = "a layer shares its parameters wherever it stands; make one for each input size"
-            raise GraphError(repr(self), f"a {name} of {known.type}, as made before", str(type_), fix)
-        return known
+            raise GraphError(repr(self), f"a {name} of {parameter.type}, as made before", str(type_), fix)
+        return parameter
 
     def arguments(self) -> str:
         parts = []
         if type(self) not in SIGNATURES:
             SIGNATURES[type(self)] = inspect.signature(type(self))
-        for name, given in SIGNATURES[type(self)].parameters.items():
+        for name, parameter in SIGNATURES[type(self)].parameters.items():
             text = _shown(getattr(self, name, ...))
-            if given.default is inspect.Parameter.empty and given.kind is not given.KEYWORD_ONLY:
+            positional = parameter.kind is not parameter.KEYWORD_ONLY
+            if parameter.default is inspect.Parameter.empty and positional:
                 parts.append(text)
-            elif text != _shown(given.default):
+            elif text != _shown(parameter.default):
                 parts.append(f"{name}={text}")
         return ", ".join(parts)
 
@@ -78,8 +79,8 @@ class Layer(TensorBlock[In_contra, Out_co]):
 def _shown(value: Any) -> str:
     """Return an argument as one would write it; three dots stand for arrays and nested lists."""
     if callable(value):
-        known = [name for name, activation in ACTIVATIONS.items() if activation is value]
-        return repr(known[0]) if known else function_name(value)
+        names = [name for name, activation in ACTIVATIONS.items() if activation is value]
+        return repr(names[0]) if names else function_name(value)
     return repr(value) if value is None or isinstance(value, str | int | float) else "..."
 
 

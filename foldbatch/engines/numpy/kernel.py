@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.engines import sums
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.numpy import moves, segments
 from foldbatch.engines.numpy.places import view
+from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.params import Array
 from foldbatch.static.ops.random import random_bits
@@ -21,18 +23,20 @@ from foldbatch.static.statements import Routine
 Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 GLOBALS: dict[str, Any] = {
+    **NUMBERS,
     "np": np,
     "add_rows": moves.add_rows,
     "check_range": moves.check_range,
     "located": moves.located,
+    "put_rows": moves.put_rows,
     "random_bits": random_bits,
     "segment_is_max": segments.segment_is_max,
     "segment_max": segments.segment_max,
     "segment_softmax": segments.segment_softmax,
-    "segment_sum": segments.segment_sum,
+    "segment_sum": sums.segment_sum,
     "spread": moves.spread,
     "sum_copies": moves.sum_copies,
-    "sum_rows": segments.sum_rows,
+    "sum_rows": sums.sum_rows,
     "view": view,
 }
 

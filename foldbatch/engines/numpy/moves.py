@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.sums import reduce_by_length, sum_rows
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.sums import reduce_by_length, sum_rows
 from foldbatch.params import Array
 
 
@@ -52,6 +52,15 @@ def _side_by_side(array: Array, width: int, shape: tuple[int, ...]) -> Array:
     return array[: rows * width].reshape(rows, *shape)
 
 
+def put_rows(values: Array, arena: Array, at: Ints) -> None:
+    """Write rows to other rows of an arena: ``values: [N, *shape]``, ``at: [N]``."""
+    if len(at) == 1:  # as of a chain; an index array takes three times as long
+        row = at.item()
+        arena[row : row + 1] = values
+    else:
+        arena[at] = values
+
+
 def spread(values: Array, arena: Array, at: Ints, copies: Ints) -> None:
     """Write the results of shared calls to a row of each call that they stand for.
 
@@ -76,7 +85,10 @@ def add_rows(values: Array, arena: Array, at: Ints) -> None:
     """
     rows = at.reshape(-1)
     parts = values.reshape(len(rows), *arena.shape[1:])
-    if _repeats(rows):
+    if len(rows) == 1:
+        row = rows.item()
+        arena[row : row + 1] += parts
+    elif _repeats(rows):
         sums = sum_rows(parts, rows, len(arena))
         arena[sums.rows] += sums.values
     else:
@@ -84,8 +96,6 @@ def add_rows(values: Array, arena: Array, at: Ints) -> None:
 
 
 def _repeats(rows: Ints) -> bool:
-    if len(rows) < 2:
-        return False
     ranked = np.sort(rows)
     return bool((ranked[1:] == ranked[:-1]).any())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.sums import reduce_segments, segment_sum, sum_rows
+from foldbatch.engines.sums import reduce_segments
 from foldbatch.params import Array
 
 

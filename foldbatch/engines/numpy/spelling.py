@@ -1,18 +1,23 @@
 """How NumPy spells each op: statements that write to a preallocated array.
 
-An entry takes the statement, the expressions of its operands and of its result, and the expression of the
-number of rows, and returns lines of code. Ops on sequences have, in place of the offsets, the operands
-`starts` and `counts`, or `owner`. Spelling only: what an op means stands in `foldbatch.static.ops`.
+An entry takes the statement, the expressions of its operands and of its result, and the result's dtype, and
+returns lines of code. Ops on sequences have, in place of the offsets, the operands `starts` and `counts`, or
+`owner`. Spelling only: what an op means stands in `foldbatch.static.ops`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from foldbatch.static.ops.random import BITS
 from foldbatch.static.statements import Place, Statement
 
 Spelling = Callable[[Statement, Sequence[str], str, str], list[str]]
+
+# What spellings refer to: arrays without axes are twice as fast operands as numbers of Python.
+NUMBERS = {f"half_{dtype}": np.array(0.5, dtype) for dtype in ("float32", "float64")}
 
 
 def _read(statement: Statement, number: int = 0) -> Place:
@@ -35,39 +40,40 @@ def _section(place: Place, axis: int, start: int, stop: int) -> str:
 
 
 def _ufunc(name: str) -> Spelling:
-    return lambda statement, xs, out, rows: [f"np.{name}({', '.join(xs)}, out={out})"]
+    return lambda statement, xs, out, dtype: [f"np.{name}({', '.join(xs)}, out={out})"]
 
 
-def _add(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _add(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     if len(xs) == 1:
         return [f"np.copyto({out}, {xs[0]})"]
     return [f"np.add({xs[0]}, {xs[1]}, out={out})"] + [f"np.add({out}, {x}, out={out})" for x in xs[2:]]
 
 
-def _sigmoid(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _sigmoid(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    half = f"half_{dtype}"
     return [
-        f"np.multiply({xs[0]}, 0.5, out={out})",
+        f"np.multiply({xs[0]}, {half}, out={out})",
         f"np.tanh({out}, out={out})",
-        f"np.multiply({out}, 0.5, out={out})",
-        f"np.add({out}, 0.5, out={out})",
+        f"np.multiply({out}, {half}, out={out})",
+        f"np.add({out}, {half}, out={out})",
     ]
 
 
-def _power(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _power(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"np.power({xs[0]}, {statement.attrs['exponent']}, out={out})"]
 
 
-def _where(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _where(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     condition, a, b = xs
     return [f"np.copyto({out}, {b})", f"np.copyto({out}, {a}, where={condition})"]
 
 
-def _random(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _random(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     bits = f"random_bits({xs[0]}, {statement.attrs['site']}, {statement.attrs['shape']})"
     return [f"np.multiply({bits}, {2.0**-BITS!r}, out={out}, casting='same_kind')"]
 
 
-def _linear(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     x, w = xs
     inner, shape = _read(statement).shape[-1], _write(statement).shape
     if inner == 0:
@@ -77,7 +83,7 @@ def _linear(statement: Statement, xs: Sequence[str], out: str, rows: str) -> lis
     return [f"np.matmul({x}, {w}, out={out})"]
 
 
-def _sum_outer(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     if 0 in _write(statement).shape:  # -1 would stand for any number of rows of nothing
         return [f"{out}[...] = 0"]
     left, right = (
@@ -87,13 +93,13 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, rows: str) -> 
     return [f"np.matmul({left}.T, {right}, out={out})"]
 
 
-def _pad(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _pad(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis, start = statement.attrs["axis"], statement.attrs["before"]
     stop = start + _read(statement).shape[axis]
     return [f"{out}[...] = 0", f"{out}{_section(_write(statement), axis, start, stop)} = {xs[0]}"]
 
 
-def _concat(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _concat(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis = statement.attrs["axis"]
     parts = zip(statement.reads, statement.attrs["starts"], xs, strict=True)
     return [
@@ -103,7 +109,7 @@ def _concat(statement: Statement, xs: Sequence[str], out: str, rows: str) -> lis
     ]
 
 
-def _stack(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _stack(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     before = ":, " * (statement.attrs["axis"] + _batched(_write(statement)))
     return [f"{out}[{before}{i}] = {x}" for i, x in enumerate(xs)]
 
@@ -114,19 +120,19 @@ def _axes(place: Place, axes: Sequence[int]) -> str:
 
 
 def _reduce(ufunc: str) -> Spelling:
-    def spell(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+    def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
         axes = statement.attrs.get("axes", (statement.attrs.get("axis"),))
         return [f"np.{ufunc}.reduce({xs[0]}, axis={_axes(_read(statement), axes)}, out={out})"]
 
     return spell
 
 
-def _argmax(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _argmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis = _axes(_read(statement), (statement.attrs["axis"],))
     return [f"{xs[0]}.argmax(axis={axis}, out={out})"]
 
 
-def _softmax(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis = _axes(_read(statement), (statement.attrs["axis"],))
     return [
         f"np.subtract({xs[0]}, np.maximum.reduce({xs[0]}, axis={axis}, keepdims=True), out={out})",
@@ -143,38 +149,36 @@ def _logsumexp(x: str, axis: str, out: str) -> list[str]:
     ]
 
 
-def _logsumexp_along(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _logsumexp_along(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return _logsumexp(xs[0], _axes(_read(statement), (statement.attrs["axis"],)), out)
 
 
-def _for_all_rows(x: str, place: Place, rows: str) -> str:
-    return f"np.broadcast_to({x}, ({', '.join(map(str, (rows, *place.shape)))},))"
-
-
-def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
     logits, label = (
-        x if place.axis is _write(statement).axis else _for_all_rows(x, place, rows)
+        x
+        if place.axis is _write(statement).axis
+        else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
         for x, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
     )
     picked = f"np.take_along_axis({logits}, {label}[..., None], -1)[..., 0]"
     return [*_logsumexp(logits, "-1", out), f"np.subtract({out}, {picked}, out={out})"]
 
 
-def _one_hot(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _one_hot(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"{out}[...] = 0", f"np.put_along_axis({out}, {xs[0]}[..., None], 1, -1)"]
 
 
-def _take(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _take(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"{xs[0]}.take({xs[1]}, axis=0, out={out}, mode='clip')"]
 
 
-def _sum_rows(statement: Statement, xs: Sequence[str], out: str, rows: str) -> list[str]:
+def _sum_rows(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {statement.attrs['size']}).dense()"]
 
 
 def _segments(name: str) -> Spelling:
-    return lambda statement, xs, out, rows: [f"{name}({', '.join(xs)}, {out})"]
+    return lambda statement, xs, out, dtype: [f"{name}({', '.join(xs)}, {out})"]
 
 
 _UFUNCS = (
@@ -184,16 +188,16 @@ _UFUNCS = (
 
 SPELLINGS: dict[str, Spelling] = {
     **{name: _ufunc(name) for name in _UFUNCS},
-    "copy": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]})"],
+    "copy": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
     "add": _add,
     "sigmoid": _sigmoid,
-    "relu": lambda statement, xs, out, rows: [f"np.maximum({xs[0]}, 0, out={out})"],
-    "softplus": lambda statement, xs, out, rows: [f"np.logaddexp({xs[0]}, 0, out={out})"],
+    "relu": lambda statement, xs, out, dtype: [f"np.maximum({xs[0]}, 0, out={out})"],
+    "softplus": lambda statement, xs, out, dtype: [f"np.logaddexp({xs[0]}, 0, out={out})"],
     "power": _power,
     "where": _where,
-    "when_training": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]})"],
+    "when_training": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
     "random": _random,
-    "cast": lambda statement, xs, out, rows: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
+    "cast": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
     "linear": _linear,
     "sum_outer": _sum_outer,
     "matmul": _ufunc("matmul"),
@@ -210,7 +214,7 @@ SPELLINGS: dict[str, Spelling] = {
     "gather": _take,
     "repeat": _take,
     "sum_rows": _sum_rows,
-    "sum_batch": lambda statement, xs, out, rows: [f"np.add.reduce({xs[0]}, axis=0, out={out})"],
+    "sum_batch": lambda statement, xs, out, dtype: [f"np.add.reduce({xs[0]}, axis=0, out={out})"],
     **{name: _segments(name) for name in ("segment_sum", "segment_max", "segment_is_max", "segment_softmax")},
 }
 

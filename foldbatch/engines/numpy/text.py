@@ -185,8 +185,8 @@ class _Writer:
             self.level.append(f"check_range({', '.join(arguments)})")
             return
         assert statement.write is not None, f"NumPy runs no {statement.op}"
-        out, count = self._place(statement.write), self._rows(statement.write.axis).count
-        self.level += SPELLINGS[statement.op](statement, operands + names, out, count)
+        out, dtype = self._place(statement.write), self.routine.slots[statement.write.slot].type.dtype
+        self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
 
     def _place(self, place: Place) -> str:
         """Return the name of a place, which is made when its slot is."""
@@ -278,7 +278,7 @@ class _Writer:
                     f"if {name}_at is None:",
                     f"    {name}_all{rows.slice} = {values}",
                     f"elif {name}_copies is None:",
-                    f"    {name}_all[{name}_at{rows.slice}] = {values}",
+                    f"    put_rows({values}, {name}_all, {name}_at{rows.slice})",
                     "else:",
                     f"    spread({values}, {name}_all, {name}_at, {name}_copies[start:stop + 1])",
                 ]

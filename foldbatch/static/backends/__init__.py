@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from foldbatch.compiling import numba as _import_numba
+from foldbatch.engines.numba.compiling import numba as _import_numba
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.static.backends import numba as _numba
 from foldbatch.static.backends import numpy as _numpy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from foldbatch.static.backends.named_loops import KINDS
+from foldbatch.engines.numba.named_loops import KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 
+from foldbatch.engines.numba.loop_compiler import called_by, compile_levels, compile_loop
+from foldbatch.engines.numba.named_loops import KINDS, TEXTS
 from foldbatch.static.backends import numpy as _numpy
-from foldbatch.static.backends.loop_compiler import called_by, compile_levels, compile_loop
-from foldbatch.static.backends.named_loops import KINDS, TEXTS
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Place, Sweep, nest
 from foldbatch.static.strided import access
@@ -157,7 +157,7 @@ def _multiplied(name: str) -> _numpy.Spelling:
 
 
 def _has_product(node: Node) -> bool:
-    from foldbatch.static.backends import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
 
     vector = node.ndim + (node.axis.rank > 0) < 2
     return not vector and node.dtype in ("float32", "float64") and products.blocks() is not None

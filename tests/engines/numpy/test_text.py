@@ -297,7 +297,7 @@ def double(bounds, row, index, buffers):
         if y0_at is None:
             y0_all[start:stop] = s0
         elif y0_copies is None:
-            y0_all[y0_at[start:stop]] = s0
+            put_rows(s0, y0_all, y0_at[start:stop])
         else:
             spread(s0, y0_all, y0_at, y0_copies[start:stop + 1])
 """

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.numba.loop_compiler import compile_loop
 from foldbatch.errors import BackendError
 from foldbatch.static import backends, ops
 from foldbatch.static.backends import AUTO, BACKENDS, find_backend
-from foldbatch.static.backends.loop_compiler import compile_loop
 from foldbatch.static.backends.numba import EXPRESSIONS, alone, spell, takes
 from foldbatch.static.graph import Graph, apply, constant, input_node
 from foldbatch.static.kernel import load

@@ -1,0 +1,261 @@
+"""The case ``compiler``: what stages, passes, planned buffers and loops save on the SST Tree-LSTM.
+
+Counts follow from the kernels and one batch's schedule. Times are CPU seconds of the one thread that
+runs, so that other processes disturb them less; what is compared runs in turn, and the run with the
+least is kept. Where a step's time goes is found by kernels that read a clock between their statements.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from foldbatch.runtime.batch import Batch
+from foldbatch.runtime.executor import MIRROR
+from foldbatch.static.kernel import Kernel
+
+from benchmarks.clocks import KINDS, Seconds, array_calls_of, timed
+from benchmarks.ours import Step
+from benchmarks.workload import tree_lstm
+from foldbatch import Program, compile
+from foldbatch.errors import BackendError
+from foldbatch.static import footprint, passes, sides
+from foldbatch.static.backends import BACKENDS, find_backend
+from foldbatch.static.cell import Cell
+from foldbatch.static.graph import Node
+from foldbatch.static.stages import STEP, split
+from foldbatch.trees import Tree, Vocabulary
+
+EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one batch calls.
+
+    Attributes:
+        levels: groups of calls of recursive cells, which run one after the other.
+        kernels: kernel calls, forward and backward.
+        ops: array ops of these kernels, each one pass over the rows: a loop is one.
+        arrays: calls that NumPy sees: an op may take several.
+    """
+
+    levels: int
+    kernels: tuple[int, int]
+    ops: tuple[int, int]
+    arrays: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes for one batch.
+
+    Attributes:
+        unplanned: of a buffer for every node, a row per call.
+        planned: of the buffers that there are, a row per call; `kept` are those read by other kernels.
+        held: of all that the program holds: scratch has rows for one level only; arenas are included.
+    """
+
+    unplanned: int
+    planned: int
+    kept: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run found.
+
+    Attributes:
+        hidden: the model's size.
+        trees: the batch's; `nodes` all their nodes.
+        load: of the machine before and after (one minute's mean).
+        counts: by variant, with the CPU seconds of loss and gradients.
+        memory: by variant, with the CPU seconds of loss and gradients.
+        steps: CPU seconds of a training step, by backend and kind, with clocks in the kernels.
+        undisturbed: CPU seconds of a training step without these clocks, by backend.
+    """
+
+    hidden: int
+    trees: int
+    nodes: int
+    load: str
+    counts: dict[str, tuple[Counts, float]]
+    memory: dict[str, tuple[Memory, float]]
+    steps: dict[str, Seconds]
+    undisturbed: dict[str, float]
+
+
+# -- other compilers: the same one with something left out
+
+
+@contextmanager
+def unoptimized() -> Iterator[None]:
+    """Compile without passes: graphs stay as blocks and differentiation build them."""
+    with _replaced(passes, "PIPELINE", ()), _replaced(passes, "STAGED", ()):
+        yield
+
+
+@contextmanager
+def unstaged() -> Iterator[None]:
+    """Compile without stages: all that a cell computes runs with each group of its calls."""
+
+    def whole(outputs: Any, inputs: Any, wanted: Any, given: Any) -> dict[Node, str]:
+        return dict.fromkeys(split(outputs, inputs, wanted, given), STEP)
+
+    with _replaced(sides, "split", whole):
+        yield
+
+
+@contextmanager
+def _replaced(module: Any, name: str, value: object) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+VARIANTS: dict[str, tuple[str, tuple[Callable[[], Any], ...]]] = {
+    "as compiled": ("by_component", ()),
+    "no stages": ("by_component", (unstaged,)),
+    "no stages, by depth": ("by_depth", (unstaged,)),
+    "no passes": ("by_component", (unoptimized,)),
+    "neither, by depth": ("by_depth", (unoptimized, unstaged)),
+}
+
+
+# -- counting
+
+
+def count(program: Program, trees: Sequence[Tree]) -> Counts:
+    """Return what a batch calls, as the schedule has it."""
+    schedule, lowered = _batch(program, trees).schedule, program.lowered
+    called: tuple[list[Kernel], list[Kernel]] = [], []
+    for step in schedule.steps:
+        cell = lowered.cells[step.cell]
+        for kernels, by_stage in zip(called, (cell.forward, _mirrored(cell)), strict=True):
+            kernels += [by_stage[stage] for stage in step.stages if stage in by_stage]
+    arrays = {kernel.source: array_calls_of(kernel) for kernel in chain(*called)}
+    ((forward, ops, calls), (backward, back_ops, back_calls)) = (
+        (len(kernels), sum(k.calls for k in kernels), sum(arrays[k.source] for k in kernels))
+        for kernels in called
+    )
+    levels = sum(len(schedule.widths(k)) for k, cell in enumerate(lowered.signatures) if cell.recursive)
+    return Counts(levels, (forward, backward), (ops, back_ops), (calls, back_calls))
+
+
+def _mirrored(cell: Cell) -> Mapping[str, Kernel]:
+    """Return the backward kernels by the forward stage in whose place they run."""
+    return {MIRROR[stage]: kernel for stage, kernel in cell.backward.items()}
+
+
+def _batch(program: Program, trees: Sequence[Tree]) -> Batch:
+    (part,) = program.plan(list(trees)).parts
+    assert part.batch is not None, "planning schedules"
+    return part.batch
+
+
+def memory(program: Program, trees: Sequence[Tree]) -> Memory:
+    """Return the bytes of a batch's buffers, of a program without sequences."""
+    tables = _batch(program, trees).schedule.cells
+    unplanned = planned = kept = 0
+    for cell, table in zip(program.lowered.cells, tables, strict=True):
+        rows = {"N": len(table.order), "1": 1}
+        parts = {name: part for name, part in cell.parts.items() if not name.startswith("infer_")}
+        unplanned += sum(size * rows[axis] for axis, size in footprint.unplanned(parts).items())
+        planned += sum(size * rows[axis] for axis, size in footprint.planned(parts).items())
+        kept += sum(buffer.type.nbytes * rows[buffer.axis.name] for buffer in cell.kept)
+    return Memory(unplanned, planned, kept, program.describe(list(trees)).buffer_bytes)
+
+
+# -- timing
+
+
+class _TimedStep:
+    """A training step; returns its CPU seconds by kind."""
+
+    def __init__(self, program: Program, trees: Sequence[Tree]) -> None:
+        self.spent: Seconds = {}
+        self.step = Step(timed(program, self.spent))
+        self.trees = trees
+
+    def __call__(self) -> Seconds:
+        self.spent.update(dict.fromkeys(KINDS, 0.0))
+        start = time.thread_time()
+        _, gradients = self.step.program.value_and_grad(self.trees)
+        middle = time.thread_time()
+        self.step.update(gradients, len(self.trees))
+        rest = {EXECUTOR: middle - start - sum(self.spent.values()), UPDATE: time.thread_time() - middle}
+        return self.spent | rest
+
+
+def _timed_whole(task: Callable[[], object]) -> Callable[[], Seconds]:
+    def run_once() -> Seconds:
+        start = time.thread_time()
+        task()
+        return {"all": time.thread_time() - start}
+
+    return run_once
+
+
+def least(tasks: Mapping[str, Callable[[], Seconds]], repeats: int, warmup: int = 2) -> dict[str, Seconds]:
+    """Run every task in turn, `repeats` times after warming up; return each one's run of least seconds."""
+    found: dict[str, list[Seconds]] = {name: [] for name in tasks}
+    for _ in range(warmup + repeats):
+        for name, task in tasks.items():
+            found[name].append(task())
+    return {name: min(runs[warmup:], key=lambda spent: sum(spent.values())) for name, runs in found.items()}
+
+
+# -- all of it
+
+
+def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
+    """Count and measure one batch, on every backend that is installed."""
+    load = f"{os.getloadavg()[0]:.1f}"
+    vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
+    block = tree_lstm(hidden, vocabulary)
+    backends = tuple(_backends())
+    programs: dict[str, Program] = {}
+    for name in backends:
+        for variant, (policy, contexts) in VARIANTS.items():
+            if name == backends[0] or not contexts:
+                with ExitStack() as stack:
+                    for context in contexts:
+                        stack.enter_context(context())
+                    programs[f"{name}, {variant}"] = compile(block, name, policy, threads=1)
+    plain = {f"{name}, as compiled": programs[f"{name}, as compiled"] for name in backends}
+    lean = {f"{name}, kept_bytes=0": compile(block, name, threads=1, kept_bytes=0) for name in backends}
+    counts = {name: count(program, trees) for name, program in programs.items()}
+    sizes = {name: memory(program, trees) for name, program in (plain | lean).items()}
+    tasks: dict[str, Callable[[], Seconds]] = {}
+    for name, program in (programs | lean).items():
+        tasks[name] = _timed_whole(partial(program.value_and_grad, trees))
+    for name, program in plain.items():
+        tasks[f"{name}, step"] = _timed_whole(partial(Step(program), trees))
+        tasks[f"{name}, timed"] = _TimedStep(program, trees)
+    found = least(tasks, repeats)
+    return Outcome(
+        hidden,
+        len(trees),
+        sum(tree.size for tree in trees),
+        f"{load} to {os.getloadavg()[0]:.1f}",
+        {name: (counted, found[name]["all"]) for name, counted in counts.items()},
+        {name: (size, found[name]["all"]) for name, size in sizes.items()},
+        {name: found[f"{name}, as compiled, timed"] for name in backends},
+        {name: found[f"{name}, as compiled, step"]["all"] for name in backends},
+    )
+
+
+def _backends() -> Iterator[str]:
+    for name in BACKENDS:
+        with suppress(BackendError):
+            yield find_backend(name).name

@@ -1,0 +1,129 @@
+"""What the benchmark runs: the SST Tree-LSTM and the trees it runs on.
+
+The model is the binary Tree-LSTM with one bias per kind of node: embedding of the model's own
+width; a leaf has gates i, o, u from W x + b; a node gates i, f_l, f_r, o, u from [h_l; h_r] U + b;
+a linear softmax classifier and a cross-entropy stand at every node, summed over the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.inside import Node
+from foldbatch import (
+    AllOf,
+    Block,
+    Embedding,
+    ForwardDeclaration,
+    Function,
+    GetItem,
+    InputTransform,
+    Linear,
+    Loss,
+    OneOf,
+    Record,
+    Scalar,
+    ops,
+)
+from foldbatch.trees import Tree, Vocabulary, read_sst
+
+CLASSES = 5
+State = tuple[Node, Node]
+
+
+def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
+    """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
+    return tree_lstms(hidden, vocabulary)[0]
+
+
+def tree_lstms(hidden: int, vocabulary: Vocabulary) -> tuple[Block, Block]:
+    """Return the model as `tree_lstm` does, and one without losses, with the same layers, to infer with."""
+    embedding = Embedding(len(vocabulary), hidden, name="embedding")
+    leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
+    classify = Linear(CLASSES, name="out")
+
+    def leaf(word: Node) -> State:
+        gates = leaf_gates(embedding(word))
+        i, o = ops.split(ops.sigmoid(gates[: 2 * hidden]), 2)
+        c = i * ops.tanh(gates[2 * hidden :])
+        return o * ops.tanh(c), c
+
+    def node(left: State, right: State) -> State:
+        gates = node_gates(ops.concat([left[0], right[0]]))
+        i, f_left, f_right, o = ops.split(ops.sigmoid(gates[: 4 * hidden]), 4)
+        c = i * ops.tanh(gates[4 * hidden :]) + f_left * left[1] + f_right * right[1]
+        return o * ops.tanh(c), c
+
+    word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
+
+    def state_of(tree: ForwardDeclaration) -> Block:
+        cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
+        return OneOf(lambda t: t.is_leaf, cases)
+
+    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
+    labelled = AllOf(state_of(tree), GetItem("label") >> Scalar("int32"))
+    tree.resolve_to(labelled >> AllOf(GetItem(0), loss) >> GetItem(0))
+    unlabelled = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    unlabelled.resolve_to(state_of(unlabelled))
+    root, same = (declared() >> GetItem(0) >> classify for declared in (tree, unlabelled))
+    return root, same
+
+
+def load_trees(directory: Path, limit: int | None = None) -> list[Tree]:
+    """Return the training trees of a Stanford Sentiment Treebank directory, or the first `limit` of them."""
+    trees: list[Tree] = []
+    for tree in read_sst(directory / "train.txt"):
+        if len(trees) == limit:
+            break
+        trees.append(tree)
+    return trees
+
+
+def draw_batches(trees: Sequence[Tree], size: int, seed: int = 0) -> list[list[Tree]]:
+    """Return different batches of that size, drawn from some trees: 16 of single trees, 2 of the largest.
+
+    Sentences differ in length, so a figure from one small batch would be that batch's. A tree is drawn
+    again only when all have been.
+
+    >>> [len(draw_batches([Tree.leaf()], size)) for size in (1, 16, 64, 256)]
+    [16, 4, 2, 2]
+    """
+    count = max(2, min(16, 64 // size))
+    rng = np.random.default_rng([seed, size])
+    order: list[int] = []
+    while len(order) < count * size:
+        order += rng.permutation(len(trees)).tolist()
+    return [[trees[i] for i in order[k * size : (k + 1) * size]] for k in range(count)]
+
+
+def unseen(trees: Iterable[Tree]) -> list[Tree]:
+    """Return copies of trees: programs keep a tree's trace, and these were never traced."""
+    return [Tree(tree.parents, tree.labels, tree.tokens) for tree in trees]
+
+
+def random_trees(count: int, seed: int = 0, words: int = 15_000) -> list[Tree]:
+    """Return labelled binary trees with about as many leaves as SST's sentences, and Zipf's words.
+
+    Each span is split at a point drawn uniformly, which makes trees about as tall as SST's.
+    """
+    rng = np.random.default_rng(seed)
+    ranks = 1.0 / np.arange(1, words + 1)
+    trees = []
+    for _ in range(count):
+        leaves = max(2, round(float(rng.gamma(4.4, 4.35))))
+        tokens = rng.choice(words, leaves, p=ranks / ranks.sum())
+        trees.append(Tree.from_nested(_random_nested(rng, [f"w{i}" for i in tokens])))
+    return trees
+
+
+def _random_nested(rng: np.random.Generator, words: Sequence[str]) -> tuple[object, ...]:
+    # spans are short, so recursion is shallow
+    label = int(rng.integers(CLASSES))
+    if len(words) == 1:
+        return (label, words[0])
+    at = int(rng.integers(1, len(words)))
+    return (label, _random_nested(rng, words[:at]), _random_nested(rng, words[at:]))

@@ -1,1 +1,0 @@
-"""The benchmark harness: ``python -m foldbatch.bench``."""

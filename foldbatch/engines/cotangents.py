@@ -1,0 +1,125 @@
+"""Cotangents of results, as callers give them: which values of an example they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.results import terminal_count
+from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.params import Array
+from foldbatch.types import (
+    BroadcastType,
+    ObjectType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    VoidType,
+    describe_value,
+)
+
+
+def seeds_of(
+    type_: Type, results: Sequence[Sequence[Any]], cotangents: Iterable[Any]
+) -> list[list[tuple[int, Array]]]:
+    """Return, for each example, the numbers of its values that have a cotangent, each with it.
+
+    Args:
+        type_: the type of a result.
+        results: per example, the terminals of its result as its trace holds them.
+        cotangents: per example, in the form of its result.
+
+    Raises:
+        ExampleError: when there is not one for each example, or one does not fit its result; see `numbered`.
+    """
+    given = list(cotangents)
+    if len(given) != len(results):
+        expected = f"one for each of {len(results)} examples"
+        raise ExampleError("cotangents", expected, str(len(given)), "give None for an example that has none")
+    return [
+        list(numbered(type_, iter(held), cotangent, f"cotangents[{i}]"))
+        for i, (held, cotangent) in enumerate(zip(results, given, strict=True))
+    ]
+
+
+def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> Iterator[tuple[int, Array]]:
+    """Yield the numbers of an example's values that have a cotangent, each with it.
+
+    Args:
+        type_: the result's type.
+        held: the terminals of the example's result as its trace holds them.
+        cotangent: in the form of the result; None for a part, or the whole, that has none.
+        where: what errors call it.
+
+    Raises:
+        ExampleError: when a cotangent has another shape or length than its part of the result, or is not finite.
+        ExampleTypeError: when it is of another kind, or its part of the result has no derivative.
+
+    >>> from foldbatch.types import SequenceType
+    >>> pairs = numbered(SequenceType(TensorType((2,))), iter([[4, 7]]), [None, [1, 2]], "cotangents[0]")
+    >>> [(number, g.tolist()) for number, g in pairs]
+    [(7, [1.0, 2.0])]
+    """
+    match type_:
+        case VoidType():
+            _refuse(cotangent, where, "nothing")
+        case ObjectType():
+            next(held)
+            _refuse(cotangent, where, "an object")
+        case BroadcastType(element):
+            yield from numbered(element, held, cotangent, where)
+        case TensorType():
+            number = next(held)
+            if cotangent is not None:
+                yield number, _array(type_, cotangent, where)
+        case TupleType(items):
+            parts = _parts(cotangent, len(items), where, "a tuple")
+            for i, (item, part) in enumerate(zip(items, parts, strict=True)):
+                yield from numbered(item, held, part, f"{where}[{i}]")
+        case SequenceType(element):
+            elements = next(held)
+            single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
+            parts = _parts(cotangent, len(elements), where, "a sequence")
+            for i, (terminals, part) in enumerate(zip(elements, parts, strict=True)):
+                yield from numbered(
+                    element, iter((terminals,) if single else terminals), part, f"{where}[{i}]"
+                )
+
+
+def _refuse(cotangent: Any, where: str, what: str) -> None:
+    if cotangent is not None:
+        found = describe_value(cotangent)
+        raise ExampleTypeError(where, f"None, as this part of the result is {what}", found, "leave it out")
+
+
+def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
+    """Return the cotangents of the parts of a tuple or sequence."""
+    if cotangent is None:
+        return [None] * count
+    expected = f"{what} of {count} cotangents, or None"
+    if not isinstance(cotangent, tuple | list | np.ndarray):
+        raise ExampleTypeError(where, expected, describe_value(cotangent), "give it the form of the result")
+    if len(cotangent) != count:
+        raise ExampleError(where, expected, f"{len(cotangent)} of them", "give it the form of the result")
+    return list(cotangent)
+
+
+def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
+    if not type_.is_float:
+        fix = "give None: only floats have derivatives"
+        raise ExampleTypeError(where, f"None for a result of {type_}", describe_value(cotangent), fix)
+    expected = f"numbers of shape {type_.shape}"
+    try:
+        array: Array = np.asarray(cotangent, type_.dtype)
+    except (ValueError, TypeError):
+        fix = "give an array of the result's shape"
+        raise ExampleTypeError(where, expected, describe_value(cotangent), fix) from None
+    if array.shape != type_.shape:
+        fix = "give an array of the result's shape"
+        raise ExampleError(where, expected, f"shape {array.shape}", fix)
+    if not np.isfinite(array).all():
+        raise ExampleError(where, "finite numbers", "NaN or infinity", "look at what computes the cotangent")
+    return array

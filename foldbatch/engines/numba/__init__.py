@@ -1,0 +1,43 @@
+"""The Numba engine: a direction of a batch is one call of compiled code, which walks the launch table.
+
+Nothing is compiled for a kernel but its fused loops: it is a list of instructions, each of which calls a function that
+is compiled once a machine.
+"""
+
+from __future__ import annotations
+
+from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.bindings import Bound
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.memory import Memory
+from foldbatch.engines.numba.instructions import encode
+from foldbatch.engines.numba.integers import compiled as compiled_integers
+from foldbatch.engines.numba.listing import listing
+from foldbatch.engines.numba.loop_texts import TARGET
+from foldbatch.engines.numba.updates import UPDATES, sum_copies
+from foldbatch.model.model import Model
+
+
+def load(model: Model, *, debug: bool = False) -> ArrayEngine:
+    """Return the Numba engine for a model.
+
+    Raises:
+        BackendError: when Numba is not installed.
+    """
+    return ArrayEngine("numba", model, TARGET, _make, compiled_integers(), UPDATES, sum_copies, debug=debug)
+
+
+def _make(bound: Bound) -> Kernels:
+    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
+
+    walker = Walker([encode(routine) for routine in bound.routines])
+
+    def walk(table: LaunchTable, memory: Memory) -> None:
+        walker.run(table, memory.addresses)
+
+    titles = [
+        f"{bound.model.cells[key.cell].name} {routine.name}"
+        for key, routine in zip(bound.keys, bound.routines, strict=True)
+    ]
+    texts = map(listing, titles, bound.routines)
+    return Kernels(bound, walk, "\n\n".join(texts))

@@ -1,0 +1,115 @@
+"""Functions that visit each element of some places of one shape: elementwise ops, copies, sums over axes.
+
+Their loops are rows and three axes. Their whole numbers `s` are: whether all rows are one run of the innermost
+loop; the extents; then for each place its strides along rows and axes. Where all innermost strides are 1 there is a
+loop that says so, which LLVM vectorises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foldbatch.engines.numba.loop_texts import KINDS, MEMORY, expression
+
+AXES = 3
+
+# Ops that are no part of fused loops, as `loop_texts.EXPRESSIONS`; `p` is a number told with the strides.
+MORE = {
+    "log": "log({0})",
+    "sin": "sin({0})",
+    "cos": "cos({0})",
+    "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
+    "power": "{0} ** p",
+}
+OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
+
+
+def elementwise(name: str, operands: Sequence[str], dtype: str) -> str:
+    """Return the text of an elementwise op on operands of these dtypes."""
+    values = [f"t{i}" for i in range(len(operands))]
+    text = MORE[name].format(*values, t=KINDS[dtype]) if name in MORE else expression(name, dtype, values)
+    value = f"u1({text})" if dtype == "bool" else text
+    kinds = [MEMORY[operand] for operand in operands]
+    before = [f"p = {KINDS[dtype]}(as_f8(s[{1 + AXES + (len(kinds) + 1) * (AXES + 1)}]))"] * (name == "power")
+    return _visit(kinds, MEMORY[dtype], value, [operand == "bool" for operand in operands], before)
+
+
+def copy(dtype: str) -> str:
+    """Return the text of a copy from one place to another."""
+    kind = OF_BYTES[dtype]
+    return _visit([kind], kind, "t0", [False])
+
+
+def zero(dtype: str) -> str:
+    """Return the text of what fills a place with zeros."""
+    kind = OF_BYTES[dtype]
+    return _visit([], kind, f"{kind}(0)", [])
+
+
+def accumulate(dtype: str) -> str:
+    """Return the text of what adds a place to another: sums, along axes where the other's stride is 0.
+
+    A sum of bools is whether one of them is True, as NumPy has it.
+    """
+    kind = MEMORY[dtype]
+    return _visit([kind], kind, "t0", [False], adds="|" if dtype == "bool" else "+")
+
+
+def _visit(
+    kinds: Sequence[str],
+    written: str,
+    value: str,
+    truths: Sequence[bool],
+    before: Sequence[str] = (),
+    *,
+    adds: str = "",
+) -> str:
+    """Return the text of a function of some operands that it reads and one place that it writes.
+
+    Args:
+        kinds: of the numbers of the operands.
+        written: of those of the result.
+        value: the expression of a result of t0, t1 ...
+        truths: whether operands are bools, which are bytes in memory.
+        before: lines that come first.
+        adds: the operator that adds results to what is there, or none.
+    """
+    places = len(kinds) + 1
+    names = [f"x{i}" for i in range(len(kinds))] + ["y"]
+    at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin
+    lines = [
+        f"# {' '.join([*kinds, written])}",
+        f"def loop(n, {', '.join(names)}, s):",
+        *(f"    {line}" for line in before),
+        "    rows, inner = n, u8(s[3])",
+        "    if s[0] != 0:",
+        "        rows, inner = u8(1), n * inner",
+        *(f"    q{i} = u8(s[{at[i] + AXES}])" for i in range(places)),
+        f"    side_by_side = {' & '.join(f'(q{i} == u8(1))' for i in range(places))}",
+        "    for r in range(rows):",
+        "        for i in range(u8(s[1])):",
+        "            for j in range(u8(s[2])):",
+    ]
+    for i, name in enumerate(names):
+        where = " + ".join(f"{turn} * u8(s[{at[i] + k}])" for k, turn in enumerate("rij"))
+        lines.append(f"                b{i} = moved({name}, {where})")
+    out = f"b{places - 1}"
+
+    def innermost(strides: Sequence[str]) -> list[str]:
+        loads = [
+            f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
+            for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
+        ]
+        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] {adds}= {value}"]
+
+    inside = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
+    if adds:
+        inside += [
+            f"elif q{places - 1} == u8(0):",
+            f"    total = {out}[u8(0)]",
+            "    for k in range(inner):",
+            f"        total {adds}= b0[k * q0]",
+            f"    {out}[u8(0)] = total",
+        ]
+    inside += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
+    return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in inside), ""])

@@ -1,0 +1,142 @@
+"""Index arithmetic compiled: the functions of `integer_loops` with Numba, in the form of those of `arithmetic`.
+
+Results are the same to the last bit. Where counting does not pay, or keys are of another type than those
+that traces are packed in, NumPy sorts here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.numba import integer_loops
+from foldbatch.engines.numba.compiling import compile_text, numba
+from foldbatch.scheduler import arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.schedule import Hoisted
+from foldbatch.scheduler.trace import Form, Index, Ints
+
+SIGNATURES = {
+    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
+    "sort": "void(i4[::1], i8[::1], i8[::1])",
+    "group": "i8(i4[::1], i4[::1], i8[::1], i8[::1])",
+    "read": "void(i4[:, ::1], i8[::1], i8[::1], i8[::1])",
+    "number": "i8(i8[::1], i8[::1], i8)",
+    "number_arguments": "i8(i8[::1], i4[:, ::1], i8[::1], i8[::1], i8)",
+    "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
+    "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
+    "consecutive": "b1(i8[::1])",
+    "split": "i8(i8[::1], i8, i8[::1], i8[::1], i8[::1], i8[::1], i8[:, ::1], i8[::1], i8[::1], i8[::1])",
+}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
+
+
+def find_arithmetic(backend: str) -> Arithmetic:
+    """Return the arithmetic that goes with a backend.
+
+    Raises:
+        BackendError: when it is ``numba`` and that is not installed.
+
+    >>> find_arithmetic("numpy") is NUMPY
+    True
+    """
+    return compiled() if backend == "numba" else NUMPY
+
+
+@cache
+def compiled() -> Arithmetic:
+    """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one.
+
+    Raises:
+        BackendError: when Numba is not installed.
+    """
+    numba()
+    text = inspect.getsource(integer_loops)
+    digest = hashlib.sha256(f"{SIGNATURES}{OPTIONS}{text}".encode()).hexdigest()[:20]
+    return arithmetic_of(compile_text(f"schedule_{digest}", text, partial(_compiled, text)))
+
+
+def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., Any]]:  # noqa: FBT001
+    scope: dict[str, Any] = {"__name__": integer_loops.__name__}
+    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
+    scope["u8"] = numba().uint64
+    njit = numba().njit
+    return {
+        name: njit(signature, cache=keep, **OPTIONS)(scope[name]) for name, signature in SIGNATURES.items()
+    }
+
+
+def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
+    """Return the arithmetic that computes by functions like those of `integer_loops`, given arrays to write to."""
+
+    def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
+        blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
+        heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)
+        packed = np.empty(max(form.head, len(blocks) - (len(traces) - 1) * form.head), np.int32)
+        packed[: form.head] = 0
+        fits = functions["join"](blocks, form.counters, form.widths, form.numbers, cursors, packed, heads)
+        assert fits, "the traces differ in form"
+        return packed, heads
+
+    def sort(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
+        if keys.dtype != np.int32 or size > SPARSE * len(keys):
+            return arithmetic.sort(keys, size)
+        order, bounds = np.empty(len(keys), np.int64), np.zeros(size + 1, np.int64)
+        functions["sort"](keys, order, bounds)
+        return order, bounds
+
+    def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
+        if keys.dtype != np.int32 or size > SPARSE * len(keys):
+            return arithmetic.group(keys, size)
+        order, bounds = np.empty(len(keys), np.int64), np.empty(min(len(keys), size) + 1, np.int64)
+        groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
+        return order, bounds[: groups + 1]
+
+    def read(calls: Ints, columns: Index, order: Index) -> Index:
+        values = np.empty(len(order) * len(columns), np.int64)
+        functions["read"](calls, columns, order, values)
+        return values
+
+    def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
+        taken = functions["number"](rows, values, used)
+        return taken, taken - used == len(values)
+
+    def number_arguments(
+        rows: Index, calls: Ints, columns: Index, order: Index, used: int
+    ) -> tuple[int, bool]:
+        taken = functions["number_arguments"](rows, calls, columns, order, used)
+        return taken, taken - used == len(order) * len(columns)
+
+    def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
+        found = np.empty(len(order), np.int64)
+        return found, functions["number_results"](rows, calls, order, output, used, found)
+
+    def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
+        order = np.empty(len(calls), np.int64)
+        first = functions["ranks"](rows, calls, column, np.empty(size, np.int64), order)
+        if first < -1:
+            return arithmetic.ranks(rows, calls, column, size)
+        return order, first if first >= 0 else None
+
+    def split(entries: Index, width: int, groups: Index, count: int) -> Hoisted:
+        calls = len(entries) // width
+        rows, ranks, place, users = (np.empty(len(entries), np.int64) for _ in range(4))
+        counts, starts = np.empty((width, calls + 1), np.int64), np.empty(len(entries) + 1, np.int64)
+        uses = np.zeros(count * width, np.int64)
+        size = functions["split"](entries, width, groups, uses, rows, ranks, counts, place, users, starts)
+        late = sum(counts[:, -1] - counts[:, 0])
+        return Hoisted(
+            rows[:size], ranks[:size], counts, place, users[: len(entries) - late], starts[: size - late + 1]
+        )
+
+    consecutive = functions["consecutive"]
+    return Arithmetic(
+        join, sort, group, read, number, number_arguments, number_results, ranks, consecutive, split
+    )

@@ -1,0 +1,115 @@
+"""Fused loops as texts to be compiled: plain Python over raw memory, which LLVM vectorises.
+
+Numbers of elements are unsigned (signed ones could count from the end), constants have the dtype of their op.
+tanh, sigmoid and exp are `vector_functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foldbatch.static.graph import Node
+from foldbatch.static.loops import Loop, Place, Sweep, nest
+from foldbatch.static.routines import Target
+
+KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
+MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
+
+# What an op makes of one element of each operand; `t` is the type of its result.
+EXPRESSIONS: dict[str, str] = {
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "abs": "abs({0})",
+    "sign": "{t}(1) if {0} > {t}(0) else {t}(-1) if {0} < {t}(0) else {0}",
+    "sqrt": "sqrt({0})",
+    "exp": "exp_{t}({0})",
+    "tanh": "tanh_{t}({0})",
+    "sigmoid": "sigmoid_{t}({0})",
+    # the comparisons that decide are false for NaN, which must come out as it went in
+    "relu": "{t}(0) if {0} < {t}(0) else {0}",
+    "maximum": "{0} if ({0} >= {1}) | ({0} != {0}) else {1}",
+    "minimum": "{0} if ({0} <= {1}) | ({0} != {0}) else {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "equal": "{0} == {1}",
+    "where": "{1} if {0} else {2}",
+}
+
+
+# What fused loops can hold. Nothing is worth a loop of its own: a function for it is there without compiling.
+TARGET = Target(
+    fused=frozenset({*EXPRESSIONS, "add", "cast"}),
+    dtypes=frozenset(KINDS),
+)
+
+
+def spell(loop: Loop) -> str:
+    """Return the text of a loop, for `compiling.native`: ``loop(n, a0, a1, ..., s)``, one pointer a buffer."""
+    buffers = range(len(loop.buffers))
+    if len(loop.sweeps) == 1:
+        lines = _sweep(loop, loop.sweeps[0], by_rows=loop.batched)
+    else:
+        inner = [line for sweep in loop.sweeps for line in _sweep(loop, sweep, by_rows=False)]
+        lines = ["for r in range(n):", *_indented(inner)] if loop.batched else inner
+    kinds = " ".join(MEMORY[buffer.dtype] for buffer in loop.buffers)
+    arguments = ", ".join(["n", *(f"a{i}" for i in buffers), "s"])
+    return "\n".join([f"# {kinds}", f"def loop({arguments}):", *_indented(lines), ""])
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
+    """Return a sweep over one row; over all rows if it is the only one."""
+    places = sweep.places
+    loops = nest(sweep.shape, places, by_rows=by_rows)
+    row = loop.batched and not by_rows
+    elements = [
+        f"a{place.buffer}[{_number(place, strides, row=row)}]"
+        for place, strides in zip(places, loops.strides, strict=True)
+    ]
+    is_bool = [loop.buffers[place.buffer].dtype == "bool" for place in places]  # bytes, in memory
+    lines = [f"t{i} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
+    for i, operation in enumerate(sweep.operations, len(sweep.loads)):
+        operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in operation.operands]
+        lines.append(f"t{i} = {expression(operation.node.op.name, operation.node.dtype, operands)}")
+    for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
+        lines.append(f"{elements[i]} = {f'u1(t{value})' if is_bool[i] else f't{value}'}")
+    for i, turns in reversed(list(enumerate(loops.turns))):
+        times = f"u8({turns})" if not by_rows or i else "n" if turns == 1 else f"n * u8({turns})"
+        lines = [f"for j{i} in range({times}):", *_indented(lines)]
+    return lines
+
+
+def _number(place: Place, strides: Sequence[int], *, row: bool) -> str:
+    """Return the expression of the number of an element in its buffer."""
+    steps = [("r", place.row)] * row + [(f"j{i}", stride) for i, stride in enumerate(strides)]
+    terms = [name if stride == 1 else f"{name} * u8({stride})" for name, stride in steps if stride]
+    if place.offset or not terms:
+        terms.append(f"u8({place.offset})")
+    return " + ".join(terms)
+
+
+def _literal(constant: Node) -> str:
+    value = constant.attrs["value"].item()
+    return repr(value) if constant.dtype == "bool" else f"{KINDS[constant.dtype]}({value!r})"
+
+
+def expression(name: str, dtype: str, operands: Sequence[str]) -> str:
+    """Return what an op makes of one element of each operand; its result has this dtype."""
+    kind = KINDS[dtype]
+    match name:
+        case "add":
+            text = " + ".join(operands)
+        case "cast":
+            return f"{operands[0]} != 0" if kind == "b1" else f"{kind}({operands[0]})"
+        case _:
+            text = EXPRESSIONS[name].format(*operands, t=kind)
+    # Numba widens integers; NumPy lets them wrap around
+    return f"{kind}({text})" if np.issubdtype(dtype, np.integer) else text

@@ -1,0 +1,78 @@
+"""Strides of places as the static integers of compiled functions: few loops inside each other, rows outermost.
+
+A compiled function has a fixed number of loops. Axes that all places visit without gaps become one; what is left
+over is unrolled: one part of it for each turn, with its places further on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """Where a place's elements lie, in numbers of elements.
+
+    Attributes:
+        row: from one row to the next.
+        axes: along each axis of the shape that all places share.
+    """
+
+    row: int
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one call of a function visits of a shape.
+
+    Attributes:
+        offsets: of each place, the element where the part begins.
+        extents: turns of the loops, the innermost last.
+        strides: of each place, along these loops.
+    """
+
+    offsets: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+def merged(shape: Sequence[int], places: Sequence[Strides]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the fewest axes that visit a shape in order: extents, and each place's stride.
+
+    >>> merged((2, 1, 3), [Strides(6, (3, 3, 1)), Strides(0, (6, 0, 2))])
+    [(6, (1, 2))]
+    """
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for i, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        strides = tuple(place.axes[i] for place in places)
+        if found and all(outer == extent * s for outer, s in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * extent, strides)
+        else:
+            found.append((extent, strides))
+    return found
+
+
+def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Part]:
+    """Yield the parts into which axes are cut for a function of so many loops; at least one."""
+    unrolled, rest = axes[: max(0, len(axes) - loops)], list(axes[max(0, len(axes) - loops) :])
+    rest = [(1, (0,) * places)] * (loops - len(rest)) + rest
+    extents = tuple(extent for extent, _ in rest)
+    strides = tuple(tuple(stride[p] for _, stride in rest) for p in range(places))
+    for turn in product(*(range(extent) for extent, _ in unrolled)):
+        offsets = tuple(
+            sum(i * stride[p] for i, (_, stride) in zip(turn, unrolled, strict=True)) for p in range(places)
+        )
+        yield Part(offsets, extents, strides)
+
+
+def by_rows(axes: Sequence[tuple[int, tuple[int, ...]]], rows: Sequence[int]) -> bool:
+    """Return whether rows follow each other in all places as the turns of the only axis do."""
+    if len(axes) > 1:
+        return False
+    extent, strides = axes[0] if axes else (1, tuple(rows))
+    return all(row == extent * stride for row, stride in zip(rows, strides, strict=True))

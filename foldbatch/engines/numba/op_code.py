@@ -1,0 +1,361 @@
+"""Which compiled function does an op, and the whole numbers that it is told of places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from foldbatch.engines.numba import element_texts, line_texts, products, row_texts
+from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
+from foldbatch.engines.numba.compiling import Native, native
+from foldbatch.engines.numba.element_texts import OF_BYTES
+from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
+from foldbatch.engines.numba.nests import Part, Strides, by_rows, merged, parts
+from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.ops.random import GAMMA, WORD
+from foldbatch.static.statements import Place, Statement
+
+
+def encode_op(coder: Coder, statement: Statement) -> None:
+    """Append the instructions of a statement that is no fused loop."""
+    name = statement.op
+    if name in EXPRESSIONS or name in element_texts.MORE or name in ("add", "cast"):
+        _elementwise(coder, statement)
+    else:
+        ENCODERS[name](coder, statement)
+
+
+def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
+    """Return the axis that an op runs along, be it that its result has none."""
+    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
+
+
+def aligned(place: Place, shape: Sequence[int]) -> Place:
+    """Return a place as an operand of an op of another shape, to which it broadcasts."""
+    missing = len(shape) - len(place.shape)
+    strides = tuple(
+        0 if i < missing or place.shape[i - missing] != extent else place.strides[i - missing]
+        for i, extent in enumerate(shape)
+    )
+    return replace(place, shape=tuple(shape), strides=strides)
+
+
+def _given(statement: Statement) -> list[Place]:
+    return [place for place in statement.reads if place is not None]
+
+
+def _written(statement: Statement) -> Place:
+    assert statement.write is not None
+    return statement.write
+
+
+def _visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
+    """Append a function of `element_texts` on places of one shape, the last of which is written."""
+    for part, whole in _visited(places):
+        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
+        pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
+        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
+
+
+def _visited(places: Sequence[Place]) -> list[tuple[Part, bool]]:
+    """Return the parts in which a function goes through places; whether all rows are one run of its last axis."""
+    rows = [place.row for place in places]
+    axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])
+    whole = by_rows(axes, rows)
+    if whole and not axes:
+        axes = [(1, tuple(rows))]
+    return [(part, whole) for part in parts(axes, element_texts.AXES, len(places))]
+
+
+def _elementwise(coder: Coder, statement: Statement) -> None:
+    write = _written(statement)
+    reads = [aligned(place, write.shape) for place in _given(statement)]
+    operands = [coder.dtype(place) for place in reads]
+    text = element_texts.elementwise(statement.op, operands, coder.dtype(write))
+    more = []
+    if statement.op == "power":
+        more = [int(np.float64(statement.attrs["exponent"]).view(np.int64))]
+    _visit(coder, text, [*reads, write], axis_of(statement, reads), more)
+
+
+def _copy(coder: Coder, statement: Statement) -> None:
+    (read, *_), write = _given(statement), _written(statement)
+    _copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
+
+
+def _copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
+    _visit(coder, element_texts.copy(coder.dtype(write)), [read, write], axis)
+
+
+def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
+    """Append a copy of a place to rows without gaps that begin at a cell."""
+    size = prod(place.shape)
+    target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
+    dtype = coder.dtype(place)
+    item = np.dtype(dtype).itemsize
+    for part, whole in _visited([place, target]):
+        rows = [0, 0] if whole else [place.row, size]
+        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
+        pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
+        coder.add(native(element_texts.copy(dtype)), axis, pointers, statics)
+
+
+def _zeroed(coder: Coder, write: Place) -> None:
+    _visit(coder, element_texts.zero(coder.dtype(write)), [write], write.axis)
+
+
+def _section(place: Place, axis: int, start: int, extent: int) -> Place:
+    """Return a part of a place, along an axis of its shape."""
+    shape = (*place.shape[:axis], extent, *place.shape[axis + 1 :])
+    return replace(place, shape=shape, offset=place.offset + start * place.strides[axis])
+
+
+def _without(place: Place, axis: int, at: int = 0) -> Place:
+    """Return a place at one index of an axis of its shape, without that axis."""
+    shape = place.shape[:axis] + place.shape[axis + 1 :]
+    strides = place.strides[:axis] + place.strides[axis + 1 :]
+    return replace(place, shape=shape, strides=strides, offset=place.offset + at * place.strides[axis])
+
+
+def _concat(coder: Coder, statement: Statement) -> None:
+    write, axis = _written(statement), statement.attrs["axis"]
+    for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
+        if read is not None:
+            section = _section(write, axis, start, read.shape[axis])
+            _copied(coder, read, section, axis_of(statement, [write]))
+
+
+def _stack(coder: Coder, statement: Statement) -> None:
+    write = _written(statement)
+    for i, read in enumerate(statement.reads):
+        if read is not None:
+            _copied(coder, read, _without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
+
+
+def _pad(coder: Coder, statement: Statement) -> None:
+    (read,), write, axis = _given(statement), _written(statement), statement.attrs["axis"]
+    _zeroed(coder, write)
+    section = _section(write, axis, statement.attrs["before"], read.shape[axis])
+    _copied(coder, read, section, axis_of(statement, [write]))
+
+
+def _sum(coder: Coder, statement: Statement) -> None:
+    (read,), write, axes = _given(statement), _written(statement), statement.attrs["axes"]
+    strides = iter(write.strides)
+    spread = tuple(0 if i in axes else next(strides) for i in range(len(read.shape)))
+    _summed(coder, read, replace(write, shape=read.shape, strides=spread), write, axis_of(statement, [read]))
+
+
+def _sum_batch(coder: Coder, statement: Statement) -> None:
+    (read,), write = _given(statement), _written(statement)
+    _summed(coder, read, write, write, axis_of(statement, [read]))
+
+
+def _summed(coder: Coder, read: Place, sums: Place, write: Place, axis: Axis) -> None:
+    """Add up a place, in order: `sums` are the elements of `write` that its elements go to."""
+    _zeroed(coder, write)
+    _visit(coder, element_texts.accumulate(coder.dtype(write)), [read, sums], axis)
+
+
+def _along(
+    coder: Coder, statement: Statement, line: int, places: Sequence[Place], lines: Sequence[int | None]
+) -> None:
+    """Append a function of `line_texts`.
+
+    Args:
+        coder: the code.
+        statement: what is done.
+        line: elements along a line.
+        places: operand, result, and labels if there are any.
+        lines: of each, the axis that lines run along, or None where it has none.
+    """
+    kinds = [MEMORY[coder.dtype(place)] for place in places]
+    text = line_texts.along_lines(statement.op, kinds)
+    steps = [1 if at is None else place.strides[at] for place, at in zip(places, lines, strict=True)]
+    others = [place if at is None else _without(place, at) for place, at in zip(places, lines, strict=True)]
+    axes = merged(others[0].shape, [Strides(place.row, place.strides) for place in others])
+    for part in parts(axes, line_texts.AXES, len(places)):
+        told = zip(others, part.strides, steps, strict=True)
+        strides = [s for place, along, step in told for s in (place.row, *along, step)]
+        pointers = [coder.at(place, offset) for place, offset in zip(others, part.offsets, strict=True)]
+        coder.add(native(text), axis_of(statement, places), pointers, [*part.extents, line, *strides])
+
+
+def _reduced(coder: Coder, statement: Statement) -> None:
+    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    _along(coder, statement, read.shape[at], [read, write], [at, None])
+
+
+def _softmax(coder: Coder, statement: Statement) -> None:
+    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    _along(coder, statement, read.shape[at], [read, write], [at, at])
+
+
+def _cross_entropy(coder: Coder, statement: Statement) -> None:
+    (logits, labels), write = _given(statement), _written(statement)
+    at = len(logits.shape) - 1
+    _along(coder, statement, logits.shape[at], [logits, write, labels], [at, None, None])
+
+
+def _one_hot(coder: Coder, statement: Statement) -> None:
+    (ids,), write = _given(statement), _written(statement)
+    at = len(write.shape) - 1
+    _along(coder, statement, write.shape[at], [ids, write], [None, at])
+
+
+def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
+    """Append a function between rows of a table and rows that ids tell."""
+    cut = len(ids.shape)
+    lead = merged(ids.shape, [Strides(0, ids.strides), Strides(0, rows.strides[:cut])])
+    inner = merged(table.shape[1:], [Strides(0, table.strides[1:]), Strides(0, rows.strides[cut:])])
+    for outside in parts(lead, 2, 2):
+        for inside in parts(inner, 2, 2):
+            statics = [*outside.extents, *inside.extents, table.shape[0], ids.row, *outside.strides[0]]
+            statics += [table.strides[0], *inside.strides[0]]
+            statics += [rows.row, *outside.strides[1], *inside.strides[1]]
+            pointers = [
+                coder.at(ids, outside.offsets[0]),
+                coder.at(table, inside.offsets[0]),
+                coder.at(rows, outside.offsets[1] + inside.offsets[1]),
+            ]
+            coder.add(native(text), axis_of(statement, [ids, rows]), pointers, statics)
+
+
+def _gather(coder: Coder, statement: Statement) -> None:
+    (table, ids), write = _given(statement), _written(statement)
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": OF_BYTES[coder.dtype(write)]}
+    _by_ids(coder, statement, row_texts.GATHER.format(**kinds), table, ids, write)
+
+
+def _sum_rows(coder: Coder, statement: Statement) -> None:
+    (rows, ids), write = _given(statement), _written(statement)
+    _zeroed(coder, write)
+    kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
+    _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
+
+
+def _segments(coder: Coder, statement: Statement) -> None:
+    read, segments = _given(statement)
+    write, name = _written(statement), statement.op
+    dtype = coder.dtype(read)
+    kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
+    text = row_texts.SEGMENTS[name].format(k=kind, r="u1" if name == "segment_is_max" else kind)
+    if dtype == "bool":  # as NumPy adds them
+        text = text.replace("+= u[", "|= u[")
+    places = [read, write]
+    axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
+    for part in parts(axes, 2, 2):
+        strides = [s for place, along in zip(places, part.strides, strict=True) for s in (place.row, *along)]
+        pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
+        coder.add(native(text), CALL, [coder.at(segments), *pointers], [*part.extents, *strides])
+
+
+def _random(coder: Coder, statement: Statement) -> None:
+    (keys,), write = _given(statement), _written(statement)
+    site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
+    text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
+    order = Strides(0, contiguous(write.shape))
+    for part in parts(merged(write.shape, [Strides(0, write.strides), order]), 1, 2):
+        statics = [site, *part.extents, part.offsets[1], keys.row, write.row, *part.strides[0]]
+        pointers = [coder.at(keys), coder.at(write, part.offsets[0])]
+        coder.add(native(text), axis_of(statement, [keys, write]), pointers, statics)
+
+
+def _check_range(coder: Coder, statement: Statement) -> None:
+    ids, *segments = _given(statement)
+    text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
+    axis = CALL if segments else axis_of(statement, [ids])
+    for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
+        pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, ERRORS), 0)]
+        statics = [statement.attrs["size"], *part.extents, ids.row, *part.strides[0]]
+        coder.add(native(text), axis, pointers, statics)
+
+
+def _product(dtype: str) -> Native:
+    """Return the function of products: in tiles where the processor is known, else in plain loops."""
+    cut, kind = products.blocks(), KINDS[dtype]
+    text = products.native_text(kind, cut)
+    if cut is None:
+        return native(text)
+    return native(text, products.functions_of(kind, cut), products.source())
+
+
+OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
+
+
+def _linear(coder: Coder, statement: Statement) -> None:
+    (x, weight), write = _given(statement), _written(statement)
+    (k, n), function = weight.shape, _product(coder.dtype(write))
+    axes, by_row = _leading(x, write)
+    for part in parts(axes, 1, 2):
+        (extent,), ((x_step,), (y_step,)) = part.extents, part.strides
+        extents = [1, extent, k, n, M] if by_row else [extent, 1, k, n, M]
+        x_row, y_row = (x_step, y_step) if by_row else (x.row, write.row)
+        apart = [0, 0, 0] if by_row else [x_step, 0, y_step]
+        statics = [*extents, x_row, x.strides[-1], *weight.strides, y_row, *apart, 0]
+        pointers = [coder.at(x, part.offsets[0]), coder.at(weight), coder.at(write, part.offsets[1])]
+        coder.add(function, axis_of(statement, [x]), pointers, statics)
+
+
+def _sum_outer(coder: Coder, statement: Statement) -> None:
+    (x, g), write = _given(statement), _written(statement)
+    if prod(x.shape[:-1]) == 0:
+        _zeroed(coder, write)
+        return
+    (m, n), function = write.shape, _product(coder.dtype(write))
+    axes, by_row = _leading(x, g)
+    for number, part in enumerate(parts(axes, 1, 2)):
+        (extent,), ((x_step,), (g_step,)) = part.extents, part.strides
+        extents = [1, m, extent, n, K] if by_row else [extent, m, 1, n, K]
+        x_row, g_row = (x_step, g_step) if by_row else (x.row, g.row)
+        apart = [0, 0, 0] if by_row else [x_step, g_step, 0]
+        adds = 2 if number else 1
+        statics = [*extents, x.strides[-1], x_row, g_row, g.strides[-1], write.strides[0], *apart, adds]
+        pointers = [coder.at(x, part.offsets[0]), coder.at(g, part.offsets[1]), coder.at(write)]
+        coder.add(function, axis_of(statement, [x, g]), pointers, statics)
+
+
+def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
+    """Return all axes but the last of two places; whether their rows and these are one axis together."""
+    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
+    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
+    alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
+    if alone or by_rows(axes, rows):
+        return axes or [(1, rows)], True
+    return axes, False
+
+
+def _matmul(coder: Coder, statement: Statement) -> None:
+    (a, b), write = _given(statement), _written(statement)
+    sizes = [*a.shape, b.shape[1]]
+    statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
+    pointers = [coder.at(a), coder.at(b), coder.at(write)]
+    coder.add(_product(coder.dtype(write)), axis_of(statement, [a, b]), pointers, statics)
+
+
+ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
+    "copy": _copy,
+    "when_training": _copy,
+    "concat": _concat,
+    "stack": _stack,
+    "pad": _pad,
+    "sum": _sum,
+    "sum_batch": _sum_batch,
+    "max": _reduced,
+    "argmax": _reduced,
+    "logsumexp": _reduced,
+    "softmax": _softmax,
+    "cross_entropy": _cross_entropy,
+    "one_hot": _one_hot,
+    "gather": _gather,
+    "sum_rows": _sum_rows,
+    **dict.fromkeys(row_texts.SEGMENTS, _segments),
+    "random": _random,
+    "check_range": _check_range,
+    "linear": _linear,
+    "sum_outer": _sum_outer,
+    "matmul": _matmul,
+}

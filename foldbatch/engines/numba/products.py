@@ -1,0 +1,344 @@
+"""Matrix products as tiles of registers, compiled with Numba: fast for few rows, as levels of trees have.
+
+A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
+of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
+the factors are read where they lie, row by row where they are not neighbours, and cut into the blocks of
+`tiles`. Where the second factor is a transposed matrix, its columns are read as dots, or, if there are many
+rows, its panel of columns is copied to the stack first.
+
+========================================================  ============================================
+``product(a, b, c)``                                      c = a @ b
+``product_rows(a, a_rows, b, c, c_rows, shift, adds)``    c[c_rows - shift] (+)= a[a_rows] @ b
+``outer_rows(a, a_rows, b, b_rows, c, adds)``             c (+)= a[a_rows].T @ b[b_rows]
+========================================================  ============================================
+
+All have two axes; columns of ``c``, and of what `outer_rows` multiplies, are neighbours in memory. Rows of
+``c_rows`` are distinct. Importing this needs Numba.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from llvmlite import binding
+
+from foldbatch.engines.numba import tiles
+from foldbatch.engines.numba.compiling import compile_arrays
+from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How a product is cut for a processor.
+
+    Attributes:
+        bits: of a vector register.
+        rows, vectors: of a tile; with what they are made of, they fill the registers.
+        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
+            one stretch, which decides where so little is computed.
+        dot_rows, dot_columns: of a tile of dots.
+    """
+
+    bits: int
+    rows: int
+    vectors: int
+    few: tuple[int, ...]
+    dot_rows: int
+    dot_columns: int
+
+
+WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
+NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
+
+# Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
+ROW_BLOCK, INNER_BLOCK = 320, 512
+DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
+PANEL_BLOCK = 128
+DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
+AHEAD = 4  # rows by which their copying asks for memory: each lies in a page that no processor foresees
+MANY = 96  # rows from which a panel is worth copying, though dots would do
+
+
+@cache
+def blocks() -> Blocks | None:
+    """Return how to cut products for this processor; None where that has not been tried."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return WIDE
+    return NARROW if features.get("avx2") and features.get("fma") else None
+
+
+def functions(kind: str, cut: Blocks) -> dict[str, Any]:
+    """Return what the texts of products call, by name."""
+    lanes = cut.bits // BITS[kind]
+    found = {
+        f"tile_{i}_{v}": tile(kind, cut.bits, i, v)
+        for i in range(1, cut.rows + 1)
+        for v in range(1, cut.vectors + 1)
+    }
+    found |= {f"tile_{i}_{v}": tile(kind, cut.bits, i, v) for i, v in enumerate(cut.few, 1)}
+    found |= {
+        f"dots_{i}_{j}": dots(kind, cut.bits, i, j)
+        for i in range(1, cut.dot_rows + 1)
+        for j in (1, cut.dot_columns)
+    }
+    return found | {
+        "panel": stack(kind, PANEL_BLOCK * cut.vectors * lanes),
+        "starts": stack("u8", cut.rows),
+        "lefts": stack(kind, DEPTH * ROW_BLOCK),
+        "rights": stack(kind, DEPTH * COLUMN_BLOCK * cut.vectors * lanes),
+        "moved": moved,
+        "fetch": fetch,
+    }
+
+
+@cache
+def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
+    """Return what makes `functions`; the same each time, so that it can be a key."""
+    return partial(functions, kind, cut)
+
+
+@cache
+def source() -> str:
+    """Return the text of what products are made of."""
+    return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
+
+
+@cache
+def by_arrays(name: str, kind: str) -> Callable[..., None] | None:
+    """Return a product that Python calls with arrays, by its name; None for processors that are not known."""
+    cut = blocks()
+    if cut is None:
+        return None
+    return compile_arrays(spell(name, kind, cut), functions(kind, cut), source())
+
+
+def spell(name: str, kind: str, cut: Blocks) -> str:
+    """Return the text of a product of element type `kind`, by its name."""
+    matrix, rows, lanes = f"{kind}[2]a", "i8[1]", cut.bits // BITS[kind]
+    at = "(i + r) * a_row", "(i + r) * c_row"
+    types: tuple[str, ...]
+    match name:
+        case "product":
+            types, parameters = (matrix, matrix, f"{matrix}w"), "a, b, c"
+            sizes, more = "c.shape[0], a.shape[1]", "u8(0)"
+        case "product_rows":
+            types = matrix, rows, matrix, f"{matrix}w", rows, "i8", "i8"
+            parameters = "a, a_rows, b, c, c_rows, shift, adds"
+            sizes, more = "a_rows.shape[0], a.shape[1]", "u8(adds)"
+            at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r] - shift) * c_row"
+        case _:
+            types = matrix, rows, matrix, rows, f"{matrix}w", "i8"
+            parameters = "a, a_rows, b, b_rows, c, adds"
+            sizes, more = "c.shape[0], a_rows.shape[0]", "u8(adds)"
+            at = "i + r - first", "(i + r) * c_row"
+    body = (_outer if name == "outer_rows" else _product)(cut, lanes, at)
+    strides = ", ".join(f"u8({x}.strides[{i}] // {BITS[kind] // 8})" for x in "ab" for i in (0, 1))
+    return f"""\
+# {", ".join(types)}
+def loop({parameters}):
+    a_row, a_column, b_row, b_column = {strides}
+    c_row, n = u8(c.strides[0] // {BITS[kind] // 8}), u8(c.shape[1])
+    sizes = {sizes}
+    m, k, more = u8(sizes[0]), u8(sizes[1]), {more}
+    a0, b0, c0, a_at, c_at = flat(a), flat(b), flat(c), starts(), starts()
+    start, r = u8(0), u8(0)
+    if k == u8(0):
+        for i in range(m if more == u8(0) else u8(0)):
+            for j in range(n):
+                c0[{at[1]} + j] = {kind}(0)
+{body}"""
+
+
+# What `native_text` reads: extents of the outer loop, m, k and n; which of the first three (1, 2 or 3) is multiplied
+# by the number of rows; strides of a, of b, of c's rows; of a, b and c along the outer loop; what is added to what is
+# there: 0 nothing, 1 each turn of the outer loop to the one before.
+
+
+def native_text(kind: str, cut: Blocks | None) -> str:
+    """Return the text of products one after the other, for `compiling.native`; with plain loops without blocks."""
+    outer = """\
+def loop(n_rows, a_all, b_all, c_all, told):
+    outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
+    if told[4] == 1:
+        outer *= n_rows
+    elif told[4] == 2:
+        m *= n_rows
+    elif told[4] == 3:
+        k *= n_rows
+    a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
+"""
+    turn = "a0, b0, c0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11])), moved(c_all, o * u8(told[12]))"
+    if cut is None:
+        return f"""\
+# {kind} {kind} {kind}
+{outer}    for o in range(outer):
+        {turn}
+        for i in range(m):
+            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
+                for j in range(n):
+                    c0[i * c_row + j] = {kind}(0)
+            for p in range(k):
+                t = a0[i * a_row + p * a_column]
+                for j in range(n):
+                    c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
+"""
+    at = "(i + r) * a_row", "(i + r) * c_row"
+    body = "\n".join(f"    {line}" for line in _product(cut, cut.bits // BITS[kind], at).splitlines())
+    return f"""\
+# {kind} {kind} {kind}
+{outer}    a_at, c_at = starts(), starts()
+    for o in range(outer):
+        {turn}
+        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
+        start, r = u8(0), u8(0)
+        if k == u8(0):
+            for i in range(m if more == u8(0) else u8(0)):
+                for j in range(n):
+                    c0[{at[1]} + j] = {kind}(0)
+{body}
+"""
+
+
+def _product(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    width = lanes * cut.vectors
+    return f"""\
+    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({MANY}):
+        step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
+        while start < k:
+            depth = min(step, k - start)
+            first = u8(0)
+            while first < m:
+                last = min(first + u8({DOT_ROW_BLOCK}), m)
+                j = u8(0)
+                while j + u8({cut.dot_columns}) <= n:
+{_rows_of_dots(cut, cut.dot_columns, at)}
+                    j += u8({cut.dot_columns})
+                while j < n:
+{_rows_of_dots(cut, 1, at)}
+                    j += u8(1)
+                first = last
+            start += depth
+    else:
+        packs = b_column != u8(1) and n > u8(1)
+        copied = panel()
+        limit = u8({PANEL_BLOCK}) if packs else u8({INNER_BLOCK})
+        step = k // (k // limit + u8(1)) + u8(1)
+        height = m if packs else u8({ROW_BLOCK})
+        while start < k:
+            depth = min(step, k - start)
+            first = u8(0)
+            while first < m:
+                last = min(first + height, m)
+                j = u8(0)
+{_few_rows(cut, lanes, at)}
+                while j < n:
+                    columns = min(u8({width}), n - j)
+                    left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
+                    if packs:
+                        for s in range(depth):
+                            for i in range(columns):
+                                copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
+                        right, right_row = copied, u8({width})
+{_tiles(cut, lanes, "left, a_at, a_column, right, right_row", at, 20)}
+                    j += u8({width})
+                first = last
+            start += depth
+"""
+
+
+def _outer(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    width = lanes * cut.vectors
+    return f"""\
+    else:
+        left, right = lefts(), rights()
+        step = k // (k // u8({DEPTH}) + u8(1)) + u8(1)
+        while start < k:
+            depth = min(step, k - start)
+            start_column = u8(0)
+            while start_column < n:
+                stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
+                for s in range(depth):
+                    row = u8(b_rows[start + s]) * b_row
+                    ahead = u8(b_rows[min(start + s + u8({AHEAD}), k - u8(1))]) * b_row
+                    column, to = start_column, s * u8({width})
+                    while column < stop_column:
+                        columns = min(u8({width}), stop_column - column)
+                        for v in range(u8({cut.vectors})):
+                            fetch(moved(b0, ahead + column + v * u8({lanes})))
+                        for i in range(columns):
+                            right[to + i] = b0[row + column + i]
+                        column += u8({width})
+                        to += depth * u8({width})
+                first = u8(0)
+                while first < m:
+                    last = min(first + u8({ROW_BLOCK}), m)
+                    rows = last - first
+                    for s in range(depth):
+                        row = u8(a_rows[start + s]) * a_row + first
+                        for i in range(rows):
+                            left[s * rows + i] = a0[row + i]
+                    j, panel = start_column, right
+                    while j < stop_column:
+                        columns = min(u8({width}), stop_column - j)
+{_tiles(cut, lanes, f"left, a_at, rows, panel, u8({width})", at, 24)}
+                        j += u8({width})
+                        panel = moved(panel, depth * u8({width}))
+                    first = last
+                start_column = stop_column
+            start += depth
+"""
+
+
+def _rows_of_dots(cut: Blocks, columns: int, at: tuple[str, str]) -> str:
+    """Return the lines that compute some columns of all rows of a block."""
+    factors = "moved(a0, start), a_at, moved(b0, j * b_column + start), b_column"
+    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), c_at, depth, start + more)"
+    return _rows(cut.dot_rows, call, at, 20)
+
+
+def _tiles(cut: Blocks, lanes: int, factors: str, at: tuple[str, str], indent: int) -> str:
+    """Return the lines that compute a tile's width of all rows of a block."""
+    lines = []
+    for vectors in range(cut.vectors, 0, -1):
+        done = f"u8({(vectors - 1) * lanes})"
+        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
+        call = f"tile_{{}}_{vectors}({factors}, moved(c0, j), c_at, depth, columns - {done}, start + more)"
+        lines.append(_rows(cut.rows, call, at, indent + 4))
+    return "\n".join(lines)
+
+
+def _few_rows(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
+    factors = "moved(a0, start * a_column), a_at, a_column, moved(b0, start * b_row + j), b_row"
+    lines = []
+    for rows, vectors in enumerate(cut.few, 1):
+        width = f"u8({vectors * lanes})"
+        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), c_at, depth, u8({lanes}), start + more)"
+        lines += [
+            f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
+            "    i = first",
+            f"    while j + {width} <= n:",
+            *(f"    {line}" for line in _call(rows, call, at)),
+            f"        j += {width}",
+        ]
+    return "\n".join(" " * 16 + line for line in lines)
+
+
+def _rows(rows: int, call: str, at: tuple[str, str], indent: int) -> str:
+    """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
+    lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call, at), f"    i += u8({rows})"]
+    for count in range(1, rows):
+        lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call, at)]
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def _call(rows: int, call: str, at: tuple[str, str]) -> list[str]:
+    """Return the lines that say where so many rows from row i on begin, and make the call."""
+    told = f"a_at[r], c_at[r] = {at[0]}, {at[1]}"
+    return [f"    for r in range(u8({rows})):", f"        {told}", f"    {call.format(rows)}"]

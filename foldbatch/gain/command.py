@@ -1,0 +1,102 @@
+"""The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foldbatch.blocks import Block
+from foldbatch.errors import BlockUseError, FoldbatchError
+from foldbatch.gain.measure import bench
+from foldbatch.gain.named import FORM, named
+from foldbatch.program import Program
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Measure and print; return the exit status: 0, or 2 for what the user can mend.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+    """
+    options = _parser(prog).parse_args(arguments)
+    try:
+        outcome = bench(
+            _made(options.block),
+            _made(options.examples),
+            options.batch,
+            options.repeats,
+            backend=options.backend,
+            threads=options.threads,
+            train=options.train,
+        )
+        if options.json:
+            options.json.write_text(outcome.to_json() + "\n", encoding="utf-8")
+    except (FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(outcome)
+    return 0
+
+
+def _made(path: str) -> Any:
+    """Return what an import path names, or, where that is a function, what it returns."""
+    value = named(path)
+    if isinstance(value, Block | Program) or not callable(value):
+        return value
+    try:
+        return value()
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # from within
+        fix = "name a function that takes none, or what it returns"
+        raise BlockUseError(path, "a value, or a function without arguments", str(error), fix) from None
+
+
+def _count(text: str) -> int:
+    """Read a whole number of 1 or more.
+
+    >>> _count("16")
+    16
+    """
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise ArgumentTypeError(f"expected a whole number of 1 or more, found {text}")
+    return int(text)
+
+
+def _file(text: str) -> Path:
+    """Read the name of a file to write; measuring takes long, so a wrong one is refused before."""
+    if not Path(text).parent.is_dir():
+        raise ArgumentTypeError(f"expected a file in a folder that exists, found {text}")
+    return Path(text)
+
+
+def _parser(prog: str) -> ArgumentParser:
+    parser = ArgumentParser(
+        prog=prog,
+        description="Measure what batching gains on a block of yours and examples of yours.",
+        epilog="To measure foldbatch itself beside other libraries: python -m benchmarks, in a checkout.",
+    )
+    what = f"{FORM}: a block, a program, or a function that returns one"
+    parser.add_argument("block", help=what)
+    what = "the same way: examples in any iterable, or a function that returns one"
+    parser.add_argument("examples", help=what)
+    sizes = "sizes of batches (default 1, 16, 64 and 256, as far as there are examples)"
+    parser.add_argument("--batch", type=_count, nargs="+", metavar="N", help=sizes)
+    repeats = "timed runs of each task (default 5)"
+    parser.add_argument("--repeats", type=_count, default=5, metavar="N", help=repeats)
+    parser.add_argument("--backend", help="what computes: auto, numba or numpy (default auto)")
+    threads = "into how many parts a large batch is cut (default: the cores at hand)"
+    parser.add_argument("--threads", type=_count, metavar="N", help=threads)
+    task = parser.add_mutually_exclusive_group()
+    only = "measure {} only (default: both, as far as the block has losses)"
+    task.add_argument("--train", action="store_const", const=True, help=only.format("training steps"))
+    task.add_argument(
+        "--infer", dest="train", action="store_const", const=False, help=only.format("inference")
+    )
+    figures = "write all figures to a file, for programs"
+    parser.add_argument("--json", type=_file, metavar="FILE", help=figures)
+    return parser

@@ -1,0 +1,240 @@
+"""`bench`: how fast a block runs its examples, alone and in batches, measured in turn in one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from foldbatch.blocks.values import is_int
+from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.report import CellReport, Report
+from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
+from foldbatch.gain.advice import advice
+from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
+from foldbatch.gain.outcome import Outcome
+from foldbatch.program import Prepared, Program, compile
+from foldbatch.train import LazyAdam
+from foldbatch.trees import Node, Tree
+from foldbatch.types import describe_value
+
+SIZES = 1, 16, 64, 256
+UPDATE = "update"
+BACKWARD = "backward"
+
+
+def bench(
+    block_or_program: Any,
+    examples: Iterable[Any],
+    batch_sizes: Sequence[int] | None = None,
+    repeats: int = 5,
+    *,
+    backend: str | None = None,
+    threads: int | None = None,
+    train: bool | None = None,
+) -> Outcome:
+    """Measure what batching gains on a block and its examples; the result prints itself.
+
+    The same examples run one at a time and in batches of each size, known ones (traced before) and new
+    ones, in turn; medians count. Parameters are afterwards what they were.
+
+    Args:
+        block_or_program: a block (or what stands for one) to compile, or a compiled program.
+        examples: as many as the largest batch or more, of which a sample is taken, evenly spaced.
+        batch_sizes: by default 1, 16, 64 and 256, as far as there are examples. 1 is always measured.
+        repeats: timed runs of each task.
+        backend: of a block: see `foldbatch.compile`. A program has its own.
+        threads: see above.
+        train: True measures training steps (loss, gradients, an update by `LazyAdam`), False inference; by
+            default both, or inference where there is nothing to train.
+
+    Raises:
+        BlockTypeError: when the block is ill typed.
+        BlockValueError: when a size or a number of repeats is none, a program is given a backend or threads
+            or does not batch, or there is nothing to train and `train` asks for it.
+        ExampleError: when there are too few examples, or one does not fit the block.
+
+    >>> import foldbatch as fb
+    >>> outcome = fb.bench(fb.Map(fb.Scalar()) >> fb.Sum(), [[1, 2], [3], [], [4]], [1, 4], repeats=1)
+    >>> outcome.tasks, [(batch.size, batch.batches, batch.steps) for batch in outcome.batches]
+    (('inference',), [(1, 4, 7), (4, 1, 2)])
+    """
+    program = _program(block_or_program, backend, threads)
+    if program.options.backend == "reference" or not program.options.batched:
+        found = "one that runs examples one by one"
+        raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or numba")
+    _refuse_no_count("repeats", repeats)
+    sample, sizes = _sample(examples, batch_sizes)
+    trainable = any(cell.backward for cell in program.describe(sample[:1]).cells)
+    if train and not trainable:
+        fix = "give the block a Loss, or measure inference"
+        raise BlockValueError("bench", "a block with losses and parameters to train", "none", fix)
+    tasks = {True: (TRAIN,), False: (INFER,), None: (TRAIN, INFER) if trainable else (INFER,)}[train]
+    before = {name: value.copy() for name, value in program.params.items()}
+    try:
+        measured = _in_turn(program, sample, sizes, tasks, repeats)
+    finally:
+        program.params.update(before)
+    figures = tuple(batches.figures() for batches in measured)
+    name, cores = choose_engine(program.options.backend), program.options.threads
+    return Outcome(name, cores, repeats, tasks, figures, advice(measured[-1].reports[0], figures[-1].phases))
+
+
+# -- what is asked
+
+
+def _program(block_or_program: Any, backend: str | None, threads: int | None) -> Program:
+    if not isinstance(block_or_program, Program):
+        return compile(block_or_program, backend or "auto", threads=threads)
+    for name, value in (("backend", backend), ("threads", threads)):
+        if value is not None:
+            fix = "leave it out, or give the block"
+            raise BlockValueError(name, "none beside a program, which has its own", repr(value), fix)
+    return block_or_program
+
+
+def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
+    """Return as many examples as the largest batch has, evenly spaced, and the sizes from 1 on."""
+    if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
+        fix = "give a list of them"
+        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
+    given = list(examples)
+    if not given:
+        raise ExampleError("examples", "one or more", "none", "give some")
+    if any(isinstance(example, Prepared) for example in given):
+        fix = "give the examples themselves, as tracing them is measured too"
+        raise ExampleError("examples", "examples", "prepared ones", fix)
+    for size in batch_sizes or ():
+        _refuse_no_count("batch size", size)
+    sizes = sorted({1, *(batch_sizes or [size for size in SIZES if size <= len(given)])})
+    if sizes[-1] > len(given):
+        expected = f"{sizes[-1]} or more, for a batch of that size"
+        raise ExampleError("examples", expected, str(len(given)), "give more, or smaller batch sizes")
+    return [given[i * len(given) // sizes[-1]] for i in range(sizes[-1])], sizes
+
+
+def _refuse_no_count(name: str, value: Any) -> None:
+    if not is_int(value) or value < 1:
+        raise BlockValueError(name, "a whole number of 1 or more", describe_value(value))
+
+
+# -- measuring
+
+
+def _in_turn(
+    program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
+) -> list[_Batches]:
+    """Measure every size of batch once a turn; the first turn warms up and is forgotten."""
+    known: list[Any] = list(program.prepare(sample))
+    measured = [_Batches(program, size, _cut(sample, size), _cut(known, size), tasks) for size in sizes]
+    for turn in range(1 + repeats):
+        for batches in measured:
+            if turn == 1:
+                batches.forget()
+            batches.run()
+    return measured
+
+
+def _cut(examples: list[Any], size: int) -> list[list[Any]]:
+    """Return whole batches; what is left over is left out."""
+    return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
+
+
+def _unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return batches whose trees are copies, as a program knows the traces of trees it has seen."""
+    return [
+        [Tree(item.parents, item.labels, item.tokens) if isinstance(item, Tree) else item for item in batch]
+        for batch in batches
+    ]
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Batches of one size, and the seconds that they have taken so far.
+
+    Attributes:
+        program: that runs them.
+        size: of each.
+        new: batches of examples as given; `known` the same ones, traced before.
+        tasks: to be measured.
+        seconds: of all batches, run by run, by task and whether examples were known.
+        phases: the same by phase.
+        updating: seconds of all updates in the last run.
+        reports: on each batch, of the last run.
+    """
+
+    program: Program
+    size: int
+    new: list[list[Any]]
+    known: list[list[Any]]
+    tasks: Sequence[str]
+    seconds: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
+    phases: dict[str, list[float]] = field(default_factory=dict)
+    updating: float = 0.0
+    reports: list[Report] = field(default_factory=list)
+    optimizer: LazyAdam = field(default_factory=lambda: LazyAdam(lr=1e-6))
+
+    def forget(self) -> None:
+        """Forget all seconds so far."""
+        self.seconds.clear()
+        self.phases.clear()
+
+    def run(self) -> None:
+        """Run every task once over all batches, then once more phase by phase."""
+        for task in self.tasks:
+            for is_known in (True, False):
+                batches = self.known if is_known else _unseen(self.new)
+                spent = self._train(batches) if task == TRAIN else self._infer(batches)
+                self.seconds.setdefault((task, is_known), []).append(spent)
+        self.reports = [self.program.describe(batch) for batch in _unseen(self.new)]
+        for name in self.reports[0].phases:
+            if name != BACKWARD or TRAIN in self.tasks:
+                self._add_phase(name, sum(report.phases[name] for report in self.reports))
+        if TRAIN in self.tasks:  # last of the phases, and timed within the last steps
+            self._add_phase(UPDATE, self.updating)
+
+    def _add_phase(self, name: str, seconds: float) -> None:
+        self.phases.setdefault(name, []).append(seconds)
+
+    def _infer(self, batches: Sequence[list[Any]]) -> float:
+        start = time.perf_counter()
+        for batch in batches:
+            self.program.run(batch)
+        return time.perf_counter() - start
+
+    def _train(self, batches: Sequence[list[Any]]) -> float:
+        start, self.updating = time.perf_counter(), 0.0
+        for batch in batches:
+            _, gradients = self.program.value_and_grad(batch, step=0)  # which draws the same each time
+            computed = time.perf_counter()
+            self.optimizer.update(self.program.params, gradients, scale=1 / self.size)
+            self.updating += time.perf_counter() - computed
+        return time.perf_counter() - start
+
+    def figures(self) -> BatchFigures:
+        """Return what was measured."""
+        examples = self.size * len(self.new)
+        known, new = (
+            {task: seconds_of(self.seconds[task, is_known], examples) for task in self.tasks}
+            for is_known in (True, False)
+        )
+        backward = TRAIN in self.tasks
+        return BatchFigures(
+            self.size,
+            len(self.new),
+            examples,
+            known,
+            new,
+            {name: median(runs) / examples for name, runs in self.phases.items()},
+            sum(report.calls for report in self.reports),
+            sum(report.steps for report in self.reports),
+            sum(report.lower_bound for report in self.reports),
+            sum(report.calls_forward + backward * report.calls_backward for report in self.reports),
+            tuple(map(_cell, self.reports[0].cells)),
+        )
+
+
+def _cell(cell: CellReport) -> CellFigures:
+    return CellFigures(cell.name, cell.calls, cell.distinct, len(cell.rows), cell.rows, cell.gathered_rows)

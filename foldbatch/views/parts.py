@@ -1,0 +1,77 @@
+"""The stages of a cell as an engine's routines compute them: what explanations are read off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foldbatch.static.cell import Phase
+from foldbatch.static.graph import SOURCES, Graph, Node
+from foldbatch.static.memory import Buffers
+from foldbatch.static.routines import Planned, Stage, Target, plan_stage
+from foldbatch.static.statements import Routine
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stage of a cell.
+
+    Attributes:
+        direction: ``forward`` or ``backward``.
+        when: ``before``, ``step`` or ``after``.
+        stage: what it computes, for any engine.
+        planned: the routine that one engine makes of it.
+    """
+
+    direction: str
+    when: str
+    stage: Stage
+    planned: Planned
+
+    @property
+    def name(self) -> str:
+        """The name of its routine."""
+        return self.stage.name
+
+    @property
+    def routine(self) -> Routine:
+        """What it does, statement by statement."""
+        return self.planned.routine
+
+    @property
+    def graph(self) -> Graph:
+        """What it computes: results first, then what it keeps."""
+        return self.planned.graph
+
+    @property
+    def buffers(self) -> Buffers:
+        """Where the values live that it computes."""
+        return self.planned.buffers
+
+    @property
+    def computed(self) -> tuple[Node, ...]:
+        """The nodes that it computes, operands first."""
+        return tuple(node for node in self.graph.nodes if node.op not in SOURCES)
+
+
+Parts = tuple[Part, ...]
+
+
+def parts_of(phase: Phase, target: Target) -> Parts:
+    """Return the stages of training or of inference, in the order in which they run.
+
+    >>> from foldbatch.static.cell import stage_cell
+    >>> from foldbatch.static.cellgraph import CellGraph, Ends
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((3,)))
+    >>> cell = stage_cell(CellGraph("c", (x,), (), (x * x,)), Ends())
+    >>> [(part.direction, part.when, part.name) for part in parts_of(cell.training, Target())]
+    [('forward', 'before', 'forward_before')]
+    """
+    return tuple(
+        Part(direction, when, stage, plan_stage(stage, target))
+        for direction, stages in ((FORWARD, phase.forward), (BACKWARD, phase.backward))
+        for when, stage in stages.items()
+    )

@@ -1,0 +1,135 @@
+"""The command runs a case, prints it, writes it and draws it; what is wrong is refused before."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from benchmarks import command, figures
+from benchmarks.case import Case
+from benchmarks.command import CASES, main
+from foldbatch.errors import FoldbatchError
+
+ROOT = Path(__file__).resolve().parents[2]
+RAN: list[int] = []
+
+
+def _run(options) -> int:
+    RAN.append(options.number)
+    if options.number > 9:
+        raise FoldbatchError("toy", "a digit", str(options.number), "count on one hand")
+    return options.number
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--number", type=int, default=3)
+
+
+def _figure(outcome: int):
+    figure, (axes,) = figures.new_figure()
+    axes.bar(["number"], [outcome])
+    return figure
+
+
+TOY = Case(
+    "toy", "a number", _add_arguments, _run, lambda n: [f"[red] {n}"], lambda n: {"number": n}, _figure
+)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "CASES", (TOY, *CASES))
+    RAN.clear()
+
+
+def test_a_case_is_run_and_printed_below_the_machine(capsys) -> None:
+    """Text as it stands, brackets and all."""
+    assert main(["toy", "--number", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "cores" in lines[0]
+    assert lines[-1] == "[red] 5"
+    assert RAN == [5]
+
+
+def test_without_a_name_it_is_the_first_case(capsys) -> None:
+    """With options or without."""
+    assert main([]) == main(["--number", "4"]) == 0
+    assert RAN == [3, 4]
+
+
+def test_json_has_the_case_and_the_machine(tmp_path, capsys) -> None:
+    """Beside the case's own figures."""
+    file = tmp_path / "found.json"
+    assert main(["--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert found["case"] == "toy"
+    assert found["number"] == 3
+    assert found["machine"].keys() == {"processor", "cores", "usable", "load", "blas", "versions", "forced"}
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_a_picture_is_drawn_by_the_suffix(suffix, start, tmp_path, capsys) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    file = tmp_path / f"figure{suffix}"
+    assert main(["--plot", str(file)]) == 0
+    assert file.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--plot", "x.gif"], "argument --plot: expected a name that ends in .png or .svg, found x.gif"),
+        (["--plot", "/no/such/folder/x.svg"], "expected a file in a folder that exists, found /no/such"),
+        (["--json", "/no/such/folder/x.json"], "expected a file in a folder that exists, found /no/such"),
+        (["polish"], "choose from"),
+        (["schedule", "--nodes", "x"], "argument --nodes: expected 1 or more, found x"),
+        (["policies", "--batch", "-3"], "argument --batch: expected 1 or more, found -3"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(arguments, message, capsys) -> None:
+    with pytest.raises(SystemExit) as found:
+        main(arguments)
+    assert found.value.code == 2
+    assert message in capsys.readouterr().err
+    assert RAN == []
+
+
+def test_a_picture_without_matplotlib_is_refused_before_anything_runs(monkeypatch, capsys) -> None:
+    """With what to install."""
+    monkeypatch.setattr(figures, "installed", lambda: False)
+    with pytest.raises(SystemExit):
+        main(["--plot", "x.svg"])
+    assert "expected matplotlib to be installed" in (found := capsys.readouterr().err)
+    assert "foldbatch[plot]" in found
+    assert RAN == []
+
+
+def test_a_mistake_is_one_line(capsys) -> None:
+    """Status 2, no traceback."""
+    assert main(["--number", "12"]) == 2
+    assert capsys.readouterr().err == "error: toy: expected a digit, found 12; count on one hand\n"
+
+
+def test_cases_have_names_of_their_own_and_functions_of_their_type() -> None:
+    """So that one that is plugged in wrongly is seen here."""
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        parser = ArgumentParser()
+        case.add_arguments(parser)
+        assert not {"json", "plot"} & vars(parser.parse_args([])).keys()
+        assert case.summary
+        assert not case.summary.endswith(".")
+
+
+def test_pages_name_the_cases_there_are() -> None:
+    """The table all of them, commands no other."""
+    names = {case.name for case in command.CASES if case is not TOY}
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page.partition("## ")[0], re.MULTILINE)) == names
+    for file in (ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "NOTES.md"):
+        named = re.findall(r"-m benchmarks\s+([a-z][\w-]*)", file.read_text(encoding="utf-8"))
+        assert set(named) <= names, file

@@ -1,0 +1,82 @@
+"""Padded batches are the batches they were made of; JAX computes the benchmark's model where it is installed."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.flat import level_order
+from benchmarks.jax_peer import JaxByLevel, common_shape, jax_version, padded
+from foldbatch.errors import BackendError
+from tests.benchmarks.flat_trees import (
+    batch_loss,
+    node_logits,
+    random_parameters,
+    random_trees,
+    sigmoid,
+)
+
+
+def _loss(batch, p, hidden: int) -> float:
+    """The model in NumPy, level by level over a padded batch; padding is computed and weighs nothing."""
+    words = np.minimum(batch["words"], len(p["embedding"]) - 1)
+    i, o, u = np.split(p["embedding"][words] @ p["leaf_weight"] + p["leaf_bias"], 3, 1)
+    word_c = sigmoid(i) * np.tanh(u)
+    word_h = sigmoid(o) * np.tanh(word_c)
+    h = c = np.zeros((1, hidden))
+    rows = []
+    for children, leaves in zip(batch["children"], batch["leaves"], strict=True):
+        gates = h[children].reshape(-1, 2 * hidden) @ p["node_weight"] + p["node_bias"]
+        i, f_l, f_r, o, u = np.split(gates, 5, 1)
+        new = sigmoid(i) * np.tanh(u) + sigmoid(f_l) * c[children][:, 0] + sigmoid(f_r) * c[children][:, 1]
+        h = np.concatenate([sigmoid(o) * np.tanh(new), word_h[leaves]])
+        c = np.concatenate([new, word_c[leaves]])
+        rows.append(h)
+    logits = np.concatenate(rows) @ p["out_weight"] + p["out_bias"]
+    picked = np.take_along_axis(logits, batch["labels"][:, None], 1)[:, 0]
+    return float(((np.log(np.exp(logits).sum(1)) - picked) * batch["weights"]).sum())
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.lists(st.integers(1, 12), min_size=3, max_size=3), min_size=1, max_size=3),
+)
+def test_a_padded_batch_computes_what_the_batch_does(seed, sizes) -> None:
+    """In the shape that all have in common."""
+    batches = [random_trees(seed + k, each) for k, each in enumerate(sizes)]
+    orders = [level_order(batch) for batch in batches]
+    shape, parameters = common_shape(orders), random_parameters(1, 2, 9)
+    for batch, order in zip(batches, orders, strict=True):
+        found = padded(order, shape, absent=9)
+        assert [len(c) for c in found["children"]] == list(shape.inner)
+        assert [len(leaf) for leaf in found["leaves"]] == list(shape.leaves)
+        assert (found["words"][len(order.words) :] == 9).all()
+        assert _loss(found, parameters, 2) / len(batch) == pytest.approx(batch_loss(batch, parameters, 2))
+
+
+@pytest.mark.parametrize("sizes", [[5, 1, 2, 9, 7], [1], [6]], ids=str)
+def test_loss_and_scores_are_those_of_plain_recursion_and_it_learns(sizes) -> None:
+    pytest.importorskip("jax", reason="needs JAX")
+    assert jax_version()
+    trees, parameters = random_trees(0, sizes), random_parameters(1, 3, 9, "float32")
+    others = random_trees(1, [n + 3 for n in sizes])  # so that there is padding
+    model = JaxByLevel(3, parameters, [trees, others])
+    loss = batch_loss(trees, parameters, 3)
+    assert model.loss(trees) == pytest.approx(loss, rel=1e-5)
+    roots = [node_logits(tree, parameters, 3)[-1] for tree in trees]
+    np.testing.assert_allclose(model.infer(trees), roots, atol=1e-5)
+    assert model.step(trees) == pytest.approx(loss, rel=1e-5)
+    assert model.loss(trees) < loss
+    moved = np.flatnonzero((np.asarray(model._state[0]["embedding"]) != parameters["embedding"]).any(1))
+    words = np.unique(np.concatenate([tree.words for tree in trees]))
+    assert moved.tolist() == words[words >= 0].tolist()
+
+
+def test_without_jax_the_message_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(BackendError, match=r"expected JAX to be installed.*--peer-python jax=PATH"):
+        jax_version()

@@ -1,0 +1,34 @@
+"""Options say what they expect, and trees come from where they are asked from."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+
+import pytest
+
+from benchmarks import options
+from benchmarks.options import add_data, output_file, positive, trees_of
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "", "\N{SUPERSCRIPT TWO}"])
+def test_only_whole_numbers_from_one_on(text) -> None:
+    with pytest.raises(ArgumentTypeError, match="expected 1 or more"):
+        positive(text)
+
+
+def test_a_file_needs_its_folder(tmp_path) -> None:
+    assert output_file(str(tmp_path / "x")) == tmp_path / "x"
+    with pytest.raises(ArgumentTypeError, match="a folder that exists"):
+        output_file(str(tmp_path / "none" / "x"))
+
+
+def test_trees_are_the_treebanks_or_drawn(tmp_path, monkeypatch) -> None:
+    """And it is said which."""
+    (tmp_path / "train.txt").write_text("(3 (2 good) (2 film))\n(2 fine)\n", encoding="utf-8")
+    parser = ArgumentParser()
+    add_data(parser)
+    trees, source = trees_of(parser.parse_args(["--data", str(tmp_path)]), 1)
+    assert [tree.words() for tree in trees] == [("good", "film")]
+    assert source == f"trees of {tmp_path}"
+    monkeypatch.setattr(options, "DEFAULT_DATA", tmp_path / "none")
+    trees, source = trees_of(parser.parse_args([]), 3)
+    assert len(trees) == 3
+    assert source.startswith("random")

@@ -1,0 +1,71 @@
+"""Figures that follow from what was measured, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.floor import Counts
+from benchmarks.measure import Timing
+from benchmarks.memory import Peak
+from benchmarks.sst_outcome import Found, Outcome, Settings
+
+
+def _t(seconds: float) -> Timing:
+    return Timing(seconds, seconds, seconds, 3)
+
+
+FOUND = Found(
+    hidden=10,
+    batch=4,
+    batches=2,
+    counts=Counts(trees=8, leaves=16, words=6, inner=8),
+    timings={
+        "ours": {"train": _t(0.5), "infer": _t(0.2)},
+        "Peer slow": {"train": _t(2.0), "infer": _t(0.1)},
+        "Peer slower": {"train": _t(4.0), "infer": _t(1.0)},
+    },
+    busy={"ours": {"train": _t(1.0), "infer": _t(0.4)}},
+    one={"train": _t(0.25), "infer": _t(0.1)},
+    phases={"forward": 0.2, "backward": 0.3},
+    trace=_t(0.1),
+    rate=1e5,
+    report="",
+)
+
+
+def test_rates_ratios_and_shares() -> None:
+    assert FOUND.ours == "ours"
+    assert FOUND.per_second("ours", "train") == 8
+    assert FOUND.speedup("train") == 2
+    assert FOUND.best_peer("train") == "Peer slow"
+    assert FOUND.ratio("train") == 4
+    assert FOUND.ratio("infer") == 0.5
+    assert FOUND.kept("ours", "train") == 0.5
+    operations = 3 * 2 * (6 * 300 + 8 * 1000 + 24 * 50)
+    assert FOUND.floor("train", shared=True) == pytest.approx(operations / 2 / 1e5)
+    assert FOUND.of_floor("train", shared=True) == pytest.approx(operations / 1e5)
+    assert FOUND.floor("train", shared=False) > FOUND.floor("train", shared=True)
+
+
+def test_all_of_it_is_plain_data() -> None:
+    """As a program reads it."""
+    outcome = Outcome(
+        "here",
+        Settings(peers={"torch": "python"}),
+        (FOUND,),
+        {"DyNet": "not installed"},
+        {10: {"ours": Peak(1, 2, 3)}},
+    )
+    data = json.loads(json.dumps(outcome.as_dict()))
+    assert data["found"][0]["derived"]["train"]["ratio_to_best_peer"] == 4
+    assert data["found"][0]["derived"]["train"]["kept_beside_busy"] == {"ours": 0.5}
+    assert data["found"][0]["timings"]["Peer slow"]["train"] == {
+        "median": 2.0,
+        "low": 2.0,
+        "high": 2.0,
+        "runs": 3,
+    }
+    assert data["memory"] == {"10": {"ours": {"imported": 1, "ready": 2, "trained": 3}}}
+    assert data["settings"]["hidden"] == [150]

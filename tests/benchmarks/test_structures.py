@@ -1,0 +1,80 @@
+"""Structures make the calls they are said to make, and policies differ on them as published."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.structures import (
+    LATTICE,
+    OUTPUTS,
+    ROOT,
+    SHIFT_REDUCE,
+    SPELLING,
+    TAGGER,
+    TREE_OVER_TAGGER,
+    Calls,
+    count,
+    random_lattices,
+    structures,
+    tree_lstm,
+)
+from benchmarks.workload import random_trees
+from foldbatch.trees import Tree
+
+TREE = Tree.from_nested((0, (0, (0, "a"), (0, "bc")), (0, "d")))
+
+
+def _made(structure, example, **options) -> list[str]:
+    calls = Calls()
+    structure(calls, example, **options)
+    return [f"{cell} {' '.join(map(str, read))}".strip() for cell, read in calls.made]
+
+
+def test_a_tree_lstm_combines_children_and_classifies_nodes() -> None:
+    """Leaves project words; a classifier follows each node."""
+    leaves = ["word", "leaf 0", "word", "leaf 2", "word", "leaf 4"]
+    assert _made(tree_lstm, TREE) == [*leaves, "node 1 3", "node 6 5"]
+    made = _made(tree_lstm, TREE, outputs=True)
+    assert made == [
+        *leaves,
+        "output 1",
+        "output 3",
+        "node 1 3",
+        "output 8",
+        "output 5",
+        "node 8 5",
+        "output 11",
+    ]
+
+
+@pytest.fixture(scope="module")
+def counts():
+    trees = random_trees(24, seed=0)
+    batches = structures(trees, random_lattices(trees))
+    return trees, {name: count(batch) for name, batch in batches.items()}
+
+
+def test_counts_follow_from_heights_and_lengths(counts) -> None:
+    """A tree of height h: words, leaves, h levels, outputs. A sentence of n: words, two chains, two layers."""
+    trees, found = counts
+    height, length = max(tree.height for tree in trees), max(len(tree.words()) for tree in trees)
+    assert found[ROOT].groups == dict.fromkeys(found[ROOT].groups, 2 + height)
+    assert found[OUTPUTS].groups == {
+        "by_component": 3 + height,
+        "by_agenda": 3 + 2 * height,
+        "by_depth": 3 + 2 * height,
+    }
+    assert found[TAGGER].bound == found[TAGGER].groups["by_component"] == 2 * length + 3
+    assert found[TREE_OVER_TAGGER].groups["by_component"] == 3 + 2 * length + height
+
+
+def test_by_component_beats_the_others_where_there_is_something_to_gain(counts) -> None:
+    """By_agenda is no better than it on any of these models, by_depth on none but the simplest tree."""
+    _, found = counts
+    assert list(found) == [ROOT, OUTPUTS, TAGGER, SPELLING, TREE_OVER_TAGGER, SHIFT_REDUCE, LATTICE]
+    for name, counted in found.items():
+        groups = counted.groups
+        assert counted.bound <= groups["by_component"] <= groups["by_agenda"]
+        assert groups["by_component"] < groups["by_depth"] or name == ROOT
+    assert found[SHIFT_REDUCE].groups["by_component"] < 0.75 * found[SHIFT_REDUCE].groups["by_agenda"]
+    assert found[LATTICE].groups["by_component"] < 0.75 * found[LATTICE].groups["by_depth"]

@@ -1,0 +1,183 @@
+"""Compiling: in memory once, on disk safely, elsewhere not at all; in the directory that the user names."""
+
+from __future__ import annotations
+
+import builtins
+import linecache
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.numba import compiling
+from foldbatch.engines.numba.compiling import cache_directory, compile_loop, native
+from foldbatch.errors import BackendError
+from tests.engines.numba.walking import run_native
+
+TEXT = """# i8, f4[1], f4[1]w
+def loop(n, x0, x1):
+    a0 = flat(x0)
+    a1 = flat(x1)
+    for j0 in range(u8(n)):
+        t0 = a0[j0]
+        a1[j0] = t0 * f4({factor}.0)
+"""
+PROGRAM = f"""
+from foldbatch.engines.numba.compiling import compile_loop
+import numpy as np
+text = {TEXT!r}
+for factor in range(3):
+    y = np.zeros(2, "float32")
+    compile_loop(text.format(factor=factor))(2, np.ones(2, "float32"), y)
+    assert y.tolist() == [factor] * 2
+"""
+needs_numba = pytest.mark.numba
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    compile_loop.cache_clear()
+    yield
+    compile_loop.cache_clear()
+
+
+def memory_few() -> int:
+    from foldbatch.engines.numba.memory import FEW  # noqa: PLC0415 - it needs Numba
+
+    return FEW - 1
+
+
+def _runs(function: Any, factor: float) -> None:
+    x, y = np.arange(5, dtype="float32"), np.zeros(5, "float32")
+    function(5, x, y)
+    np.testing.assert_array_equal(y, x * factor)
+
+
+def test_without_numba_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "numba":
+            raise ImportError("No module named 'numba'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(
+        BackendError, match=r"backend numba: expected Numba .*; pip install 'foldbatch\[numba\]'"
+    ):
+        compile_loop(TEXT.format(factor=2))
+
+
+def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable of our own goes before the desktop's, and may say that there is none."""
+    monkeypatch.setenv("HOME", "/home/anna")
+    monkeypatch.delenv("FOLDBATCH_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_directory() == Path("/home/anna/.cache/foldbatch")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
+    assert cache_directory() == Path("/shared/foldbatch")
+    monkeypatch.setenv("FOLDBATCH_CACHE", "/mine")
+    assert cache_directory() == Path("/mine")
+    monkeypatch.setenv("FOLDBATCH_CACHE", "")
+    assert cache_directory() is None
+
+
+@needs_numba
+class TestCompiled:
+    """With Numba."""
+
+    @pytest.fixture(autouse=True)
+    def _needs_numba(self) -> None:
+        pytest.importorskip("numba", reason="numba is not installed")
+
+    def test_a_text_is_compiled_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        first = compile_loop(TEXT.format(factor=2))
+        assert compile_loop(TEXT.format(factor=2)) is first
+        assert compile_loop(TEXT.format(factor=3)) is not first
+        _runs(first, 2)
+
+    def test_types_are_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So nothing is ever compiled while a batch runs."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        function = compile_loop(TEXT.format(factor=2))
+        with pytest.raises(TypeError, match="No matching definition"):
+            function(2, np.zeros(2), np.zeros(2))
+
+    def test_another_process_finds_what_was_compiled(self, tmp_path: Path) -> None:
+        program = PROGRAM + "print(sum(compile_loop(text.format(factor=2)).stats.cache_hits.values()))\n"
+        environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
+        found = [
+            subprocess.run(
+                [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+            ).stdout.strip()
+            for _ in range(2)
+        ]
+        assert found == ["0", "1"]
+
+    def test_processes_may_write_at_once(self, tmp_path: Path) -> None:
+        """All compile, all succeed, and the files are whole."""
+        environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
+        running = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment) for _ in range(3)]
+        assert [process.wait() for process in running] == [0] * 3
+        found = [path for path in tmp_path.iterdir() if path.is_file()]
+        assert sorted(path.read_text() for path in found) == [TEXT.format(factor=i) for i in range(3)]
+
+    @pytest.mark.parametrize("obstacle", ["a file", "a broken index", "no directory at all"])
+    def test_a_cache_that_does_not_work_is_done_without(
+        self, obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        directory = tmp_path / "cache"
+        monkeypatch.setenv("FOLDBATCH_CACHE", "" if obstacle == "no directory at all" else str(directory))
+        if obstacle == "a file":
+            directory.write_text("")
+        elif obstacle == "a broken index":
+            compile_loop(TEXT.format(factor=7))
+            compile_loop.cache_clear()
+            for path in directory.rglob("*.nb[ic]"):
+                path.chmod(path.stat().st_mode | stat.S_IWUSR)
+                path.write_bytes(path.read_bytes()[:40])
+        _runs(compile_loop(TEXT.format(factor=7)), 7)
+
+    def test_the_text_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On disk, or among the lines that tracebacks show."""
+        for directory in ("", str(tmp_path)):
+            compile_loop.cache_clear()
+            monkeypatch.setenv("FOLDBATCH_CACHE", directory)
+            function: Any = compile_loop(TEXT.format(factor=5))
+            name = function.py_func.__code__.co_filename
+            assert "t0 * f4(5.0)" in linecache.getline(name, 7)
+
+    def test_functions_that_loops_call_are_part_of_the_key(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or a new tanh would not reach the loops compiled with the old one."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        compile_loop(TEXT.format(factor=2))
+        compile_loop.cache_clear()
+        monkeypatch.setattr(compiling.inspect, "getsource", lambda module: "another")
+        compile_loop(TEXT.format(factor=2))
+        assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 2
+
+    def test_functions_are_called_by_address_with_few_pointers_or_many(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Few are passed as they are, many in memory."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        for count in (1, memory_few(), memory_few() + 1):
+            names = [f"x{i}" for i in range(count)]
+            lines = [
+                "    for i in range(n):",
+                f"        y[i] += i8(s[0]) * ({' + '.join(f'{x}[i]' for x in names)})",
+            ]
+            text = "\n".join([f"# {'f8 ' * count}i8", f"def loop(n, {', '.join(names)}, y, s):", *lines, ""])
+            xs, y = [np.arange(3.0) + i for i in range(count)], np.ones(3, np.int64)
+            run_native(text, 2, [*xs, y], [5])
+            assert y.tolist() == [1 + 5 * int(sum(x[i] for x in xs)) for i in range(2)] + [1]
+            assert native(text).count == count + 1

@@ -1,0 +1,102 @@
+"""Schedules are the same to the bit, whatever computes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.engines.numba.integers import compiled
+from foldbatch.scheduler.arithmetic import NUMPY
+from foldbatch.scheduler.layout import LAYOUTS
+from foldbatch.scheduler.merge import merge
+from foldbatch.scheduler.sharing import SHARES
+from foldbatch.scheduler.tables import build
+from tests.engines.numba.test_integer_loops import PLAIN
+from tests.scheduler.random_traces import Setting, settings_of
+from tests.scheduler.test_merge import assert_same
+
+needs_numba = [
+    pytest.mark.numba,
+    pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed"),
+]
+
+
+def flat(part: Any) -> Any:
+    """Return plain numbers for all that a schedule is made of, dtypes included."""
+    if isinstance(part, np.ndarray):
+        return part.dtype.name, part.tolist()
+    if isinstance(part, tuple | list):
+        return [flat(x) for x in part]
+    if hasattr(part, "__dataclass_fields__"):
+        return [flat(getattr(part, field.name)) for field in fields(part)]
+    return type(part), part
+
+
+@pytest.mark.parametrize("name", ["loops", pytest.param("numba", marks=needs_numba)])
+@given(
+    settings_of(),
+    st.sampled_from(list(LAYOUTS.values())),
+    st.sampled_from(list(SHARES.values())),
+    st.booleans(),
+)
+def test_batches_and_schedules_are_the_same(
+    name: str, setting: Setting, layout: Any, share: Any, twice: bool
+) -> None:
+    cells = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))
+    traces = setting.traces * (1 + twice)
+    found = []
+    for arithmetic in (NUMPY, PLAIN if name == "loops" else compiled()):
+        merged = merge(traces, cells, arithmetic)
+        schedule = build(merged, cells, setting.policy, layout, setting.cells.arenas, share, arithmetic)
+        found.append((merged, schedule))
+    (merged, schedule), (right, expected) = found
+    assert_same(merged.trace, right.trace)
+    assert flat((merged.counts, merged.offsets)) == flat((right.counts, right.offsets))
+    assert flat(schedule) == flat(expected)
+
+
+def test_numpy_computes_where_kernels_are_numpys() -> None:
+    assert fb.compile(fb.Scalar(), backend="numpy")._runner.engine.arithmetic is NUMPY
+    assert fb.compile(fb.Scalar(), backend="reference")._runner.engine.arithmetic is NUMPY
+
+
+@pytest.mark.numba
+def test_compiled_arithmetic_is_there_before_the_first_batch() -> None:
+    """Compiling a program compiles it, or reads it from disk; batches of any kind need no more."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    from numba.core import event  # noqa: PLC0415 - optional
+
+    tree = fb.ForwardDeclaration(output_type=[2], name="tree")
+    node = fb.Map(tree()) >> fb.Sum() >> fb.Function(fb.ops.tanh)
+    leaf = fb.Scalar("int32") >> fb.Embedding(9, 2)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {True: node, False: leaf}))
+    program = fb.compile(tree(), backend="numba", threads=1, debug=True)
+    assert program._runner.engine.arithmetic is compiled()
+    with event.install_recorder("numba:compile") as recorder:
+        assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
+        assert len(program.run([])) == 0
+    assert not recorder.buffer
+
+
+@pytest.mark.numba
+def test_what_is_compiled_is_kept_on_disk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is found there by the next process; types are fixed, so nothing is compiled in a batch."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+    hits = []
+    for _ in range(2):
+        compiled.cache_clear()
+        consecutive: Any = compiled().consecutive
+        hits.append(sum(consecutive.stats.cache_hits.values()))
+    assert hits == [0, 1]
+    assert [path.name.split("_")[0] for path in tmp_path.glob("*.py")] == ["schedule"]
+    with pytest.raises(TypeError, match="No matching definition"):
+        consecutive(np.zeros(3))
+    compiled.cache_clear()

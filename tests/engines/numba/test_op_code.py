@@ -1,0 +1,120 @@
+"""Every op as an instruction computes, on many rows at once, what its reference evaluation says of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.numba import products
+from foldbatch.engines.numba.element_texts import MORE
+from foldbatch.engines.numba.loop_texts import EXPRESSIONS, TARGET
+from foldbatch.engines.numba.op_code import ENCODERS
+from foldbatch.static import ops
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.op import OPS
+from foldbatch.static.routines import Target
+from foldbatch.static.stages import VIEWS
+from foldbatch.types import TensorType
+from tests.engines.numba.walking import by_numba  # noqa: F401 - a fixture
+from tests.engines.numpy.test_kernel import (  # noqa: F401 - the same tests
+    test_a_kernel_checks_computed_indices,
+    test_an_op_on_all_rows_is_the_op_on_each,
+    test_an_op_that_takes_integers_computes_them_exactly,
+    test_labels_or_logits_may_be_the_same_for_all_rows,
+    test_operands_along_different_axes_meet,
+    test_products_of_nothing_are_zero,
+    test_segments_may_be_empty,
+    test_sigmoid_and_softmax_do_not_overflow,
+)
+from tests.static import run_kernel
+from tests.static.run_kernel import interpret, random_rows, run_graph
+
+pytestmark = pytest.mark.numba
+
+
+V = TensorType((3,))
+TABLE, PAIR = TensorType((5, 3)), TensorType((4, 6))
+
+
+def views(x: Node) -> list[Node]:
+    """Return a tensor of shape [4, 6] with its elements in other places than one after the other."""
+    wide = ops.concat([x, x], 1)
+    return [ops.transpose(ops.transpose(x) * 1.5), wide[:, 6:], ops.transpose(x)[:, :4].T]
+
+
+ON_VIEWS = {
+    "add": lambda x, y: ops.add(x, y, x),
+    "where": lambda x, y: ops.where(x < y, ops.log(ops.square(x)), y),
+    "power": lambda x, y: ops.power(ops.square(x) + 0.5, 1.5),
+    "sum": lambda x, y: ops.sum(x, 0) + ops.sum(y, (0, 1)),
+    "max": lambda x, y: ops.max(x, 0),
+    "argmax": lambda x, y: ops.argmax(x, 1),
+    "softmax": lambda x, y: ops.softmax(x, 0) + ops.softmax(y, 1),
+    "logsumexp": lambda x, y: ops.logsumexp(x, 0),
+    "cross_entropy": lambda x, y: ops.cross_entropy(x, ops.argmax(y, 1)),
+    "one_hot": lambda x, y: ops.transpose(ops.one_hot(ops.argmax(x, 0), 7)) * 2.0,
+    "matmul": lambda x, y: ops.matmul(x, ops.transpose(y)),
+    "linear": lambda x, y: ops.matmul(x, constant(np.arange(12, dtype="float32").reshape(6, 2))),
+    "sum_outer": lambda x, y: apply("sum_outer", x, y),
+    "sum_batch": lambda x, y: apply("sum_batch", x),
+    "gather": lambda x, y: ops.gather(constant(np.ones((9, 2, 3), "float32")), ops.argmax(x, 0)) * y[0, 0],
+    "concat": lambda x, y: ops.concat([x, y], 0),
+    "stack": lambda x, y: ops.stack([x, y, x], 1),
+    "pad": lambda x, y: ops.pad(x, 1, 2) * ops.pad(y, 2, 1),
+    "cast": lambda x, y: ops.cast(ops.cast(x * 4.0, "int32"), "float64"),
+    "broadcast": lambda x, y: ops.broadcast_to(x[:, :1], (2, 4, 6)) + ops.exp(y),
+    "flattened": lambda x, y: ops.reshape(x, (24,)),
+}
+
+
+@pytest.mark.parametrize("target", [Target(), TARGET], ids=["op by op", "fused"])
+@pytest.mark.parametrize("name", ON_VIEWS)
+def test_operands_may_lie_anyhow(name: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transposed, with gaps between rows, or broadcast; op by op and in fused loops."""
+    monkeypatch.setattr(run_kernel, "TARGET", target)
+    x, y = input_node(PAIR), input_node(PAIR)
+    outputs = tuple(ON_VIEWS[name](a, b) for a, b in zip(views(x), reversed(views(y)), strict=True))
+    graph = Graph((x, y), outputs)
+    rows = random_rows(np.random.default_rng(0), graph, 3)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_many_axes_that_do_not_follow_each_other() -> None:
+    """More than compiled functions have loops for."""
+    shape = (2, 3, 2, 3, 2)
+    x = input_node(TensorType(shape, "float64"))
+    y = ops.transpose(x, (4, 2, 0, 3, 1))
+    graph = Graph(
+        (x,),
+        (ops.exp(y), ops.sum(y, (0, 2, 4)), ops.softmax(y, 1), ops.logsumexp(y, 4), apply("sum_batch", y)),
+    )
+    rows = random_rows(np.random.default_rng(0), graph, 2)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_products_over_axes_that_do_not_follow_each_other() -> None:
+    x, g = input_node(TensorType((2, 3, 4), "float64")), input_node(TensorType((3, 2, 5), "float64"))
+    w = constant(np.random.default_rng(1).normal(size=(4, 2)))
+    turned = ops.transpose(x, (1, 0, 2))
+    graph = Graph((x, g), (turned @ w, apply("sum_outer", turned, g), apply("sum_outer", x[:, 1:], x[:, :2])))
+    rows = random_rows(np.random.default_rng(0), graph, 4)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linear", "sum_outer", "matmul"])
+def test_processors_that_are_not_known_multiply_in_plain_loops(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "blocks", lambda: None)
+    test_operands_may_lie_anyhow(name, Target(), monkeypatch)
+    test_products_over_axes_that_do_not_follow_each_other()
+    test_products_of_nothing_are_zero(((2, 0), (0, 3)))
+
+
+def test_every_op_has_code() -> None:
+    """But views, which are places."""
+    names = {*ENCODERS, *EXPRESSIONS, *MORE, "add", "cast"} - {"copy", "check_range"}
+    assert names == set(OPS) - VIEWS

@@ -1,0 +1,60 @@
+"""Tests that NumPy's kernels pass, for codes: a fixture that lets the walker run their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.numba.instructions import encode
+from foldbatch.params import Array
+from foldbatch.static.statements import Routine
+from tests.engines.numpy import launching
+
+
+def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
+    """Run a table of launches of one routine as the Numba engine does."""
+    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
+
+    whole = [
+        np.ascontiguousarray(buffer) for buffer in buffers
+    ]  # of data, which is read: as engines bring it
+    addresses = np.array([buffer.__array_interface__["data"][0] for buffer in whole], np.int64)
+    Walker([encode(routine)]).run(table, addresses)
+
+
+def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[int], **more: Any) -> None:
+    """Call a text's function on arrays that lie in memory anyhow."""
+    from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - it needs Numba
+
+    function = native(text, **more)
+    told = np.array([rows, *(place.__array_interface__["data"][0] for place in places)], np.int64)
+    numbers = np.array([*statics, 0], np.int64)
+    _caller()(function.address, function.count, told.ctypes.data, numbers.ctypes.data)
+
+
+@cache
+def _caller() -> Any:
+    from numba import njit  # noqa: PLC0415 - optional
+
+    from foldbatch.engines.numba.memory import POINTERS, call  # noqa: PLC0415 - it needs Numba
+
+    pointer = POINTERS["pointer_i8"]
+
+    @njit
+    def caller(address: Any, count: Any, told: Any, statics: Any) -> None:
+        call(address, count, pointer(told), pointer(statics))
+
+    return caller
+
+
+@pytest.fixture(autouse=True)
+def by_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let launches be run by the walker."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    monkeypatch.setattr(launching, "run_table", run_table)
+    yield

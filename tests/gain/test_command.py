@@ -1,0 +1,116 @@
+"""The command measures what import paths name, prints and writes it; a mistake is one line and status 2."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+
+from foldbatch import cli
+
+MODEL = """
+import foldbatch as fb
+
+block = fb.Map(fb.Scalar()) >> fb.Sum()
+examples = [[1, 2], [3], [], [4]]
+
+def make():
+    return block >> fb.Loss()
+
+def generated():
+    yield from examples
+
+def needs(argument):
+    return block
+
+def fails():
+    return len(7)
+"""
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+
+
+QUICK = ("--repeats", "1", "--backend", "numpy", "--threads", "1")
+
+
+def test_it_prints_and_writes(tmp_path, capsys) -> None:
+    """Values as they are."""
+    file = tmp_path / "figures.json"
+    arguments = [
+        "bench",
+        "model.py:block",
+        "model.py:examples",
+        "--batch",
+        "2",
+        "4",
+        "--json",
+        str(file),
+        *QUICK,
+    ]
+    assert cli.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("4 examples, ")
+    assert "What batching gains in inference" in out
+    data = json.loads(file.read_text())
+    assert [batch["size"] for batch in data["batches"]] == [1, 2, 4]
+    assert (data["backend"], data["threads"], data["repeats"]) == ("numpy", 1, 1)
+
+
+def test_functions_are_called(capsys) -> None:
+    """A loss without parameters is nothing to train."""
+    assert cli.main(["bench", "model.py:make", "model.py:generated", "--infer", *QUICK]) == 0
+    assert "inference" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model.py:blok", "model.py:examples"], "model.py:blok: .*, found 'blok'; did you mean 'block'?"),
+        (
+            ["model.py:needs", "model.py:examples"],
+            "model.py:needs: expected a value, or a function without arg",
+        ),
+        (["model.py:examples", "model.py:block"], "expected a block, .*, found int 1"),
+        (
+            ["model.py:block", "model.py:examples", "--batch", "9"],
+            "expected 9 or more, .*, found 4; give more",
+        ),
+        (["model.py:block", "model.py:examples", "--train"], "bench: expected a block with losses"),
+        (["model.py:block", "model.py:examples", "--backend", "abacus"], "found 'abacus'"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, capsys) -> None:
+    assert cli.main(["bench", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("error: ")
+    assert re.search(message, line), line
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--batch", "0"], "argument --batch: expected a whole number of 1 or more, found 0"),
+        (["--repeats", "x"], "argument --repeats: expected a whole number of 1 or more, found x"),
+        (["--json", "/no/such/folder/x"], "expected a file in a folder that exists, found /no/such/folder/x"),
+        (["--train", "--infer"], "not allowed with argument"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_imported(option, message, capsys) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["bench", "none.py:x", "none.py:y", *option])
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_a_users_function_raises_is_passed_on() -> None:
+    with pytest.raises(TypeError, match="has no len"):
+        cli.main(["bench", "model.py:fails", "model.py:examples"])

@@ -1,0 +1,127 @@
+"""What is measured is what was asked for, on the same examples at every size; no time is ever asserted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, UnknownNameError
+
+LISTS = [[1.0] * (1 + i % 3) for i in range(10)]
+TREES = [fb.trees.Tree.from_nested((1, (2,), (3,))), fb.trees.Tree.from_nested((4,))] * 2
+
+
+def summed(weight: fb.Parameter | None = None) -> fb.Block:
+    """A block with a step for each item of a list."""
+    step = fb.Function(lambda a, b: a + b if weight is None else a + b * weight)
+    return fb.Map(fb.Scalar()) >> fb.Fold(step, fb.Zeros([]))
+
+
+def with_loss() -> fb.Block:
+    return summed(fb.Parameter([], init=2.0, name="w")) >> fb.Loss()
+
+
+def test_every_size_runs_the_same_examples() -> None:
+    """Whole batches; what they are made of is what `describe` says."""
+    outcome = fb.bench(summed(), LISTS, [4, 2], repeats=2, backend="numpy", threads=1)
+    assert [(b.size, b.batches, b.examples) for b in outcome.batches] == [(1, 4, 4), (2, 2, 4), (4, 1, 4)]
+    assert outcome.tasks == ("inference",)
+    report = fb.compile(summed(), "numpy").describe([LISTS[i] for i in (0, 2, 5, 7)])
+    largest = outcome.batches[-1]
+    assert (largest.calls, largest.steps, largest.lower_bound) == (
+        report.calls,
+        report.steps,
+        report.lower_bound,
+    )
+    assert [(c.name, c.calls, c.distinct, c.rows) for c in largest.cells] == [
+        (c.name, c.calls, c.distinct, c.rows) for c in report.cells
+    ]
+    assert largest.kernel_calls == report.calls_forward
+    assert {b.calls for b in outcome.batches} == {report.calls}
+    assert outcome.batches[0].steps > largest.steps
+    assert (outcome.backend, outcome.threads, outcome.repeats) == ("numpy", 1, 2)
+
+
+def test_training_and_inference_have_their_phases() -> None:
+    both = fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy")
+    assert both.tasks == ("training", "inference")
+    phases = ["trace", "merge", "tables", "forward", "backward", "update"]
+    assert list(both.batches[0].phases) == phases
+    infer = fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy", train=False)
+    assert infer.tasks == ("inference",)
+    assert list(infer.batches[0].phases) == phases[:4]
+    assert both.batches[0].kernel_calls > infer.batches[0].kernel_calls
+    assert fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy", train=True).tasks == ("training",)
+
+
+def test_parameters_are_afterwards_what_they_were() -> None:
+    """Though training steps were measured; and when measuring fails."""
+    program = fb.compile(with_loss(), "numpy")
+    before = {name: value.copy() for name, value in program.params.items()}
+    fb.bench(program, LISTS, [2], repeats=1)
+    with pytest.raises(ExampleError):
+        fb.bench(program, [[1.0], ["x"]], [2], repeats=1)
+    for name, value in before.items():
+        np.testing.assert_array_equal(program.params[name], value)
+
+
+def test_new_trees_are_copies() -> None:
+    """A program knows the trees that it has seen, and these must be traced in the run."""
+    traced: list[fb.trees.Tree] = []
+    block = fb.InputTransform(lambda tree: traced.append(tree) or tree.size) >> fb.Scalar()
+    fb.bench(block, TREES, [2], repeats=3, backend="numpy")
+    turns, sizes, of_each = 1 + 3, 2, 2  # one run on new ones, one phase by phase
+    assert sum(not any(tree is given for given in TREES) for tree in traced) == turns * sizes * of_each * 2
+
+
+def test_by_default_sizes_go_as_far_as_examples() -> None:
+    outcome = fb.bench(fb.Scalar(), range(20), repeats=1, backend="numpy")
+    assert [batch.size for batch in outcome.batches] == [1, 16]
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "error", "message"),
+    [
+        (
+            LISTS,
+            {"batch_sizes": [0]},
+            BlockValueError,
+            "batch size: expected a whole number of 1 or more, found",
+        ),
+        (LISTS, {"batch_sizes": [2.5]}, BlockValueError, "batch size: expected a whole number"),
+        (LISTS, {"repeats": 0}, BlockValueError, "repeats: expected a whole number of 1 or more, found"),
+        (
+            LISTS,
+            {"batch_sizes": [11]},
+            ExampleError,
+            "examples: expected 11 or more, .*, found 10; give more",
+        ),
+        ([], {}, ExampleError, "examples: expected one or more, found none"),
+        ("ab", {}, ExampleTypeError, "examples: expected an iterable of examples, found str 'ab'"),
+        (7, {}, ExampleTypeError, "examples: expected an iterable of examples, found int 7"),
+        (["x"], {}, ExampleError, "example 0"),
+        (LISTS, {"train": True}, BlockValueError, "bench: expected a block with losses .*, found none; give"),
+        (LISTS, {"backend": "abacus"}, UnknownNameError, "found 'abacus'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(examples, options, error, message) -> None:
+    with pytest.raises(error, match=message):
+        fb.bench(summed(), examples, **{"backend": "numpy", "repeats": 1, **options})
+
+
+@pytest.mark.parametrize("options", [{"backend": "reference"}, {"batched": False}])
+def test_a_program_that_does_not_batch_is_refused(options) -> None:
+    """Its steps would be those of another."""
+    with pytest.raises(BlockValueError, match="program: expected one that batches, found one that runs"):
+        fb.bench(fb.compile(summed(), **options), LISTS)
+
+
+def test_a_program_has_its_own_backend_and_traces_examples_itself() -> None:
+    program = fb.compile(summed(), "numpy")
+    with pytest.raises(BlockValueError, match="backend: expected none beside a program, .*, found 'numba'"):
+        fb.bench(program, LISTS, backend="numba")
+    with pytest.raises(BlockValueError, match="threads: expected none beside a program"):
+        fb.bench(program, LISTS, threads=1)
+    with pytest.raises(ExampleError, match="expected examples, found prepared ones; give the examples"):
+        fb.bench(program, program.prepare(LISTS))
