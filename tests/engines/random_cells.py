@@ -132,16 +132,17 @@ def runnable(setting: Setting, rng: np.random.Generator) -> Runnable:
         cells.append(stage_cell(graph, ends))
     parameters = dict.fromkeys(p for cell in cells for p in cell.parameters)
     model = Model(
-        VOID,
-        tuple(cells),
-        tuple(map(differentiated, setting.signatures, cells)),
-        maker.arenas,
-        frozenset(),
-        tuple(tuple(f"{cell.name}.{i}" for i in range(len(cell.graph.metrics))) for cell in cells),
-        ((),) * len(cells),
-        ((),) * len(cells),
-        tuple(tuple(Feed(x.type, cell.name) for x in cell.graph.feeds) for cell in cells),
-        tuple(parameters),
+        result=VOID,
+        cells=tuple(cells),
+        signatures=tuple(map(differentiated, setting.signatures, cells)),
+        arenas=maker.arenas,
+        results=frozenset(),
+        metrics=tuple(tuple(f"{cell.name}.{i}" for i in range(len(cell.graph.metrics))) for cell in cells),
+        labels=((),) * len(cells),
+        marks=((),) * len(cells),
+        keys=((),) * len(cells),
+        feeds=tuple(tuple(Feed(x.type, cell.name, "") for x in cell.graph.feeds) for cell in cells),
+        parameters=tuple(parameters),
     )
     return Runnable(setting, model)
 
