@@ -1,295 +1,28 @@
-"""Launch tables: every number of every launch is what the schedule says, and buffers are as high as they must be."""
+"""What of launches is fixed when a model is loaded: kernels, buffers, and where facts of a schedule stand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
-from foldbatch.engines.arrays import ArrayEngine
-from foldbatch.engines.batch import Batch
-from foldbatch.engines.bindings import MIRROR, Bound, Constant, Key, bind, launch_tables, stages_of
-from foldbatch.engines.launch import (
-    BASE,
-    COPIES,
-    FIELDS,
-    FIRST,
-    HEAD,
-    INDEX,
-    SPARE,
-    STORES,
-    WIDTH,
-    LaunchTable,
-    binding,
-)
-from foldbatch.engines.memory import Memory
-from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.schedule import ALL, Step
-from foldbatch.scheduler.sharing import SHARES
-from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.statements import Binding, Routine
-from tests.engines import interpret
-from tests.engines.random_cells import Runnable, runnables
-
-layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
-shares: st.SearchStrategy[str | None] = st.sampled_from(list(SHARES))
+from foldbatch.engines.bindings import Constant, bind, stages_of
+from foldbatch.engines.facts import fact_names
+from foldbatch.engines.launch import BASE, FIELDS, HEAD, INDEX, SPARE, STORES, binding
+from foldbatch.model.model import Model
 
 
-# -- which kernels run, on which levels, in which order
-
-
-def _expected(bound: Bound, steps: list[Step], direction: str) -> Iterator[tuple[Key, int, int]]:
-    """Yield the kernel and the ranks of each level that must run, one by one."""
-    for cell, stages, start, stop in steps:
-        mirrored = direction == "backward" and stages != ALL
-        for stage in [MIRROR[s] for s in stages] if mirrored else stages:
-            if Key(cell, direction, stage) in bound.keys:
-                yield Key(cell, direction, stage), start, stop
-
-
-def _levels(bound: Bound, table: LaunchTable) -> Iterator[tuple[Key, int, int]]:
-    for kernel, first, last in table.launches[:, :HEAD].tolist():
-        for start, stop in table.bounds[first:last].tolist():
-            yield bound.keys[kernel], start, stop
-
-
-@given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=80)
-def test_levels_run_in_the_order_of_the_schedule_and_backward_in_reverse(
-    runnable: Runnable, layout: Layout, share: str | None, training: bool
-) -> None:
-    """Each step goes through its stages, those of the backward pass in the order that undoes them."""
-    batch = runnable.batch(layout, share)
-    bound = bind(runnable.model, numpy_engine.TARGET, training=training)
-    tables = launch_tables(bound, batch.schedule)
-    steps = list(batch.schedule.steps)
-    assert list(_levels(bound, tables.forward)) == list(_expected(bound, steps, "forward"))
-    assert (tables.backward is not None) == training
-    if tables.backward is not None:
-        found = list(_levels(bound, tables.backward))
-        assert found == list(_expected(bound, steps[::-1], "backward"))
-        assert len(found) == len(set(found)) or not batch.merged.trace.size
-
-
-@pytest.mark.parametrize("lengths", [[1], [7], [3, 5, 0]])
-def test_the_levels_of_a_recursion_are_one_launch(lengths: list[int]) -> None:
-    """However many there are, in both directions; so an engine enters a recursion once."""
-    chain = fb.Map(fb.Vector(2)) >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)
-    program = fb.compile(chain >> fb.Function(ops.sum) >> fb.Loss(), "numpy")
-    bound = bind(program.model, numpy_engine.TARGET, training=True)
-    batch = program.schedule([[[1, 2]] * length for length in lengths])
-    for table in launch_tables(bound, batch.schedule):
-        assert table is not None
-        steps = [row for row in table.launches if bound.keys[row[0]].stage == "step"]
-        assert [stop - start for _, start, stop in (row[:HEAD] for row in steps)] == [max(lengths)]
-
-
-# -- what the bindings of a launch are
-
-
-def _rows(bound: Bound, table: LaunchTable) -> Iterator[tuple[Key, Routine, Any]]:
-    for row in table.launches:
-        yield bound.keys[row[0]], bound.routines[row[0]], row
-
-
-def _bindings(routine: Routine, row: Any) -> Iterator[tuple[Binding, Axis, bool, list[int]]]:
-    """Yield the bindings of a launch: whether each is a slot's, and its fields."""
-    for number, slot in enumerate(routine.slots):
-        yield slot.binding, slot.axis, True, binding(row, number)
-    for number, result in enumerate(routine.results, len(routine.slots)):
-        yield result.binding, result.place.axis, False, binding(row, number)
-
-
-def _told(table: LaunchTable, at: int, expected: Any) -> bool:
-    """Whether the index holds an array from a number on."""
-    return at >= 0 and np.array_equal(table.index[at : at + len(expected)], expected)
-
-
-def _check_binding(
-    bound: Bound, batch: Batch, table: LaunchTable, key: Key, what: Binding, slot: bool, fields: list[int]
-) -> None:
-    k, model, schedule = key.cell, bound.model, batch.schedule
-    cell, signature = schedule.cells[k], model.signatures[k]
-    kind, number = what
-    match kind:
-        case "operand" | "store" | "cotangent" if kind != "cotangent" or not slot:
-            span, operand = cell.operands[number], signature.operands[number]
-            where = "values" if kind == "operand" else "cotangents"
-            assert fields[BASE] == bound.buffers[where, operand.arena]
-            assert fields[WIDTH] == span.width == (len(operand.columns) or 1)
-            assert fields[FIRST] == (-1 if span.start is None else span.start)
-            assert fields[INDEX] == -1 if span.rows is None else _told(table, fields[INDEX], span.rows)
-            assert fields[COPIES] == -1
-            assert fields[STORES] == (kind != "operand" and span.first)
-            spare = bound.types[fields[SPARE]] if fields[SPARE] >= 0 else None
-            assert spare == (None if kind == "cotangent" else model.arenas[operand.arena])
-        case "cotangent" | "value":
-            arena = signature.outputs[number]
-            where = "values" if kind == "value" else "cotangents"
-            assert fields[BASE] == bound.buffers[where, arena]
-            assert fields[FIRST] == -1
-            assert _told(table, fields[INDEX], cell.outputs[number])
-            copied = cell.copies is not None
-            assert (fields[COPIES] >= 0) == copied
-            assert not copied or _told(table, fields[COPIES], cell.copies)
-            assert (fields[SPARE] >= 0) == (kind == "cotangent")
-        case "segments":
-            assert (fields[BASE], fields[FIRST]) == (-1, -1)
-            assert _told(table, fields[INDEX], cell.segments[number])
-        case "gradient":
-            assert fields[BASE] == bound.buffers["gradient", number]
-            levels = [key for key, _, _ in _levels(bound, table) if number in _gradients(bound, key)]
-            assert fields[STORES] == (len(levels) == 1)
-        case _:
-            name: dict[str, Any] = {
-                "parameter": ("parameter", number),
-                "constant": ("constant", Constant(number) if kind == "constant" else None),
-                "feed": ("feed" if slot else "input", k, number),
-                "kept": ("kept", k, number),
-                "loss": ("loss", k, number),
-                "metric": ("metric", k, number),
-            }
-            if kind != "scratch":
-                assert fields[BASE] == bound.buffers[name[kind]]
-            assert (fields[FIRST], fields[INDEX], fields[SPARE]) == (0, -1, -1)
-
-
-def _gradients(bound: Bound, key: Key) -> tuple[Any, ...]:
-    return bound.gradients[bound.numbers[key]]
-
-
-@given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=60)
-def test_every_binding_is_what_the_schedule_says(
-    runnable: Runnable, layout: Layout, share: str | None, training: bool
-) -> None:
-    batch = runnable.batch(layout, share)
-    for target in (numpy_engine.TARGET, interpret.FUSED):
-        bound = bind(runnable.model, target, training=training)
-        for table in launch_tables(bound, batch.schedule):
-            if table is None:
-                continue
-            for key, routine, row in _rows(bound, table):
-                size = HEAD + FIELDS * (len(routine.slots) + len(routine.results))
-                assert (row[size:] == -1).all()
-                for what, _, slot, fields in _bindings(routine, row):
-                    _check_binding(bound, batch, table, key, what, slot, fields)
-
-
-# -- buffers
-
-
-def _extent(bound: Bound, batch: Batch, key: Key, axis: Axis, start: int, stop: int) -> int:
-    """Return the rows of a level along an axis."""
-    if axis is UNBATCHED:
-        return 1
-    if axis is CALL:
-        return stop - start
-    segments = batch.schedule.cells[key.cell].segments
-    own = segments[bound.model.cells[key.cell].graph.axes.index(axis)]
-    return int(own[stop] - own[start])
-
-
-@given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=60)
-def test_buffers_are_as_high_as_the_widest_level_needs(
-    runnable: Runnable, layout: Layout, share: str | None, training: bool
-) -> None:
-    """Scratch and copies of a recursion are those of a level, not of all calls."""
-    batch = runnable.batch(layout, share)
-    bound = bind(runnable.model, numpy_engine.TARGET, training=training)
-    tables = [table for table in launch_tables(bound, batch.schedule) if table is not None]
-    needed = np.zeros(len(bound.types), np.int64)
-    for table in tables:
-        np.testing.assert_array_equal(table.heights, tables[0].heights)
-        for row in table.launches:
-            key, routine = bound.keys[row[0]], bound.routines[row[0]]
-            for start, stop in table.bounds[row[1] : row[2]].tolist():
-                for what, axis, _, fields in _bindings(routine, row):
-                    rows = _extent(bound, batch, key, axis, start, stop)
-                    base = fields[BASE]
-                    if what.kind == "scratch":
-                        needed[base] = max(needed[base], rows)
-                    gathered = what.kind == "cotangent" or fields[FIRST] < 0
-                    if fields[SPARE] >= 0 and (gathered or (what.kind == "store" and not fields[STORES])):
-                        spare = fields[SPARE]
-                        needed[spare] = max(needed[spare], rows * fields[WIDTH])
-    for name, number in bound.buffers.items():
-        height = int(tables[0].heights[number])
-        match name[0]:
-            case "values" | "cotangents":
-                assert height == batch.schedule.arena_rows[name[1]]
-            case "scratch" | "spare":
-                assert height >= needed[number]
-                if (
-                    name[0] == "scratch"
-                ):  # what is shared by stages that run is just as high as one of them needs
-                    assert height <= max(needed[number], _widest(bound, batch, number))
-            case _:
-                assert (bound.types[number] is None) == (name[0] not in ("kept", "loss"))
-
-
-def _widest(bound: Bound, batch: Batch, number: int) -> int:
-    """Return the rows that the kernels that use a buffer could need if they ran on their widest levels."""
-    rows = [1]
-    for use in bound.uses:
-        if use.buffer == number and use.extent[0] != "one":
-            which, k, *axis = use.extent
-            table = batch.schedule.cells[k]
-            if which == "all":
-                rows.append(int(table.segments[axis[0]][-1]) if axis else len(table.order))
-                continue
-            levels = [(s.start, s.stop) for s in batch.schedule.steps if s.cell == k and "step" in s.stages]
-            ends = table.segments[axis[0]] if axis else np.arange(len(table.order) + 1)
-            rows += [int(ends[stop] - ends[start]) for start, stop in levels]
-    return max(rows)
-
-
-def _exact(engine: ArrayEngine, batch: Batch) -> dict[bool, Memory]:
-    """Return memory whose buffers are just as high as a batch needs them, even if that is no row."""
-    memory = engine.memory()
-    for training in (True, False):
-        ready = engine.ready(batch, training=training)
-        made = Memory(ready.kernels.bound.types, poisoned=True)
-        heights = ready.tables.forward.heights
-        made.fit(heights)
-        for number, type_ in enumerate(ready.kernels.bound.types):
-            if type_ is not None:
-                made.bring(number, made.arrays[number][: heights[number]].copy())
-        memory[training] = made
-    return memory
-
-
-@given(runnables(), layouts, shares)
-@settings(max_examples=60)
-def test_heights_suffice(runnable: Runnable, layout: Layout, share: str | None) -> None:
-    """A batch in memory that is just so high, and full of NaN, gives the bits that it gives in more."""
-    batch = runnable.batch(layout, share)
-    engine = numpy_engine.load(runnable.model, debug=True)
-    found = []
-    for memory in (_exact(engine, batch), engine.memory()):
-        run = engine.forward(engine.ready(batch, training=True), batch.feeds, memory)
-        parts = [values for _, values in sorted(run.losses.items())]
-        gradients = run.backward().values()
-        dense = [g.dense() if isinstance(g, fb.SparseRows) else g for g in gradients]
-        found.append([array.tobytes() for array in (*parts, *dense)])
-        inferred = engine.forward(engine.ready(batch, training=False), batch.feeds, memory)
-        found[-1] += [values.tobytes() for _, values in sorted(inferred.metrics.items())]
-    assert found[0] == found[1]
+def a_model() -> Model:
+    """Two cells: leaves, and what is made of them."""
+    double = fb.Function(lambda x: ops.tanh(ops.exp(x) * 2.0))
+    cut = fb.OneOf(len, {2: fb.Vector(2) >> fb.Linear(2) >> double})
+    return fb.compile(cut >> fb.Linear(2) >> double >> fb.Function(ops.sum) >> fb.Loss(), "numpy").model
 
 
 def test_scratch_is_shared_by_all_kernels() -> None:
     """By type and number; kept buffers are each cell's own."""
-    double = fb.Function(lambda x: ops.tanh(ops.exp(x) * 2.0))
-    cut = fb.OneOf(len, {2: fb.Vector(2) >> fb.Linear(2) >> double})
-    model = fb.compile(cut >> fb.Linear(2) >> double >> fb.Function(ops.sum) >> fb.Loss(), "numpy").model
+    model = a_model()
     assert len(model.cells) > 1
     bound = bind(model, numpy_engine.TARGET, training=True)
     scratch = [name for name in bound.buffers if name[0] == "scratch"]
@@ -329,3 +62,36 @@ def test_kernels_with_fewer_bindings_have_rows_of_the_same_width() -> None:
     sizes = [HEAD + FIELDS * (len(r.slots) + len(r.results)) for r in bound.routines]
     assert bound.fixed.shape == bound.varied.shape == (len(sizes), max(sizes))
     assert not ((bound.fixed >= 0) & (bound.varied >= 0)).any()
+
+
+def test_facts_stand_where_schedules_differ() -> None:
+    """Index arrays, first rows and whether to store; a buffer's number is always the same."""
+    model = a_model()
+    bound = bind(model, numpy_engine.TARGET, training=True)
+    parameters = len(bound.summed)
+    names = [*fact_names(model.signatures, len(model.arenas)), *["stores"] * parameters]
+    for number, routine in enumerate(bound.routines):
+        for i, what in enumerate([slot.binding for slot in routine.slots] + [r.binding for r in routine.results]):
+            varied = binding(bound.varied[number], i)
+            assert varied[BASE] == varied[SPARE] == -1
+            if what.kind == "operand":
+                k = bound.keys[number].cell
+                assert names[varied[INDEX]] == ("rows", k, what.key)
+            if what.kind == "gradient":
+                assert varied[STORES] == len(names) - parameters + bound.summed.index(what.key)
+            if what.kind in ("scratch", "parameter", "kept"):
+                assert varied == [-1] * FIELDS
+
+
+def test_what_a_batch_brings_is_told_by_kind() -> None:
+    model = a_model()
+    bound = bind(model, numpy_engine.TARGET, training=True)
+    read = {slot.binding.key for r in bound.routines for slot in r.slots if slot.binding.kind == "parameter"}
+    assert {parameter for parameter, _ in bound.brought["parameter"]} == read
+    assert {key for key, _ in bound.brought["feed"]} == {(0, 0)}
+    assert {parameter for parameter, _ in bound.brought["gradient"]} == set(bound.summed)
+    assert set(bound.summed) == {p for p in model.parameters if p.trainable}
+    assert [key for key, _ in bound.brought["loss"]] == [(1, 0)]
+    assert (bound.brought["metric"], bound.brought["input"]) == ((), ())
+    for kind, pairs in bound.brought.items():
+        assert all((bound.types[number] is None) == (kind != "loss") for _, number in pairs)
