@@ -356,7 +356,7 @@ def test_frozen_parameters_have_no_gradient() -> None:
     _, gradients = program.value_and_grad(EXAMPLES)
     assert set(program.params) - set(gradients) == {"frozen.weight"}
     leaf = next(cell for cell in program.model.cells if "case(True)" in cell.name)
-    assert leaf.backward == {}
+    assert leaf.training.backward == {}
     full = fb.compile(_tree_model(), seed=0)
     for name in program.params:
         full.params["embedding.weight" if name == "frozen.weight" else name] = program.params[name]
@@ -661,12 +661,13 @@ def test_describe_takes_one_example_or_many() -> None:
 
 def test_kernels_show_all_that_was_generated() -> None:
     """The tracing program, and every cell's kernels under its name."""
-    program = fb.compile(_tree_model())
+    program = fb.compile(_tree_model(), "numpy")
     text = program.kernels()
     assert text.startswith("def ")
     for cell in program.model.cells:
-        for kernel in cell.kernels:
-            assert f"# {kernel.name}\n{kernel.source}" in text
+        for phase in (cell.training, cell.inference):
+            for stage in (*phase.forward.values(), *phase.backward.values()):
+                assert f"# {cell.name} {stage.name}\ndef {stage.name}(" in text
 
 
 def test_depth_counts_levels_that_compute() -> None:

@@ -141,7 +141,8 @@ class Runner:
         The results are None for each trace; their metrics are the gradients of data, their loss the summed
         loss.
         """
-        parts = self._each(partial(self._differentiate, step, seeds), traces, training=True)
+        differentiate = partial(self._differentiate, step, seeds, visited=True)
+        parts = self._each(differentiate, traces, training=True)
         nothing = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.loss) for part in parts]
         whole = join(results) if results else Results([], gather(Visits({}, nothing, nothing)), 0.0)
@@ -253,8 +254,16 @@ class Runner:
         return Results(items, self._metrics(collected), _sum_losses(run))
 
     def _differentiate(
-        self, step: int, seeds: Seeds | None, part: Part, ready: tuple[Batch, Any], memory: Any
+        self,
+        step: int,
+        seeds: Seeds | None,
+        part: Part,
+        ready: tuple[Batch, Any],
+        memory: Any,
+        *,
+        visited: bool = False,
     ) -> Derived:
+        """Run a part forward and backward; only where `visited`, it is told which calls read data."""
         batch, _ = ready
         cotangents: list[tuple[int, Array]] = []
         if seeds is not None:
@@ -275,7 +284,7 @@ class Runner:
             (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
             for (k, i), values in run.inputs.items()
         }
-        calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if inputs else []
+        calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
         return Derived(_sum_losses(run), gradients, visits, len(part.traces))
 

@@ -23,7 +23,7 @@ def lowered(block):
 def cells(block):
     return [
         (cell.name, len(s.operands), len(s.outputs))
-        for s, cell in zip(lowered(block).signatures, lowered(block).cells, strict=True)
+        for s, cell in zip(lowered(block).model.signatures, lowered(block).model.cells, strict=True)
     ]
 
 

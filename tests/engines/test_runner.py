@@ -1,4 +1,4 @@
-"""Engines: traces in, results out, for one thread at a time; parts of a batch keep their order."""
+"""Runners: traces in, results out, for one thread at a time; parts of a batch keep their order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
+from foldbatch.engines.results import Metrics
 from foldbatch.engines.runner import Runner
 from foldbatch.errors import UnknownNameError
+from foldbatch.model.sources import with_gradients
 
 
 def model() -> fb.Block:
@@ -25,10 +27,76 @@ def model() -> fb.Block:
 DATA = np.random.default_rng(0).normal(size=(6, 2, 3)).tolist()
 
 
-def test_the_reference_reads_the_graphs_of_another_backend():
-    assert backend_of("reference") is backend_of("numpy")
+def test_the_engine_is_the_one_that_options_name():
+    program = fb.compile(model(), "numpy")
+    for name in ("numpy", "reference"):
+        runner = Runner(program.model, replace(program.options, backend=name), 0)
+        assert runner.engine.name == name
     with pytest.raises(UnknownNameError, match="backend: expected one of auto"):
-        backend_of("abacus")
+        Runner(program.model, replace(program.options, backend="abacus"), 0)
+
+
+def test_the_reference_agrees_whatever_runs_the_traces():
+    program = fb.compile(model(), "numpy", threads=1)
+    traces = program._trace_all(DATA)
+    oracle = Runner(program.model, replace(program.options, backend="reference"), 0)
+    (loss, gradients), (right, expected) = (r.value_and_grad(traces, 0) for r in (program._runner, oracle))
+    assert loss == pytest.approx(right)
+    for parameter, gradient in expected.items():
+        np.testing.assert_allclose(gradients[parameter], gradient, rtol=1e-9)
+    found, results = program._runner.run(traces), oracle.run(traces)
+    np.testing.assert_allclose(found.metrics["seen"].values, results.metrics["seen"].values)
+    assert found.loss == pytest.approx(results.loss)
+
+
+def test_a_planned_batch_is_made_ready_once_for_each_phase():
+    program = fb.compile(model(), "numpy", threads=1)
+    runner = program._runner
+    parts = runner.plan(program._trace_all(DATA))
+    made = []
+    ready = runner.engine.ready
+
+    def noted(batch, *, training):
+        made.append(training)
+        return ready(batch, training=training)
+
+    with mock.patch.object(runner.engine, "ready", noted):
+        for _ in range(3):
+            runner.value_and_grad(parts, 0)
+            runner.run(parts)
+    assert sorted(made) == [False, True]
+
+
+def test_no_examples_have_results_of_no_example():
+    runner = fb.compile(model(), "numpy")._runner
+    found = runner.run([])
+    assert (list(found), found.loss) == ([], 0.0)
+    assert found.metrics["seen"].values.shape == (0,)
+    report = fb.compile(model(), "numpy").describe([])
+    assert report.examples == 0
+
+
+def test_cotangents_of_results_flow_back_to_parameters_and_data():
+    """Those of one example, or several, in parts that run side by side."""
+    layer = fb.Linear(2, name="layer")
+    program = fb.compile(fb.Map(fb.Vector(3, "float64") >> layer), "numpy", threads=1)
+    model = with_gradients(program.model, losses=False, results=True, inputs=True)
+    traces = program._trace_all(DATA)
+    rng = np.random.default_rng(1)
+    seeds = [[(int(n), rng.normal(size=2)) for n in trace.calls[0][:, 0]] for trace in traces]
+    visits = []
+    for count in (1, 3):
+        runner = Runner(model, replace(program.options, threads=count), 0)
+        with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
+            results, gradients = runner.vjp(traces, 0, seeds, lambda seen: visits.append(seen) or Metrics({}))
+        g = np.array([value for pairs in seeds for _, value in pairs])
+        x = np.array(DATA).reshape(-1, 3)
+        named = {parameter.name: gradient for parameter, gradient in gradients.items()}
+        np.testing.assert_allclose(named["weight"], x.T @ g)
+        np.testing.assert_allclose(named["bias"], g.sum(axis=0))
+        assert results.loss == 0.0
+        found = np.concatenate([seen.gradients[0, 0] for seen in visits[-count:]])
+        np.testing.assert_allclose(found, g @ program.params["layer.weight"].T)
 
 
 def test_parts_run_in_threads_come_together_in_order():

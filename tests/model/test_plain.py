@@ -54,7 +54,9 @@ def test_what_is_read_back_is_the_same_to_the_bit(program):
 def test_an_initialiser_without_a_name_is_named():
     layer = fb.Linear(2, init=lambda rng, shape: np.ones(shape), name="mine")
     model = fb.compile(fb.Vector(3) >> layer, "numpy").model
-    with pytest.raises(ModelError, match=r"mine\.weight: expected an initialiser that has a name, found a Python"):
+    with pytest.raises(
+        ModelError, match=r"mine\.weight: expected an initialiser that has a name, found a Python"
+    ):
         to_plain(model)
 
 

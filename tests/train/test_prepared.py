@@ -295,7 +295,7 @@ def test_numbers_out_of_range_are_a_read_error(tmp_path, name, wrong):
 
 def test_every_array_is_of_the_form_that_the_program_reads(tmp_path):
     program = model()
-    for name in [column.name for columns in prepared._columns(program.lowered) for column in columns]:
+    for name in [column.name for columns in prepared._columns(program.model) for column in columns]:
         for change in (lambda array: array[..., None], lambda array: array.astype("int16")):
             prepare(program, EXAMPLES, file_of(tmp_path))
             with np.load(file_of(tmp_path)) as file:

@@ -110,7 +110,11 @@ def test_what_comes_before_the_bad_byte_is_given_out(tmp_path):
         (gzip.compress(b"a" * 5000)[:-12], "found EOFError"),
         (gzip.compress(b"a" * 5000)[:12] + b"\xff" * 30, "found error: Error -3"),
     ],
-    ids=["text", "cut short", "damaged"],  # the data hold the time, and every process must find the same tests
+    ids=[
+        "text",
+        "cut short",
+        "damaged",
+    ],  # the data hold the time, and every process must find the same tests
 )
 def test_a_gz_file_that_is_none_or_damaged_is_an_error(tmp_path, data, message):
     path = tmp_path / "bad.gz"

@@ -10,9 +10,7 @@ from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
-from foldbatch.engines.numba.instructions import encode
 from foldbatch.engines.numba.integers import compiled as compiled_integers
-from foldbatch.engines.numba.listing import listing
 from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.model.model import Model
@@ -28,7 +26,9 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
-    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.instructions import encode  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.listing import listing  # noqa: PLC0415 - so does it
+    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - and it
 
     walker = Walker([encode(routine) for routine in bound.routines])
 

@@ -1,23 +1,26 @@
-"""Compiled cells for the scheduler's random traces, so that a random batch can be run."""
+"""Models for the scheduler's random traces, so that a random batch can be run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from foldbatch.static.backends import BACKENDS
 from hypothesis import strategies as st
 
+from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.model.drafts import Feed
+from foldbatch.model.model import Model, differentiated
 from foldbatch.params import Parameter
-from foldbatch.scheduler.trace import CellSignature
+from foldbatch.scheduler.layout import Layout
+from foldbatch.scheduler.sharing import SHARES
 from foldbatch.static import ops
-from foldbatch.static.cell import Cell, compile_cell
+from foldbatch.static.cell import stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.static.op import CALL, Axis, ragged
-from foldbatch.types import TensorType
+from foldbatch.types import VOID, TensorType
 from tests.scheduler.random_traces import Cells, Setting, settings_of
 
 FLOAT = "float64"
@@ -25,20 +28,27 @@ FLOAT = "float64"
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """A random batch with cells that can be run on it."""
+    """A random batch with a model that can be run on it."""
 
     setting: Setting
-    cells: tuple[Cell, ...]
-    signatures: tuple[CellSignature, ...]
-    arenas: tuple[TensorType, ...]
+    model: Model
+
+    def batch(self, layout: Layout, share: str | None = "leaves", *, part: slice = slice(None)) -> Batch:
+        """Return the batch scheduled, or a part of it."""
+        setting, model = self.setting, self.model
+        arenas = len(model.arenas)
+        return schedule_batch(
+            setting.traces[part], model.signatures, setting.policy, layout, arenas, SHARES[share]
+        )
 
     def __repr__(self) -> str:
-        graphs = [str(Graph(cell.graph.inputs, cell.graph.results)) for cell in self.cells]
+        model = self.model
+        graphs = [str(Graph(cell.graph.inputs, cell.graph.results)) for cell in model.cells]
         ends = [
             f"{s.name} {cell.ends}\n{graph}"
-            for s, cell, graph in zip(self.signatures, self.cells, graphs, strict=True)
+            for s, cell, graph in zip(model.signatures, model.cells, graphs, strict=True)
         ]
-        return "\n".join([f"{self.setting!r}\narenas {', '.join(map(str, self.arenas))}", *ends])
+        return "\n".join([f"{self.setting!r}\narenas {', '.join(map(str, model.arenas))}", *ends])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -103,15 +113,15 @@ class _Maker:
         return ops.reshape(ops.tanh(ops.add(*terms)), type_.shape)
 
 
-def compiled(setting: Setting, rng: np.random.Generator, backend: str = "numpy") -> Runnable:
-    """Return the setting with random compiled cells."""
+def runnable(setting: Setting, rng: np.random.Generator) -> Runnable:
+    """Return the setting with a random model."""
     maker = _Maker(rng, setting.cells)
-    cells, signatures = [], []
+    cells = []
 
     def some(n: int) -> frozenset[int]:
         return frozenset(i for i in range(n) if rng.integers(4))
 
-    for k, signature in enumerate(setting.signatures):
+    for k in range(len(setting.signatures)):
         graph = maker.graph(k)
         ends = Ends(
             setting.cells.recursive_operands[k],
@@ -119,16 +129,26 @@ def compiled(setting: Setting, rng: np.random.Generator, backend: str = "numpy")
             some(len(graph.operands)),
             some(len(graph.outputs)),
         )
-        cell = compile_cell(graph, ends, BACKENDS[backend])
-        stored = cell.differentiated
-        operands = tuple(replace(o, differentiable=i in stored) for i, o in enumerate(signature.operands))
-        cells.append(cell)
-        signatures.append(replace(signature, operands=operands))
-    return Runnable(setting, tuple(cells), tuple(signatures), maker.arenas)
+        cells.append(stage_cell(graph, ends))
+    parameters = dict.fromkeys(p for cell in cells for p in cell.parameters)
+    model = Model(
+        result=VOID,
+        cells=tuple(cells),
+        signatures=tuple(map(differentiated, setting.signatures, cells)),
+        arenas=maker.arenas,
+        results=frozenset(),
+        metrics=tuple(tuple(f"{cell.name}.{i}" for i in range(len(cell.graph.metrics))) for cell in cells),
+        labels=((),) * len(cells),
+        marks=((),) * len(cells),
+        keys=((),) * len(cells),
+        feeds=tuple(tuple(Feed(x.type, cell.name, "") for x in cell.graph.feeds) for cell in cells),
+        parameters=tuple(parameters),
+    )
+    return Runnable(setting, model)
 
 
 @st.composite
 def runnables(draw: Callable[[st.SearchStrategy[int]], int], *, examples: int = 3) -> Runnable:
-    """Return a random batch with random compiled cells."""
+    """Return a random batch with a random model."""
     setting: Setting = draw(settings_of(examples=examples))  # type: ignore[arg-type, assignment]
-    return compiled(setting, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+    return runnable(setting, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))

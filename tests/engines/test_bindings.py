@@ -1,0 +1,97 @@
+"""What of launches is fixed when a model is loaded: kernels, buffers, and where facts of a schedule stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.engines import numpy as numpy_engine
+from foldbatch.engines.bindings import Constant, bind, stages_of
+from foldbatch.engines.facts import fact_names
+from foldbatch.engines.launch import BASE, FIELDS, HEAD, INDEX, SPARE, STORES, binding
+from foldbatch.model.model import Model
+
+
+def a_model() -> Model:
+    """Two cells: leaves, and what is made of them."""
+    double = fb.Function(lambda x: ops.tanh(ops.exp(x) * 2.0))
+    cut = fb.OneOf(len, {2: fb.Vector(2) >> fb.Linear(2) >> double})
+    return fb.compile(cut >> fb.Linear(2) >> double >> fb.Function(ops.sum) >> fb.Loss(), "numpy").model
+
+
+def test_scratch_is_shared_by_all_kernels() -> None:
+    """By type and number; kept buffers are each cell's own."""
+    model = a_model()
+    assert len(model.cells) > 1
+    bound = bind(model, numpy_engine.TARGET, training=True)
+    scratch = [name for name in bound.buffers if name[0] == "scratch"]
+    users = {
+        name: {
+            key.cell
+            for key, routine in zip(bound.keys, bound.routines, strict=True)
+            for slot in routine.slots
+            if slot.binding.kind == "scratch" and ("scratch", slot.type, slot.binding.key) == name
+        }
+        for name in scratch
+    }
+    assert any(len(cells) > 1 for cells in users.values())
+    assert {name[1] for name in bound.buffers if name[0] == "kept"} == {0, 1}
+
+
+def test_inference_has_no_buffers_for_cotangents() -> None:
+    model = fb.compile(fb.Vector(2) >> fb.Linear(2) >> fb.Function(ops.sum) >> fb.Loss(), "numpy").model
+    for training in (True, False):
+        bound = bind(model, numpy_engine.TARGET, training=training)
+        assert any(name[0] == "cotangents" for name in bound.buffers) == (training and bool(model.arenas))
+        assert any(key.direction == "backward" for key in bound.keys) == training
+        assert [key for key, _ in stages_of(model, training=training)] == list(bound.keys)
+
+
+def test_an_array_is_one_constant_however_often_it_is_read() -> None:
+    """Two of the same numbers are two: they are told apart by identity, as parameters are."""
+    one, same = np.ones(3), np.ones(3)
+    assert Constant(one) == Constant(one) != Constant(same)
+    assert len({Constant(one), Constant(one), Constant(same)}) == 2
+    assert Constant(one) != one.tolist()
+
+
+def test_kernels_with_fewer_bindings_have_rows_of_the_same_width() -> None:
+    model = fb.compile(fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Linear(1), "numpy").model
+    bound = bind(model, numpy_engine.TARGET, training=False)
+    sizes = [HEAD + FIELDS * (len(r.slots) + len(r.results)) for r in bound.routines]
+    assert bound.fixed.shape == bound.varied.shape == (len(sizes), max(sizes))
+    assert not ((bound.fixed >= 0) & (bound.varied >= 0)).any()
+
+
+def test_facts_stand_where_schedules_differ() -> None:
+    """Index arrays, first rows and whether to store; a buffer's number is always the same."""
+    model = a_model()
+    bound = bind(model, numpy_engine.TARGET, training=True)
+    parameters = len(bound.summed)
+    names = [*fact_names(model.signatures, len(model.arenas)), *["stores"] * parameters]
+    for number, routine in enumerate(bound.routines):
+        for i, what in enumerate([slot.binding for slot in routine.slots] + [r.binding for r in routine.results]):
+            varied = binding(bound.varied[number], i)
+            assert varied[BASE] == varied[SPARE] == -1
+            if what.kind == "operand":
+                k = bound.keys[number].cell
+                assert names[varied[INDEX]] == ("rows", k, what.key)
+            if what.kind == "gradient":
+                assert varied[STORES] == len(names) - parameters + bound.summed.index(what.key)
+            if what.kind in ("scratch", "parameter", "kept"):
+                assert varied == [-1] * FIELDS
+
+
+def test_what_a_batch_brings_is_told_by_kind() -> None:
+    model = a_model()
+    bound = bind(model, numpy_engine.TARGET, training=True)
+    read = {slot.binding.key for r in bound.routines for slot in r.slots if slot.binding.kind == "parameter"}
+    assert {parameter for parameter, _ in bound.brought["parameter"]} == read
+    assert {key for key, _ in bound.brought["feed"]} == {(0, 0)}
+    assert {parameter for parameter, _ in bound.brought["gradient"]} == set(bound.summed)
+    assert set(bound.summed) == {p for p in model.parameters if p.trainable}
+    assert [key for key, _ in bound.brought["loss"]] == [(1, 0)]
+    assert (bound.brought["metric"], bound.brought["input"]) == ((), ())
+    for kind, pairs in bound.brought.items():
+        assert all((bound.types[number] is None) == (kind != "loss") for _, number in pairs)
