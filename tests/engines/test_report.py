@@ -76,5 +76,5 @@ def test_describe_counts_what_runs() -> None:
     assert report.calls_forward == 4
     assert report.gathered_rows == 0
     assert report.buffer_bytes > 0
-    assert set(report.phases) == {"trace", "merge", "tables", "forward", "backward"}
+    assert set(report.phases) == {"trace", "merge", "tables", "ready", "forward", "backward"}
     assert report.program == program.kernels()[: len(report.program)]
