@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-NEED_NUMBA = ("linking", "products", "row_functions", "tiles", "vector_functions", "walker")
+NEED_NUMBA = ("memory", "products", "tiles", "vector_functions", "walker")
 collect_ignore = [] if find_spec("numba") else [f"foldbatch/engines/numba/{name}.py" for name in NEED_NUMBA]

@@ -1,97 +1,164 @@
-"""Clocks in kernels: what a program's statements do, and where its CPU time goes."""
+"""Clocks in kernels: where a program's CPU time goes, by what its statements do.
+
+An engine makes its kernels of `Statement`s. Here it makes them once more, and the clock is read before
+and after each statement that is a matrix product or elementwise: by a line of the kernel's text in the
+NumPy engine, by an instruction in the Numba engine.
+"""
 
 from __future__ import annotations
 
-import ast
-import builtins
+import ctypes
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TypeAlias
-
-import numpy as np
-from foldbatch.static.kernel import Kernel
+from functools import partial
+from typing import Any, TypeAlias
 
 from foldbatch import Program
+from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.bindings import Bound
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.memory import Memory
+from foldbatch.engines.numpy import kernel as numpy_kernel
+from foldbatch.engines.numpy import text as numpy_text
+from foldbatch.engines.numpy.spelling import SPELLINGS
+from foldbatch.static.op import OPS, UNBATCHED
+from foldbatch.static.statements import Statement
 
 KINDS = GEMM, ELEMENTWISE, OTHER = "GEMM", "elementwise", "other work of kernels"
-MOVES = frozenset({"reshape", "transpose", "squeeze", "asarray"})  # calls that touch no elements
+PRODUCTS = frozenset({"linear", "matmul", "sum_outer"})
 
 Seconds: TypeAlias = dict[str, float]  # of CPU, by kind of statement
+
+
+def kind_of(statement: Statement) -> str:
+    """Return the kind of a statement; sums, gathering and copies are other work, as are checks.
+
+    >>> from foldbatch.static.op import CALL
+    >>> [kind_of(Statement(op, CALL)) for op in ("linear", "loop", "tanh", "sum", "copy")]
+    ['GEMM', 'elementwise', 'elementwise', 'other work of kernels', 'other work of kernels']
+    """
+    if statement.op in PRODUCTS:
+        return GEMM
+    elementwise = statement.op == "loop" or (statement.op in OPS and OPS[statement.op].elementwise)
+    return ELEMENTWISE if elementwise else OTHER
 
 
 def timed(program: Program, spent: Seconds) -> Program:
     """Return the program with clocks in its kernels, which add to `spent`, where all `KINDS` must be.
 
-    Parameters are shared with it; inference has no clocks. What a clock costs counts as the next kind's.
+    It must run on one thread. Parameters are shared with it. What a clock costs counts as what comes next.
     """
-    cells = []
-    for cell in program.lowered.cells:
-        forward, backward = (
-            {stage: _timed(kernel, spent) for stage, kernel in side.items()}
-            for side in (cell.forward, cell.backward)
-        )
-        cells.append(replace(cell, forward=forward, backward=backward, hoisted=None))
-    return Program(replace(program.lowered, cells=tuple(cells)), program.options, program.seed)
+    clock = Clock(spent)
+    copy = Program(program.lowered, program.options, program.seed)
+    engine = copy._runner.engine
+    assert isinstance(engine, ArrayEngine), engine.name
+
+    def make(bound: Bound) -> Kernels:
+        with INSERTED[engine.name](clock):
+            kernels = engine._make(bound)
+
+        def walk(table: LaunchTable, memory: Memory) -> None:
+            clock.start()
+            kernels.walk(table, memory)
+            clock.lap(OTHER)
+
+        return replace(kernels, walk=walk)
+
+    copy._runner.engine = ArrayEngine(
+        engine.name, engine.model, engine.target, make, engine.arithmetic, engine.updates, engine.sum_copies
+    )
+    return copy
 
 
-def _timed(kernel: Kernel, spent: Seconds) -> Kernel:
-    """Return a kernel that reads the clock wherever the kind of its statements changes."""
-    function = _function(kernel)
-    body = ast.parse("_then = _clock()").body
-    kinds = [kind_of(statement) for statement in function.body[:-1]]
-    for i, (kind, statement) in enumerate(zip(kinds, function.body[:-1], strict=True)):
-        body.append(statement)
-        if kinds[i + 1 : i + 2] != [kind]:
-            lap = f"_now = _clock(); _spent[{kind!r}] += _now - _then; _then = _now"
-            body += ast.parse(lap).body
-    function.body = [*body, function.body[-1]]
-    scope = {**kernel.function.__globals__, "_clock": time.thread_time, "_spent": spent}
-    module = ast.fix_missing_locations(ast.Module([function], []))
-    exec(builtins.compile(module, f"<timed {kernel.name}>", "exec"), scope)  # noqa: S102 - the text is our own
-    # level by level, or there would be no statements to time
-    return replace(kernel, function=scope[function.name], levels=None)
+class Clock:
+    """A stop watch of the CPU time of the thread that runs, which `spent` is told of."""
+
+    def __init__(self, spent: Seconds) -> None:
+        self.spent = spent
+        self._then = 0.0
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._then = time.thread_time()
+
+    def lap(self, kind: str) -> None:
+        """Add what has been spent since the last call to a kind."""
+        now = time.thread_time()
+        self.spent[kind] += now - self._then
+        self._then = now
 
 
-def kind_of(statement: ast.stmt) -> str:
-    """Return the kind of a kernel's statement; a view's work is not elementwise, nor is a reduction's.
-
-    >>> [kind_of(line) for line in ast.parse("np.matmul(x, w, out=s0); np.tanh(s0, out=s0)").body]
-    ['GEMM', 'elementwise']
-    >>> [kind_of(line) for line in ast.parse("np.sum(x, axis=0, out=s0); v0 = x[:, 0:3]").body]
-    ['other work of kernels', 'other work of kernels']
-    """
-    if not isinstance(statement, ast.Expr) or array_calls(statement) != 1:
-        return OTHER
-    assert isinstance(statement.value, ast.Call), ast.unparse(statement)
-    name = _called(statement.value)
-    if name == "matmul" or name.startswith("product_"):
-        return GEMM
-    return ELEMENTWISE if name.startswith("loop_") or isinstance(getattr(np, name, None), np.ufunc) else OTHER
+@contextmanager
+def replaced(module: Any, name: str, value: object) -> Iterator[None]:
+    """Let a module have another value of a name."""
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
 
 
-def array_calls(statement: ast.stmt) -> int:
-    """Return the array calls of a kernel's statement: functions and arithmetic, but not views.
-
-    >>> array_calls(ast.parse("np.multiply(x, y.reshape(3), out=s0)").body[0])
-    1
-    >>> array_calls(ast.parse("np.log(np.exp(x - top).sum(-1), out=s1)").body[0])
-    4
-    """
-    found = sum(isinstance(node, ast.BinOp) for node in ast.walk(statement))
-    found += sum(_called(node) not in MOVES for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return found + (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript))
+# -- the NumPy engine: lines in the text of a kernel
 
 
-def _called(call: ast.Call) -> str:
-    return ast.unparse(call.func).rpartition(".")[2]
+@contextmanager
+def _in_texts(clock: Clock) -> Iterator[None]:
+    spelled = {op: partial(_clocked, spelling) for op, spelling in SPELLINGS.items()}
+    called = numpy_kernel.GLOBALS | {"lap": clock.lap}
+    with replaced(numpy_text, "SPELLINGS", spelled), replaced(numpy_kernel, "GLOBALS", called):
+        yield
 
 
-def array_calls_of(kernel: Kernel) -> int:
-    """Return the array calls of one call of a kernel; a loop is one."""
-    return sum(map(array_calls, _function(kernel).body))
+def _clocked(spelling: Callable[..., list[str]], statement: Statement, *parts: Any) -> list[str]:
+    """Return the lines of a statement, between lines that read the clock if its kind is of interest."""
+    lines, kind = spelling(statement, *parts), kind_of(statement)
+    return lines if kind == OTHER else [f"lap({OTHER!r})", *lines, f"lap({kind!r})"]
 
 
-def _function(kernel: Kernel) -> ast.FunctionDef:
-    first = ast.parse(kernel.source).body[0]  # loops follow
-    assert isinstance(first, ast.FunctionDef), kernel.name
-    return first
+# -- the Numba engine: instructions in the code of a kernel
+
+
+# How Numba calls an instruction without pointers: where its answer and errors go, rows, whole numbers.
+_INSTRUCTION = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p
+)
+
+
+@contextmanager
+def _in_codes(clock: Clock) -> Iterator[None]:
+    from foldbatch.engines.numba import instructions  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.compiling import Native  # noqa: PLC0415
+
+    def stop(kind: str, *arguments: int) -> int:
+        clock.lap(kind)
+        return 0
+
+    def native(kind: str) -> Native:
+        function = _INSTRUCTION(partial(stop, kind))
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None, "a function lies somewhere"
+        return Native(address, 0, partial(function))  # as what it holds must have a hash
+
+    laps = {kind: native(kind) for kind in KINDS}
+    encode = instructions.encode_statement
+
+    def clocked(coder: Any, statement: Statement) -> None:
+        kind = kind_of(statement)
+        if kind == OTHER:
+            encode(coder, statement)
+        else:
+            coder.add(laps[OTHER], UNBATCHED, [])
+            encode(coder, statement)
+            coder.add(laps[kind], UNBATCHED, [])
+
+    with replaced(instructions, "encode_statement", clocked):
+        yield
+
+
+INSERTED: dict[str, Callable[[Clock], AbstractContextManager[None]]] = {
+    "numpy": _in_texts,
+    "numba": _in_codes,
+}  # by engine, what makes it insert clocks in the kernels that it makes

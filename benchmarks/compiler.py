@@ -1,7 +1,7 @@
 """The case ``compiler``: what stages, passes, planned buffers and loops save on the SST Tree-LSTM.
 
-Counts follow from the kernels and one batch's schedule. Times are CPU seconds of the one thread that
-runs, so that other processes disturb them less; what is compared runs in turn, and the run with the
+Counts follow from the routines of the cells and one batch's schedule. Times are CPU seconds of the one thread
+that runs, so that other processes disturb them less; what is compared runs in turn, and the run with the
 least is kept. Where a step's time goes is found by kernels that read a clock between their statements.
 """
 
@@ -13,25 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
-from foldbatch.runtime.batch import Batch
-from foldbatch.runtime.executor import MIRROR
-from foldbatch.static.kernel import Kernel
-
-from benchmarks.clocks import KINDS, Seconds, array_calls_of, timed
+from benchmarks.clocks import KINDS, Seconds, replaced, timed
 from benchmarks.ours import Step
 from benchmarks.workload import tree_lstm
 from foldbatch import Program, compile
+from foldbatch.engines.arrays import ArrayEngine
+from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.launch import HEAD
 from foldbatch.errors import BackendError
-from foldbatch.static import footprint, passes, sides
-from foldbatch.static.backends import BACKENDS, find_backend
-from foldbatch.static.cell import Cell
+from foldbatch.static import passes, sides
 from foldbatch.static.graph import Node
 from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.views import footprint
+from foldbatch.views.parts import parts_of
 
+BACKENDS = "numpy", "numba"
 EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
 
 
@@ -42,14 +41,12 @@ class Counts:
     Attributes:
         levels: groups of calls of recursive cells, which run one after the other.
         kernels: kernel calls, forward and backward.
-        ops: array ops of these kernels, each one pass over the rows: a loop is one.
-        arrays: calls that NumPy sees: an op may take several.
+        statements: of these calls: ops and copies, each a pass over the rows or several; a fused loop is one.
     """
 
     levels: int
     kernels: tuple[int, int]
-    ops: tuple[int, int]
-    arrays: tuple[int, int]
+    statements: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class Outcome:
 @contextmanager
 def unoptimized() -> Iterator[None]:
     """Compile without passes: graphs stay as blocks and differentiation build them."""
-    with _replaced(passes, "PIPELINE", ()), _replaced(passes, "STAGED", ()):
+    with replaced(passes, "PIPELINE", ()), replaced(passes, "STAGED", ()):
         yield
 
 
@@ -109,18 +106,8 @@ def unstaged() -> Iterator[None]:
     def whole(outputs: Any, inputs: Any, wanted: Any, given: Any) -> dict[Node, str]:
         return dict.fromkeys(split(outputs, inputs, wanted, given), STEP)
 
-    with _replaced(sides, "split", whole):
+    with replaced(sides, "split", whole):
         yield
-
-
-@contextmanager
-def _replaced(module: Any, name: str, value: object) -> Iterator[None]:
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
 
 
 VARIANTS: dict[str, tuple[str, tuple[Callable[[], Any], ...]]] = {
@@ -136,43 +123,38 @@ VARIANTS: dict[str, tuple[str, tuple[Callable[[], Any], ...]]] = {
 
 
 def count(program: Program, trees: Sequence[Tree]) -> Counts:
-    """Return what a batch calls, as the schedule has it."""
-    schedule, lowered = _batch(program, trees).schedule, program.lowered
-    called: tuple[list[Kernel], list[Kernel]] = [], []
-    for step in schedule.steps:
-        cell = lowered.cells[step.cell]
-        for kernels, by_stage in zip(called, (cell.forward, _mirrored(cell)), strict=True):
-            kernels += [by_stage[stage] for stage in step.stages if stage in by_stage]
-    arrays = {kernel.source: array_calls_of(kernel) for kernel in chain(*called)}
-    ((forward, ops, calls), (backward, back_ops, back_calls)) = (
-        (len(kernels), sum(k.calls for k in kernels), sum(arrays[k.source] for k in kernels))
-        for kernels in called
-    )
-    levels = sum(len(schedule.widths(k)) for k, cell in enumerate(lowered.signatures) if cell.recursive)
-    return Counts(levels, (forward, backward), (ops, back_ops), (calls, back_calls))
+    """Return what a batch calls, as its launch tables have it."""
+    batch, engine = program.schedule(trees), _engine(program)
+    ready = engine.ready(batch, training=True)
+    routines = ready.kernels.bound.routines
+    sizes = [sum(statement.op != "check_range" for statement in r.statements) for r in routines]
+    kernels, statements = [], []
+    for table in (ready.tables.forward, ready.tables.backward):
+        assert table is not None, "ready for training"
+        calls = [(kernel, stop - first) for kernel, first, stop in table.launches[:, :HEAD].tolist()]
+        kernels.append(sum(times for _, times in calls))
+        statements.append(sum(sizes[kernel] * times for kernel, times in calls))
+    recursive = [k for k, signature in enumerate(program.model.signatures) if signature.recursive]
+    levels = sum(len(batch.schedule.widths(k)) for k in recursive)
+    return Counts(levels, (kernels[0], kernels[1]), (statements[0], statements[1]))
 
 
-def _mirrored(cell: Cell) -> Mapping[str, Kernel]:
-    """Return the backward kernels by the forward stage in whose place they run."""
-    return {MIRROR[stage]: kernel for stage, kernel in cell.backward.items()}
-
-
-def _batch(program: Program, trees: Sequence[Tree]) -> Batch:
-    (part,) = program.plan(list(trees)).parts
-    assert part.batch is not None, "planning schedules"
-    return part.batch
+def _engine(program: Program) -> ArrayEngine:
+    engine = program._runner.engine
+    assert isinstance(engine, ArrayEngine), "not the reference"
+    return engine
 
 
 def memory(program: Program, trees: Sequence[Tree]) -> Memory:
     """Return the bytes of a batch's buffers, of a program without sequences."""
-    tables = _batch(program, trees).schedule.cells
+    tables, target = program.schedule(trees).schedule.cells, _engine(program).target
     unplanned = planned = kept = 0
-    for cell, table in zip(program.lowered.cells, tables, strict=True):
+    for cell, table in zip(program.model.cells, tables, strict=True):
         rows = {"N": len(table.order), "1": 1}
-        parts = {name: part for name, part in cell.parts.items() if not name.startswith("infer_")}
+        parts = parts_of(cell.training, target)
         unplanned += sum(size * rows[axis] for axis, size in footprint.unplanned(parts).items())
         planned += sum(size * rows[axis] for axis, size in footprint.planned(parts).items())
-        kept += sum(buffer.type.nbytes * rows[buffer.axis.name] for buffer in cell.kept)
+        kept += sum(buffer.type.nbytes * rows[buffer.axis.name] for buffer in cell.training.kept)
     return Memory(unplanned, planned, kept, program.describe(list(trees)).buffer_bytes)
 
 
@@ -258,4 +240,4 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
 def _backends() -> Iterator[str]:
     for name in BACKENDS:
         with suppress(BackendError):
-            yield find_backend(name).name
+            yield choose_engine(name)

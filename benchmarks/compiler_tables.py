@@ -17,7 +17,7 @@ from benchmarks.options import add_batch, add_data, add_repeats, positive, trees
 LEGEND = """\
 kernels a level: all kernel calls by the levels of the batch (aims: below 3 forward, below 4 backward)
 no stages: all that a cell computes runs with each group of its calls; by depth: every cell at each level
-array ops: passes over the rows; NumPy calls: what they take; a loop is one in both
+statements: ops and copies that these calls run, each a pass over the rows or several; a fused loop is one
 one per node: a buffer for each node of all kernels, a row per call; planned: the buffers there are, likewise
 (aim: half); kept: those of them that one kernel writes for others; held: by the program, arenas included,
 scratch for the widest level only
@@ -56,11 +56,11 @@ def _tables(outcome: Outcome) -> list[RenderableType]:
 def _counts_table(outcome: compiler.Outcome) -> Table:
     table = _table(
         f"Calls per batch of {max(found.levels for found, _ in outcome.counts.values())} levels",
-        ("forward + backward", "kernels", "a level", "array ops", "NumPy calls", "CPU ms"),
+        ("forward + backward", "kernels", "a level", "statements", "CPU ms"),
     )
     for name, (counts, seconds) in outcome.counts.items():
         per_level = " + ".join(f"{calls / counts.levels:.2f}" for calls in counts.kernels)
-        pairs = [f"{a} + {b}" for a, b in (counts.kernels, counts.ops, counts.arrays)]
+        pairs = [f"{a} + {b}" for a, b in (counts.kernels, counts.statements)]
         table.add_row(name, pairs[0], per_level, *pairs[1:], f"{seconds * 1e3:.1f}")
     return table
 

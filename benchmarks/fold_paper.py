@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fold_model import fold_model, random_tree, words_of
-from benchmarks.inside import available_cores, backend_name
+from benchmarks.inside import available_cores, backend_name, make_ready
 from benchmarks.manual import Manual, Rows, Shape, shape_of
 from benchmarks.measure import Timing, interleave
 from foldbatch import Program, compile
@@ -60,8 +60,8 @@ class Row:
     Attributes:
         batch: number of trees.
         levels: of inner nodes, of the one shape, and the most of the different trees' batches.
-        seconds: of one batch, by task and side (``train by level``); ``plan`` is merge and tables
-            of different trees.
+        seconds: of one batch, by task and side (``train by level``); ``plan`` is merging
+            and scheduling different trees, and filling their launch tables.
         trace: seconds of tracing different trees that are seen for the first time.
         manual: what the program by hand uses cores for: ``sub-batches``, or a product at a time (``BLAS``).
     """
@@ -159,7 +159,7 @@ def _measure(
     words = [_words(trees) for trees in identical]
     name, manual, spent = _fastest(shape_of(shape), batch, _parameters(program), words)
     _check(program, manual, identical[0], words[0])
-    tasks: dict[str, Callable[[], object]] = {PLAN: _each(program.plan, different)}
+    tasks: dict[str, Callable[[], object]] = {PLAN: _each(partial(make_ready, program), different)}
     for task, by_hand, ours in (
         (TRAIN, manual.value_and_grad, program.value_and_grad),
         (INFER, manual.run, program.run),

@@ -49,7 +49,7 @@ from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree
 
 SMALLEST = 64  # nodes; below, what a step costs whatever its size is all there is to see
-PHASES = ("trace", "merge", "tables", "forward", "backward")
+PHASES = ("trace", "merge", "tables", "ready", "forward", "backward")
 
 
 @dataclass(frozen=True, slots=True)

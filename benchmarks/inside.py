@@ -6,8 +6,10 @@ import it themselves: ``clocks``, ``compiler``, ``schedule`` and ``structures``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from foldbatch import Program
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import available_cores, in_threads, single_threaded_blas
@@ -20,6 +22,7 @@ __all__ = [
     "compile_loop",
     "compiled_product",
     "in_threads",
+    "make_ready",
     "segment_sum",
     "single_threaded_blas",
     "total",
@@ -29,6 +32,14 @@ __all__ = [
 def backend_name(name: str) -> str:
     """Return the backend that computes when `name` is asked for: of ``auto``, the one that it picks."""
     return choose_engine(name)
+
+
+def make_ready(program: Program, examples: Sequence[Any]) -> None:
+    """Plan a training step for examples: merge their traces, schedule, and fill the launch tables."""
+    engine = program._runner.engine
+    for part in program.plan(examples).parts:
+        assert part.batch is not None, "planning schedules"
+        engine.ready(part.batch, training=True)
 
 
 def compile_loop(text: str) -> Callable[..., None]:

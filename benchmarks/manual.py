@@ -5,7 +5,7 @@ rows a level reads and writes follows from the shape and is worked out once, buf
 step is a loop over levels: GEMMs that write where their result is needed, one fused pass of elementwise work
 before and after each, every weight's gradient one GEMM over all nodes of the batch. A level's results go
 straight to the rows where the next level reads them, and gates become their own cotangents in place,
-which is more than our compiler does. Products and loops are compiled as our backend's are (`loop_compiler`;
+which is more than our compiler does. Products and loops are compiled as our backend's are (`compiling`;
 NumPy's where Numba is missing, and the loops for float64), so kernels are the same on both sides.
 
 The model: a leaf is a row of a table; a node has ``h = relu([l; r] W + b)``, gates f_l, f_r, i (sigmoid)

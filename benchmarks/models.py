@@ -263,4 +263,4 @@ def batch_of(model: Block[Any, Any], examples: Iterable[Any]) -> Batch:
     """
     program = compile(model, "numpy")  # calls are the same by any backend, and this one compiles fastest
     traces = tuple(prepared.trace for prepared in program.prepare(examples))
-    return Batch(program.lowered.signatures, traces, len(program.lowered.arenas))
+    return Batch(program.model.signatures, traces, len(program.model.arenas))

@@ -1,5 +1,8 @@
 """The case ``schedule``: what it costs to trace a batch and to plan it, and that the cost grows linearly.
 
+Planning is to merge traces, to group calls by the policy, to build control tables, and to make launch
+tables of these for the engine (``ready``).
+
 Tracing is that of examples seen for the first time; all other parts start from traces, as from the
 second epoch on, on one thread. Index arithmetic is that of the backend. What a batch costs in training is
 timed as a whole, right after a training step, which leaves nothing of it in the processor's caches.
@@ -12,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from foldbatch.scheduler.compiled import find_arithmetic
 from rich.console import RenderableType
 from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.figures import COLOURS, Figure, log_axes, new_figure
-from benchmarks.inside import backend_name
+from benchmarks.inside import make_ready
 from benchmarks.measure import interleave
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
 from benchmarks.ours import Step
@@ -32,7 +34,7 @@ from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
 from foldbatch.trees import Tree, Vocabulary
 
-PARTS = TRACE, MERGE, PLAN, TABLES = "trace", "merge", "policy", "tables"
+PARTS = TRACE, MERGE, PLAN, TABLES, READY = "trace", "merge", "policy", "tables", "ready"
 STEP, PLANNED = "step", "planned"
 WORDS = 1000  # of stars and chains
 FEATURES = 2  # of their words: nothing is computed
@@ -57,8 +59,8 @@ class Row:
 
     @property
     def scheduling(self) -> float:
-        """Seconds from traces to control tables."""
-        return sum(self.seconds[part] for part in (MERGE, PLAN, TABLES))
+        """Seconds from traces to launch tables."""
+        return sum(self.seconds[part] for part in (MERGE, PLAN, TABLES, READY))
 
     @property
     def share(self) -> float | None:
@@ -147,22 +149,24 @@ def measure(
 
     After that, scheduling is timed once more as a whole.
     """
-    lowered, options = program.lowered, program.options
+    model, options, tracer = program.model, program.options, program.lowered.tracer
     policy, layout = find_policy(options.policy), find_layout(options.layout)
-    cells, arenas, share = lowered.signatures, len(lowered.arenas), find_share(options.share)
+    cells, arenas, share = model.signatures, len(model.arenas), find_share(options.share)
     traces = [prepared.trace for prepared in program.prepare(examples)]
-    arithmetic = find_arithmetic(backend_name(options.backend))
+    engine = program._runner.engine
+    arithmetic, batch = engine.arithmetic, program.schedule(examples)
     merged = merge(traces, cells, arithmetic)
     plan = policy.plan(merged.trace, cells)
     planned = replace(policy, plan=lambda *_: plan)
     tasks: dict[str, Any] = {
-        TRACE: lambda: [lowered.tracer.trace(example, i) for i, example in enumerate(examples)],
+        TRACE: lambda: [tracer.trace(example, i) for i, example in enumerate(examples)],
         MERGE: lambda: merge(traces, cells, arithmetic),
         PLAN: lambda: policy.plan(merged.trace, cells),
         TABLES: lambda: build(merged, cells, planned, layout, arenas, share, arithmetic),
+        READY: lambda: engine.ready(batch, training=True),
     }
     if step is not None:
-        tasks |= {STEP: lambda: step(examples), PLANNED: lambda: program.plan(examples)}
+        tasks |= {STEP: lambda: step(examples), PLANNED: lambda: make_ready(program, examples)}
     timings = interleave(tasks, repeats)
     return Row(name, nodes, merged.trace.size, {part: timings[part].median for part in tasks})
 

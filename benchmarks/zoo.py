@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.figures import Figure, log_axes, new_figure
-from benchmarks.inside import backend_name
+from benchmarks.inside import backend_name, make_ready
 from benchmarks.measure import Timing, interleave
 from benchmarks.workload import load_trees, random_trees, unseen
 from benchmarks.zoo_models import MODELS
@@ -38,7 +39,7 @@ class Row:
         model: its name.
         size: of its states.
         batch: number of sentences.
-        seconds: of one batch: ``train``, ``infer``, and ``plan``, merge and tables.
+        seconds: of one batch: ``train``, ``infer``, and ``plan``, from traces to launch tables.
         trace: seconds of tracing a batch that is seen for the first time.
         calls: of cells, of one batch; `distinct` are those that run.
         groups: of calls that run together; `bound` is how many no schedule can do without.
@@ -64,7 +65,7 @@ class Row:
 
     @property
     def planning(self) -> float:
-        """The share of merge and tables in a training step."""
+        """The share of planning in a training step."""
         return self.seconds[PLAN].median / self.seconds[TRAIN].median
 
 
@@ -162,7 +163,7 @@ def _measure(
     tasks = {
         f"{batch} {task}": each(function, runs)
         for batch, runs in batches.items()
-        for task, function in ((TRAIN, train), (INFER, program.run), (PLAN, program.plan))
+        for task, function in ((TRAIN, train), (INFER, program.run), (PLAN, partial(make_ready, program)))
     }
     found = interleave(tasks, repeats, warmup=2)
     rows = []

@@ -10,14 +10,13 @@ What is made of what, and when::
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
-from foldbatch.blocks.lower import Lowered, depth, holds_objects, lower
+from foldbatch.blocks.lower import Lowered, depth, lower
 from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Derivatives, Pullback, Tangents
 from foldbatch.engines.batch import Batch
@@ -29,23 +28,15 @@ from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.threads import available_cores
 from foldbatch.engines.visits import InputGradients
-from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
+from foldbatch.errors import BlockValueError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
-from foldbatch.trees import Node, Tree
+from foldbatch.traced import Prepared, Traces
 from foldbatch.types import describe_value
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An example traced ahead by `Program.prepare`; give it to the same program in its stead."""
-
-    trace: Trace
-    owner: object = field(repr=False)
 
 
 def compile(
@@ -67,7 +58,8 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference`` (one call at a
+            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference``
+            (one call at a
             time in float64: slow, right).
         policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -131,7 +123,7 @@ class Program:
             parameter.initialize(seed, name)
         self._runner = Runner(lowered.model, options, seed)
         self.params.updates = self._runner.engine.updates
-        self._traces: dict[int, tuple[weakref.ref[Tree], Trace]] = {}
+        self._traces = Traces(lowered, self._runner.plan)
 
     @property
     def model(self) -> Model:
@@ -186,44 +178,10 @@ class Program:
         return self._runner.scheduled(self._trace_all(examples))
 
     def _batch(self, examples: Iterable[Any] | Planned) -> Work:
-        return self._own(examples).parts if isinstance(examples, Planned) else self._trace_all(examples)
-
-    def _own(self, planned: Planned) -> Planned:
-        if planned.owner is not self:
-            fix = "plan it with this one"
-            raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
-        return planned
+        return self._traces.work(examples, self)
 
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
-        if isinstance(examples, Planned):
-            return self._own(examples).traces
-        if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
-            fix = "for a single example, pass a list of one"
-            raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-        found = []
-        for number, example in enumerate(examples):
-            known = self._traces.get(id(example))  # of a tree: from the second epoch on, all there is to do
-            if known is not None and known[0]() is example:
-                found.append(known[1])
-            else:
-                found.append(self._trace(example, number))
-        return found
-
-    def _trace(self, example: Any, number: int) -> Trace:
-        if isinstance(example, Prepared):
-            if example.owner is not self:
-                raise ExampleError(
-                    f"example {number}", "an example prepared by this program", "one of another program"
-                )
-            return example.trace
-        if not isinstance(example, Tree):
-            return self.lowered.tracer.trace(example, number)
-        key = id(example)
-        trace = self.lowered.tracer.trace(example, number)
-        if not holds_objects(self.model, trace):  # a tree must not live as long as the program
-            traces = self._traces  # not self: a program must not live as long as the trees it saw
-            self._traces[key] = weakref.ref(example, lambda _: traces.pop(key, None)), trace
-        return trace
+        return self._traces.all(examples, self)
 
     # -- running
 
@@ -264,15 +222,17 @@ class Program:
     ) -> Pullback:
         """Return the gradients that follow from cotangents of the results: a vector-Jacobian product.
 
-        With cotangents that another program computed, a block can be one part of a larger model. With none, gradients
-        come from the losses, and those of parameters are what `value_and_grad` returns. What is computed is what is
+        With cotangents that another program computed, a block can be one part of a larger model. With none,
+        gradients come from the losses, and those of parameters are what `value_and_grad` returns. What is
+        computed is what is
         trained: `Dropout` drops. The cells that compute it are compiled at the first call.
 
         Args:
             examples: the batch.
-            cotangents: for each example one value in the form of its result, arrays where that has tensors of floats;
-                None for a part, or for an example, that has none.
-            losses: whether gradients come from the losses, too; by default only where no cotangents are given.
+            cotangents: for each example one value in the form of its result, arrays where that has tensors of
+                floats; None for a part, or for an example, that has none.
+            losses: whether gradients come from the losses, too; by default only where no cotangents are
+                given.
             inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
             step: as for `value_and_grad`.
 
@@ -397,7 +357,7 @@ class Program:
 
     def kernels(self) -> str:
         """Return the generated source: the tracing program, and what the engine made of every cell."""
-        return "\n\n".join([self.lowered.tracer.source, self._runner.engine.source()])
+        return f"{self.lowered.tracer.source}\n\n{self._runner.engine.source()}"
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""

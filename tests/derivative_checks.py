@@ -19,7 +19,8 @@ from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS
 from foldbatch.model.sources import float_reads
-from foldbatch.program import Prepared, Program
+from foldbatch.program import Program
+from foldbatch.traced import Prepared
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of, share_kernels
 

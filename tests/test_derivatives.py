@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.sources import float_reads
 from foldbatch.derivatives import dense
 from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
+from foldbatch.model.sources import float_reads
 from tests.derivative_checks import (
     assert_hvp,
     assert_input_gradients,

@@ -115,8 +115,9 @@ def _datum(item: Any) -> str:
 class Tracer:
     """A compiled tracing program; one thread runs it at a time, others wait.
 
-    `model` is what traces are for, `source` the program's text, `collections` the variables that hold lists of
-    what is collected. `width` is how many values are reserved for each call, `bounds` what ids must be below.
+    `model` is what traces are for, `source` the program's text, `collections` the variables that hold lists
+    of what is collected. `width` is how many values are reserved for each call, `bounds` what ids must be
+    below.
     """
 
     functions: Sequence[Function]

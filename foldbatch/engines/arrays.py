@@ -31,7 +31,7 @@ Walk = Callable[[LaunchTable, Memory], None]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one phase of a model: their routines, what walks a launch table of them, and their text."""
+    """The kernels of one phase of a model: their routines, what walks a launch table, and their text."""
 
     bound: Bound
     walk: Walk
@@ -104,7 +104,7 @@ class ArrayEngine:
 
     def source(self) -> str:
         """Return the kernels as text, for people to read."""
-        return "\n\n".join([self.training.source, self.inference.source])
+        return f"{self.training.source}\n\n{self.inference.source}"
 
     def ready(self, batch: Batch, *, training: bool) -> Ready:
         """Return a batch's launch tables, with the kernels that they launch."""
@@ -182,8 +182,10 @@ class ArrayRun:
         parts: dict[Parameter, list[Gradient]] = {parameter: [array] for parameter, array in dense.items()}
         self._sum_rows(parts)
         return {
-            parameter: total(gradients, self.engine.sum_copies(parameter.type.dtype))
-            for parameter, gradients in parts.items()
+            parameter: terms[0]
+            if len(terms) == 1
+            else total(terms, self.engine.sum_copies(parameter.type.dtype))
+            for parameter, terms in parts.items()
         }
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:

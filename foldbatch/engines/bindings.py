@@ -1,8 +1,8 @@
 """From bindings to what of a launch table is fixed when a model is loaded.
 
-`bind` numbers the routines of a model and the buffers that they read and write. Of a launch's row, most numbers are the
-same in every batch; for the others it is fixed which *fact* of a schedule stands there (see `facts`), and `launches` puts
-these in their places by one look-up a batch.
+`bind` numbers the routines of a model and the buffers that they read and write. Of a launch's row, most
+numbers are the same in every batch; for the others it is fixed which *fact* of a schedule stands there (see
+`facts`), and `launches` puts these in their places by one look-up a batch.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ class Bound:
         numbers: of the kernels, by key.
         buffers: what each buffer is.
         types: of the rows of buffers; None for arrays that a batch brings.
-        fixed: ``[kernels, HEAD + FIELDS * bindings] int64``: the numbers of launches that no batch changes.
-        varied: likewise: the place in the list of a batch's facts of the one that stands there, or -1.
-        uses: ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two facts and
-            a number, which are multiplied: the extent of an axis, whether there is any need, and rows for each.
+        places: ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list
+            of a batch's facts and then of `fixed`.
+        fixed: ``[*] int64``: the numbers of launches that no batch changes.
+        uses: ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two
+            facts and a number, which are multiplied: the extent of an axis, whether there is any need, and
+            rows for each.
         gradients: per kernel, the parameters whose gradients it yields.
         summed: all of these parameters, in the order of their facts.
         brought: what a batch brings, and the number of the buffer that it becomes.
@@ -69,8 +71,8 @@ class Bound:
     numbers: Mapping[Key, int]
     buffers: Mapping[Fact, int]
     types: tuple[TensorType | None, ...]
+    places: Ints
     fixed: Ints
-    varied: Ints
     uses: Ints
     gradients: tuple[tuple[Parameter, ...], ...]
     summed: tuple[Parameter, ...]
@@ -106,14 +108,14 @@ def bind_routines(model: Model, keys: Sequence[Key], routines: Sequence[Routine]
     binder = _Binder(model, summed, training=training)
     rows = [binder.row(key, routine) for key, routine in zip(keys, routines, strict=True)]
     width = max([HEAD, *(HEAD + FIELDS * len(row) for row in rows)])
-    fixed, varied = np.full((len(rows), width), -1, np.int64), np.full((len(rows), width), -1, np.int64)
+    numbers: dict[int, int] = {-1: len(binder.facts)}
+    places = np.full((len(rows), width), numbers[-1], np.int64)
     for number, row in enumerate(rows):
-        fixed[number, 0] = number
         for place, field in enumerate((field for fields in row for field in fields), HEAD):
             if isinstance(field, int):
-                fixed[number, place] = field
+                places[number, place] = numbers.setdefault(field, len(binder.facts) + len(numbers))
             else:
-                varied[number, place] = binder.facts[field]
+                places[number, place] = binder.facts[field]
     uses = [
         (use.buffer, binder.facts[use.extent], binder.facts[use.gate], use.width)
         for use in sorted(binder.uses, key=itemgetter(0))
@@ -134,8 +136,8 @@ def bind_routines(model: Model, keys: Sequence[Key], routines: Sequence[Routine]
         {key: number for number, key in enumerate(keys)},
         binder.buffers,
         tuple(binder.types),
-        fixed,
-        varied,
+        places,
+        np.array(list(numbers), np.int64),
         np.array(uses, np.int64).reshape(-1, 4).T.copy(),
         gradients,
         summed,

@@ -55,7 +55,8 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
         where: what errors call it.
 
     Raises:
-        ExampleError: when a cotangent has another shape or length than its part of the result, or is not finite.
+        ExampleError: when a cotangent has another shape or length than its part of the result, or is not
+            finite.
         ExampleTypeError: when it is of another kind, or its part of the result has no derivative.
 
     >>> from foldbatch.types import SequenceType

@@ -26,7 +26,8 @@ class Run(Protocol):
     Attributes:
         losses: by cell and number, ``[n]``, by rank.
         metrics: by cell and number, ``[n, *shape]``, by rank.
-        inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells yield them.
+        inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells
+            yield them.
         launches: kernels launched so far.
     """
 

@@ -1,21 +1,21 @@
 """Facts of a schedule: the numbers of a launch table that differ from batch to batch, in a fixed order.
 
-`fact_names` lists what they are called, for a model; `facts_of` their values, in the same order, for a schedule. A name is
-a word and the numbers of the cell and of its operand, output or sequence:
+`fact_names` lists what they are called, for a model; `facts_of` their values, in the same order, for a
+schedule. A name is a word and the numbers of the cell and of its operand, output or sequence:
 
-=================================  ==================================================================================
-``one``                            1
-``arena, a``                       rows of an arena
-``all, k``                         calls of a cell; ``all, k, s`` elements of one of their sequences
-``widest, k``                      calls of the cell's widest step; ``widest, k, s`` the most elements of a step
-``first, k, i``                    the first row that an operand reads, or -1 where an index array tells them
-``rows, k, i``                     where that array lies in the packed index, or -1
-``gathered, k, i``                 1 where there is one
-``stores, k, i``                   1 where the operand's cotangents are stored; ``added, k, i`` where they are not
-``output, k, j``                   where the array of an output's rows lies
-``segments, k, s``                 where the segments of a sequence lie
-``copies, k``                      where it is told which calls share a rank, or -1
-=================================  ==================================================================================
+=================  =============================================================================
+``one``            1
+``arena, a``       rows of an arena
+``all, k``         calls of a cell; ``all, k, s`` elements of one of their sequences
+``widest, k``      calls of the widest step; ``widest, k, s`` the most elements of one
+``first, k, i``    the first row that an operand reads, or -1 where an array tells them
+``rows, k, i``     where that array lies in the packed index, or -1
+``gathered, k, i`` 1 where there is one
+``stores, k, i``   1 where the operand's cotangents are stored; ``added, k, i`` the other way round
+``output, k, j``   where the array of an output's rows lies
+``segments, k, s`` where the segments of a sequence lie
+``copies, k``      where it is told which calls share a rank, or -1
+=================  =============================================================================
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The launch table: what a batch runs, as one packed table of integers that every engine walks.
 
-A row is a launch: one kernel on some levels of one cell. Its first three numbers are the kernel, the first level and
-the level after the last one (rows of `LaunchTable.bounds`); then `FIELDS` numbers follow for each binding of the
-kernel's routine, slots before results:
+A row is a launch: one kernel on some levels of one cell. Its first three numbers are the kernel, the first
+level and the level after the last one (rows of `LaunchTable.bounds`); then `FIELDS` numbers follow for each
+binding of the kernel's routine, slots before results:
 
 ==========  =======================================================================================
 ``BASE``    the buffer that holds the rows of the whole batch; -1 for segments, which lie in the index
 ``FIRST``   the row of the first call, where rows follow each other; -1 where an index array tells them
 ``INDEX``   where in `LaunchTable.index` this array begins (of segments: they themselves); else -1
 ``WIDTH``   rows a call, or an element of a sequence, side by side
-``COPIES``  where in `LaunchTable.index` it is told how often shared calls are copied: call i stands for entries
+``COPIES``  where in `LaunchTable.index` it is told which calls share a rank: rank i stands for entries
             ``copies[i]`` to ``copies[i + 1]`` of the index array; else -1
 ``STORES``  1 where cotangents or gradients are stored, 0 where they are added to what is there
 ``SPARE``   the buffer for copies of rows that do not follow each other; -1 where none is needed
@@ -36,7 +36,7 @@ class LaunchTable:
     """What one direction of a batch runs.
 
     Attributes:
-        launches: ``[launches, HEAD + FIELDS * bindings] int64``: in order; rows of kernels with fewer bindings end in -1.
+        launches: ``[launches, HEAD + FIELDS * bindings] int64``: kernels with fewer bindings end in -1.
         bounds: ``[levels, 2] int64``: the first call of each level, by rank, and the one after the last.
         index: ``[*] int64``: all index arrays, one after the other.
         heights: ``[buffers] int64``: how many rows each buffer must have.

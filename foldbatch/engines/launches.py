@@ -77,10 +77,11 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     facts += [int(levels == 1) for levels in yields.values()]  # then it is stored, and not summed
     values = np.array(facts, np.int64)
     heights = _heights(bound, values)
-    tables = [LaunchTable(_rows(bound, values, forward), bounds, index, heights)]
+    numbers = np.concatenate([values, bound.fixed])
+    tables = [LaunchTable(_rows(bound, numbers, forward), bounds, index, heights)]
     if bound.training:
         mirror = np.ascontiguousarray(bounds[::-1])
-        tables.append(LaunchTable(_rows(bound, values, backward), mirror, index, heights))
+        tables.append(LaunchTable(_rows(bound, numbers, backward), mirror, index, heights))
     return Directions(tables[0], tables[1] if bound.training else None, yields)
 
 
@@ -124,10 +125,9 @@ def _heights(bound: Bound, facts: Ints) -> Ints:
     return heights
 
 
-def _rows(bound: Bound, facts: Ints, launches: Sequence[Launch]) -> Ints:
-    """Return the rows of a launch table."""
+def _rows(bound: Bound, numbers: Ints, launches: Sequence[Launch]) -> Ints:
+    """Return the rows of a launch table; ``numbers: [*]`` are a batch's facts, then what is fixed."""
     heads = np.array(launches, np.int64).reshape(-1, HEAD)
-    varied = bound.varied[heads[:, 0]]
-    rows: Ints = np.where(varied >= 0, facts[varied], bound.fixed[heads[:, 0]])
+    rows: Ints = numbers.take(bound.places.take(heads[:, 0], axis=0))
     rows[:, :HEAD] = heads
     return rows

@@ -1,8 +1,8 @@
 """Buffers that outlive a batch: arenas, kept values and scratch, grown when a batch needs more.
 
-A buffer has a number and is an array ``[height, *shape]``; its contents are undefined until written. Growth is
-geometric, so a run settles after a few batches. Some buffers are not memory of ours but arrays that a batch brings:
-parameters, data, results.
+A buffer has a number and is an array ``[height, *shape]``; its contents are undefined until written. Growth
+is geometric, so a run settles after a few batches. Some buffers are not memory of ours but arrays that a
+batch brings: parameters, data, results.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Memory:
 
     Args:
         types: of the buffers; None for those that a batch brings.
-        poisoned: whether new float arrays, and all of them before each batch, are filled with NaN, so that a test
-            sees who reads what nobody wrote.
+        poisoned: whether new float arrays, and all of them before each batch, are filled with NaN, so that a
+            test sees who reads what nobody wrote.
 
     Attributes:
         arrays: the buffers.
-        addresses: ``[buffers] int64``: where each begins; of those that a batch brings, what `bring` was told.
+        addresses: ``[buffers] int64``: where each begins.
     """
 
     def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:

@@ -55,7 +55,7 @@ class Report:
         calls_forward: kernels called forward; `calls_backward` backward.
         gathered_rows: rows copied together because they did not lie side by side.
         buffer_bytes: bytes of all buffers held.
-        phases: seconds of trace, merge, tables, forward and backward.
+        phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward.
         cells: by cell.
         program: the tracing program's text.
     """

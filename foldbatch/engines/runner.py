@@ -1,7 +1,8 @@
 """Running traces on an engine: a batch cut into parts, each scheduled and run, forward and backward.
 
-A runner holds what all engines share: threads with memory of their own, a lock, keys for random numbers, results in
-the order of the batch. It knows traces and results; examples and names are `foldbatch.program`'s part.
+A runner holds what all engines share: threads with memory of their own, a lock, keys for random numbers,
+results in the order of the batch. It knows traces and results; examples and names are `foldbatch.program`'s
+part.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class Runner:
             seeds: the cotangents of results, or None where gradients come from losses alone.
             gather: turns the gradients of data into metrics by name.
 
-        The results are None for each trace; their metrics are the gradients of data, their loss the summed loss.
+        The results are None for each trace; their metrics are the gradients of data, their loss the summed
+        loss.
         """
         differentiate = partial(self._differentiate, step, seeds, visited=True)
         parts = self._each(differentiate, traces, training=True)
@@ -165,7 +167,7 @@ class Runner:
         return report_on(batch, self.model, launches, self.engine.nbytes(self._memories[0]), phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
-        """Return the gradients of all trainable parameters, summed over the parts of a batch in their order."""
+        """Return the gradients of all trainable parameters, summed over the parts of a batch."""
         gradients: dict[Parameter, Gradient] = {}
         for parameter in self.model.parameters:
             if parameter.trainable:
@@ -181,7 +183,7 @@ class Runner:
         return np.zeros(shape, dtype)
 
     def _each(self, work: Callable[[Part, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
-        """Apply `work` to each part of a batch, with what is ready for it and memory; return the results in order."""
+        """Apply `work` to each part of a batch, what is ready for it, and memory; return the results."""
         parts = self._cut(batch) if isinstance(batch, list) else batch
         if not parts:
             return []

@@ -15,7 +15,8 @@ from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.gain.advice import advice
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
 from foldbatch.gain.outcome import Outcome
-from foldbatch.program import Prepared, Program, compile
+from foldbatch.program import Program, compile
+from foldbatch.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Node, Tree
 from foldbatch.types import describe_value

@@ -1,1 +1,1 @@
-"""Models: cells linked with each other, without kernels, and what is made of a model before an engine gets it."""
+"""Models: cells linked with each other, without kernels, and what is made of them for an engine."""

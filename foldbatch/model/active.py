@@ -15,7 +15,7 @@ Arenas = Sequence[Sequence[int]]  # per cell, the arena of each operand, or of e
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where gradients come from: all losses, the values of some arenas whose cotangents are given, or both."""
+    """Where gradients come from: losses, or values of some arenas whose cotangents are given, or both."""
 
     losses: bool = True
     arenas: frozenset[int] = frozenset()
@@ -59,7 +59,7 @@ def active_ends(
     reads: Arenas,
     writes: Arenas,
     wanted: Sequence[bool],
-    sources: Sources = Sources(),  # noqa: B008 - it is frozen
+    sources: Sources = Sources(),
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
     """Return, for each cell, the operands and the outputs (by number) between which gradients must flow.
 

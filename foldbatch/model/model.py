@@ -1,6 +1,7 @@
 """The Model: what a front end describes and every engine can run. It holds no kernel and no tracer.
 
-``drafts --link--> Model --load--> kernels``. Traces of examples fit a model; who makes them is the front end's part.
+``drafts --link--> Model --load--> kernels``. Traces of examples fit a model; who makes them is the front
+end's part.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Model:
         marks: per cell, for metrics that are visited before other calls, the metric's number and that of
             the feed that holds the visit's place among the calls of its example.
         keys: per cell, which feeds hold the number of the call itself, to key random numbers by.
-        feeds: per cell, what it reads of an example, and where. Feeds of one datum that several cells read are one.
+        feeds: per cell, what it reads of an example, and where. Feeds of one datum that several cells read
+            are one.
         parameters: all parameters that cells read, in the order in which blocks do.
         kept_bytes: what a call may keep for its backward pass; None is no bound.
     """

@@ -1,8 +1,8 @@
 """A model as plain data, and back: dicts, lists, strings and numbers that JSON, say, can hold.
 
-What is written is what the model means: its cells' graphs before all passes, how they are connected, and where gradients
-flow. Reading it stages the cells anew, so a model that was written by one version gains by the passes of a later one.
-The values of parameters are not part of a model; how they are drawn is.
+What is written is what the model means: its cells' graphs before all passes, how they are connected, and
+where gradients flow. Reading it stages the cells anew, so a model that was written by one version gains by
+the passes of a later one. The values of parameters are not part of a model; how they are drawn is.
 """
 
 from __future__ import annotations
@@ -210,7 +210,8 @@ def _feed(plain: Sequence[Any]) -> Feed:
     return Feed(tensor, where, declared)
 
 
-# -- nodes: [op, operands, attributes, type, axis]; axes are 0 (one value for all), 1 (calls), and from 2 on ragged
+# -- nodes: [op, operands, attributes, type, axis]; axes are 0 (one value for all), 1 (calls), and from 2 on
+# ragged
 
 
 def _plain_node(

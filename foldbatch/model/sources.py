@@ -1,8 +1,8 @@
-"""Gradients of other things, and from other sources: cells staged once more, for traces that stay as they are.
+"""Gradients of other things, and from other sources: cells staged once more, for the same traces.
 
-A model's own cells yield the gradients of parameters, from its losses. These yield the gradients of the floats that
-examples hold, too, or instead; or start from cotangents of results that the caller gives. Nobody who does not ask
-for them pays for them.
+A model's own cells yield the gradients of parameters, from its losses. These yield the gradients of the
+floats that examples hold, too, or instead; or start from cotangents of results that the caller gives. Nobody
+who does not ask for them pays for them.
 """
 
 from __future__ import annotations

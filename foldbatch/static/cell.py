@@ -1,8 +1,8 @@
 """A cell: a static function of tensors that the scheduler groups calls of, cut in stages, without kernels.
 
-From a `CellGraph` (what the blocks of one place compute) and its `Ends` (which of its ends are recursive, and where
-gradients flow) `stage_cell` finds what each routine computes: graph -> passes -> stages -> vjp -> kept values -> `Stage`s.
-Engines make kernels of these. Nothing here knows of examples, schedules or engines.
+From a `CellGraph` (what the blocks of one place compute) and its `Ends` (which of its ends are recursive, and
+where gradients flow) `stage_cell` finds what each routine computes: graph -> passes -> stages -> vjp -> kept
+values -> `Stage`s. Engines make kernels of these. Nothing here knows of examples, schedules or engines.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
     Args:
         built: what the blocks compute.
         ends: which ends are recursive, and where gradients flow.
-        kept_bytes: bounds what a call keeps for other routines, as far as computing again can; None is no bound.
+        kept_bytes: bounds what a call keeps for other routines, as far as computing again can; None is no
+            bound.
     """
     train = infer = optimized(built, ends, training=True)
     if any(node.op.name == "when_training" for node in reachable(built.results, built.inputs)):

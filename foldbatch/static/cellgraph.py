@@ -45,8 +45,8 @@ class CellGraph:
 class Ends:
     """Which operands and outputs (by number) are recursive, and which carry gradients.
 
-    `active_feeds` are data whose gradients are wanted; `trained` says that those of parameters are, `losses` that
-    losses are where gradients come from, besides the outputs that carry them.
+    `active_feeds` are data whose gradients are wanted; `trained` says that those of parameters are, `losses`
+    that losses are where gradients come from, besides the outputs that carry them.
     """
 
     recursive_operands: frozenset[int] = frozenset()

@@ -41,7 +41,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over the elements of one shape. Loaded values are numbered first, then those of the operations."""
+    """A pass over the elements of one shape. Loaded values are numbered first, then computed ones."""
 
     shape: tuple[int, ...]
     loads: tuple[Place, ...]

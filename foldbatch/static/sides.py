@@ -189,7 +189,7 @@ def _again(recomputed: Collection[Node], given: Collection[Node]) -> dict[Node, 
 def _rows_apart(
     results: Iterable[tuple[What, Node]], feeds: Collection[Node]
 ) -> tuple[list[tuple[What, Node]], list[RowGradient]]:
-    """Part the gradients that are sums of rows from the other results, so that each look-up's rows stay sparse."""
+    """Part the gradients that are sums of rows from the other results: they stay sparse."""
     others: list[tuple[What, Node]] = []
     rows: list[RowGradient] = []
     for what, node in results:
@@ -207,7 +207,7 @@ def _rows_apart(
 
 
 def _lasting(node: Node, feeds: Collection[Node]) -> Node:
-    """Return a node whose value is there when the batch has run: itself or, where memory is reused, a copy."""
+    """Return a node whose value is there when the batch has run: itself, or a copy of it."""
     if node in feeds or not (is_view(node) or node.op in SOURCES):
         return node
     return apply("add", node)

@@ -1,10 +1,11 @@
 """What a stage of a cell does, as data: statements over slots, each slot bound to memory of a batch.
 
-A `Routine` is what an engine makes a kernel of. It runs for some levels, and each level for some calls, whose
-rows follow each other in rank order. Its *slots* are arrays; a `Binding` says what memory of the batch a slot is.
-A `Statement` is one op, one fused loop, one copy or one check; it reads and writes *places*, which are elements of
-slots at fixed strides, so that a slice, a reshape or a part of a concatenation costs nothing. When the statements of a
-level have run, the *results* are brought where other cells, or the caller, find them.
+A `Routine` is what an engine makes a kernel of. It runs for some levels, and each level for some calls,
+whose rows follow each other in rank order. Its *slots* are arrays; a `Binding` says what memory of the
+batch a slot is. A `Statement` is one op, one fused loop, one copy or one check; it reads and writes
+*places*, which are elements of slots at fixed strides, so that a slice, a reshape or a part of a
+concatenation costs nothing. When the statements of a level have run, the *results* are brought where other
+cells, or the caller, find them.
 
 ======================  ======================  ===========================================================
 binding                 key                     the slot's rows in a level
@@ -23,9 +24,9 @@ binding                 key                     the slot's rows in a level
                                                 operand is the first to store there, or else to be added
 ======================  ======================  ===========================================================
 
-A `Result` has one of these bindings: ``value`` (of an output, for other calls), ``cotangent`` (of an operand, to be
-stored or added where it was read), ``gradient`` (of a parameter, to be summed over levels), ``feed`` (the gradient of a
-feed, by rank), ``loss`` and ``metric`` (by rank).
+A `Result` has one of these bindings: ``value`` (of an output, for other calls), ``cotangent`` (of an
+operand, to be stored or added where it was read), ``gradient`` (of a parameter, to be summed over levels),
+``feed`` (the gradient of a feed, by rank), ``loss`` and ``metric`` (by rank).
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Slot:
 class Place:
     """Elements of a slot.
 
-    Element ``(i, j, ...)`` of row r is number ``r * row + offset + i * strides[0] + j * strides[1] ...`` of the
-    slot's elements.
+    Element ``(i, j, ...)`` of row r is number ``r * row + offset + i * strides[0] + j * strides[1] ...`` of
+    the slot's elements.
 
     Attributes:
         slot: the slot's number in the routine.
@@ -89,8 +90,8 @@ class Statement:
         reads: its operands; None for a part of a concatenation that already stands where it belongs. An op on
             sequences has one more: the `segments` slot of its ragged axis.
         write: where the result goes; None for loops and checks.
-        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1; of ``concat``
-            also `starts`: where each part begins.
+        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1; of
+            ``concat`` also `starts`: where each part begins.
         loop: of a fused loop, what it computes; its buffers are the slots of `slots`.
         slots: of a fused loop, the numbers of the slots that it reads and writes, in order.
     """

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.model.model import Model
-from foldbatch.program import Prepared, Program
+from foldbatch.program import Program
 from foldbatch.scheduler.trace import Trace, pack
+from foldbatch.traced import Prepared
 from foldbatch.types import (
     BroadcastType,
     ObjectType,

@@ -32,7 +32,7 @@ def _dense(gradients) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_calls_as_many_kernels_as_counted(variant) -> None:
-    """By the count of the executor."""
+    """By the count of the engine that ran them."""
     program = _program(variant)
     report = program.describe(TREES)
     assert count(program, TREES).kernels == (report.calls_forward, report.calls_backward)
@@ -50,24 +50,34 @@ def test_every_variant_computes_the_same(variant) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
-def test_stages_and_passes_save_array_calls() -> None:
+def test_stages_and_passes_save_statements() -> None:
     """Stages a gradient per level, passes ops of the backward graphs, policy a classifier per level."""
     found = {variant: count(_program(variant), TREES) for variant in VARIANTS}
     levels = found["as compiled"].levels
     assert levels == max(tree.height for tree in TREES)
-    assert found["no stages"].arrays[1] == found["as compiled"].arrays[1] + 2 * (levels - 1)
-    assert sum(found["no passes"].arrays) > sum(found["as compiled"].arrays)
+    assert found["no stages"].statements[1] == found["as compiled"].statements[1] + 2 * (levels - 1)
+    assert sum(found["no passes"].statements) > sum(found["as compiled"].statements)
     assert found["no stages, by depth"].kernels[0] > found["no stages"].kernels[0] + levels / 2
-    assert sum(found["neither, by depth"].ops) > max(
-        sum(f.ops) for name, f in found.items() if name != "neither, by depth"
+    assert sum(found["neither, by depth"].statements) > max(
+        sum(f.statements) for name, f in found.items() if name != "neither, by depth"
     )
+
+
+@pytest.mark.numba
+def test_a_fused_loop_is_one_statement() -> None:
+    """So Numba's kernels have fewer, of as many calls."""
+    pytest.importorskip("numba")
+    numba = count(fb.compile(BLOCK, "numba", threads=1), TREES)
+    numpy = count(_program(), TREES)
+    assert numba.kernels == numpy.kernels
+    assert all(few < many / 2 for few, many in zip(numba.statements, numpy.statements, strict=True))
 
 
 def test_planned_bytes_are_those_explained() -> None:
     """For training: a row per distinct call, and what is there once."""
     program = _program()
     found = memory(program, TREES)
-    rows = [len(table.order) for table in program.plan(TREES).parts[0].batch.schedule.cells]
+    rows = [len(table.order) for table in program.schedule(TREES).schedule.cells]
     for name in ("planned", "unplanned"):
         each = [getattr(cell, name) for cell in fb.explain(program).cells]
         expected = sum(sizes.get("N", 0) * n + sizes.get("1", 0) for sizes, n in zip(each, rows, strict=True))

@@ -27,7 +27,7 @@ def test_outcome_has_every_figure() -> None:
     assert [(found.hidden, found.batch) for found in outcome.found] == [(4, 2), (4, 3), (6, 2), (6, 3)]
     for found in outcome.found:
         assert list(found.timings) == ["foldbatch (numpy)"]
-        assert found.phases.keys() == {"trace", "merge", "tables", "forward", "backward", "update"}
+        assert found.phases.keys() == {"trace", "merge", "tables", "ready", "forward", "backward", "update"}
         assert all(seconds > 0 for seconds in found.phases.values())
         assert found.batches == 16
         assert found.counts.trees == found.batch * found.batches

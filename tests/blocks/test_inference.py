@@ -11,8 +11,8 @@ from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
 from foldbatch.blocks.values import Broadcast, Object, Sequence, type_of
-from foldbatch.model.wires import Wire
 from foldbatch.errors import BlockTypeError
+from foldbatch.model.wires import Wire
 from foldbatch.static.graph import constant, input_node
 from foldbatch.static.op import ragged
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType

@@ -71,7 +71,9 @@ def test_facts_stand_where_schedules_differ() -> None:
     parameters = len(bound.summed)
     names = [*fact_names(model.signatures, len(model.arenas)), *["stores"] * parameters]
     for number, routine in enumerate(bound.routines):
-        for i, what in enumerate([slot.binding for slot in routine.slots] + [r.binding for r in routine.results]):
+        for i, what in enumerate(
+            [slot.binding for slot in routine.slots] + [r.binding for r in routine.results]
+        ):
             varied = binding(bound.varied[number], i)
             assert varied[BASE] == varied[SPARE] == -1
             if what.kind == "operand":

@@ -98,21 +98,27 @@ def test_auto_leaves_out_what_is_installed_and_broken() -> None:
         mock.patch.object(engines, "import_module", broken),
     ):
         assert choose_engine("auto") == "numpy"
-        with pytest.raises(BackendError, match=r"backend numba: expected Numba to be installed, found libllvm"):
+        with pytest.raises(
+            BackendError, match=r"backend numba: expected Numba to be installed, found libllvm"
+        ):
             choose_engine("numba")
 
 
 def test_what_is_not_installed_is_told_with_what_to_do() -> None:
     with (
         mock.patch.dict(sys.modules, {"numba": None}),
-        pytest.raises(BackendError, match=r"backend numba: expected Numba .* pip install 'foldbatch\[numba\]'"),
+        pytest.raises(
+            BackendError, match=r"backend numba: expected Numba .* pip install 'foldbatch\[numba\]'"
+        ),
     ):
         choose_engine("numba")
 
 
 @pytest.mark.parametrize("name", ["nunpy", "", None, 3, ["numpy"]])
 def test_an_unknown_name_lists_what_there_is(name: Any) -> None:
-    with pytest.raises(UnknownNameError, match=r"backend: expected one of auto, numba, numpy, reference, found"):
+    with pytest.raises(
+        UnknownNameError, match=r"backend: expected one of auto, numba, numpy, reference, found"
+    ):
         choose_engine(name)
     with pytest.raises(UnknownNameError):
         fb.compile(fb.Vector(2), name)

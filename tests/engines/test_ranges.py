@@ -26,7 +26,9 @@ def test_users_read_the_example_and_the_cell(policy: str, method: str) -> None:
     """Whichever level the call ran in, and whichever part of the batch it was in."""
     table = fb.Parameter([4], [1.0, 2.0, 3.0, 4.0], "table")
     chain = fb.ForwardDeclaration(output_type=fb.types.TensorType((), "int32"), name="chain")
-    again = fb.GetItem(0) >> chain() >> fb.Function(lambda i: i + ops.cast(ops.gather(table, i), "int32") * 0 + 1)
+    again = (
+        fb.GetItem(0) >> chain() >> fb.Function(lambda i: i + ops.cast(ops.gather(table, i), "int32") * 0 + 1)
+    )
     chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: again, False: fb.Scalar("int32")}))
     loss = fb.Function(lambda i: ops.gather(table, i)) >> fb.Loss()
     program = fb.compile(chain() >> loss, "numpy", policy=policy, threads=1)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.errors import UnknownNameError
 from foldbatch.engines.results import (
     Metrics,
     MetricValues,
@@ -19,6 +18,7 @@ from foldbatch.engines.results import (
     no_values,
     walk,
 )
+from foldbatch.errors import UnknownNameError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type, as_type
 
 T = TensorType((2,))

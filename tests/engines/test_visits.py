@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import UnknownNameError
 from foldbatch.engines.results import MetricValues
 from foldbatch.engines.visits import InputGradients, Visits, gather, matched
+from foldbatch.errors import UnknownNameError
 from foldbatch.types import TensorType
 
 FLOAT = TensorType(())

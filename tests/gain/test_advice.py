@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foldbatch.gain.advice import advice
 from foldbatch.engines.report import CellReport, Report
+from foldbatch.gain.advice import advice
 
 
 def _report(*cells: CellReport, bound: int | None = None) -> Report:

@@ -46,11 +46,11 @@ def test_every_size_runs_the_same_examples() -> None:
 def test_training_and_inference_have_their_phases() -> None:
     both = fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy")
     assert both.tasks == ("training", "inference")
-    phases = ["trace", "merge", "tables", "forward", "backward", "update"]
+    phases = ["trace", "merge", "tables", "ready", "forward", "backward", "update"]
     assert list(both.batches[0].phases) == phases
     infer = fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy", train=False)
     assert infer.tasks == ("inference",)
-    assert list(infer.batches[0].phases) == phases[:4]
+    assert list(infer.batches[0].phases) == phases[:5]
     assert both.batches[0].kernel_calls > infer.batches[0].kernel_calls
     assert fb.bench(with_loss(), LISTS, [2], repeats=1, backend="numpy", train=True).tasks == ("training",)
 

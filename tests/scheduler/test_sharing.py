@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
+from foldbatch.engines.report import CellReport
 from foldbatch.errors import UnknownNameError
 from foldbatch.program import Program
-from foldbatch.engines.report import CellReport
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import verify

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.static import ops
 from foldbatch.engines.numpy.spelling import OVERWRITES
+from foldbatch.static import ops
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node
 from foldbatch.static.memory import Buffers, Scratch, Section, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis

@@ -1,7 +1,7 @@
 """The Numba engine: a direction of a batch is one call of compiled code, which walks the launch table.
 
-Nothing is compiled for a kernel but its fused loops: it is a list of instructions, each of which calls a function that
-is compiled once a machine.
+Nothing is compiled for a kernel but its fused loops: it is a list of instructions, each of which calls a
+function that is compiled once a machine.
 """
 
 from __future__ import annotations

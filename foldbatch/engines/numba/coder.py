@@ -1,7 +1,7 @@
 """A kernel's code: whole numbers that `walker` goes through, and what puts them together.
 
-A code is its head, its *cells*, the bindings of its ragged axes' segments, its instructions, and statics, to which
-instructions point. A cell is an address that follows from the launch and the level::
+A code is its head, its *cells*, the bindings of its ragged axes' segments, its instructions, and statics, to
+which instructions point. A cell is an address that follows from the launch and the level::
 
     head           cells, ragged axes, instructions, where the statics begin
     a cell         binding, kind (see below), axis, bytes of a row
@@ -10,7 +10,7 @@ instructions point. A cell is an address that follows from the launch and the le
                    where its statics begin; for each pointer a cell, and bytes from there on
 
 ====================  ========================================================================================
-``BY_LAUNCH``         rows of a buffer from FIRST on, if they follow each other; else the copies of them in SPARE
+``BY_LAUNCH``         rows of BASE from FIRST on, if they follow each other; else copies of them in SPARE
 ``BY_RANK``           rows of BASE, by rank
 ``WHOLE``             BASE from its beginning
 ``TARGET``            rows of BASE from FIRST on, if they follow each other; else BASE from its beginning
@@ -125,7 +125,7 @@ class Coder:
     def add(
         self, function: Native, axis: Axis, pointers: Sequence[tuple[int, int]], statics: Sequence[int] = ()
     ) -> None:
-        """Append an instruction: a function, the axis whose rows it is told, its pointers and whole numbers."""
+        """Append a call of a function: the axis whose rows it is told, its pointers and whole numbers."""
         assert len(pointers) == function.count
         head = [function.address, function.count, self.axes[axis], len(self.statics)]
         self.program.append([*head, *chain.from_iterable(pointers)])

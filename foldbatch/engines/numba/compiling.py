@@ -1,7 +1,7 @@
 """Compiling with Numba, once per text and machine: in memory, and in a directory of the user.
 
-A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python calls
-with arrays, `native` what compiled code calls by its address.
+A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python
+calls with arrays, `native` what compiled code calls by its address.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
 ``FOLDBATCH_CACHE`` means none; nor is there one where nothing can be written. Processes may share it:
@@ -112,11 +112,11 @@ def compile_loop(text: str) -> Callable[..., None]:
 
 
 def compile_arrays(
-    text: str, called: Mapping[str, Any] | None = None, source: str = "", options: str = "OPTIONS"
+    text: str, called: Mapping[str, Any] | None = None, source: str = ""
 ) -> Callable[..., None]:
     """Compile a text that calls what is `called` by name, all of it defined by `source`."""
     key = digest(f"{FORM}\n{_basis()}{source}\n{text}")
-    return compile_text(f"loop_{key}", text, partial(_compiled, text, called or {}, options))
+    return compile_text(f"loop_{key}", text, partial(_compiled, text, called or {}))
 
 
 def digest(text: str) -> str:
@@ -192,14 +192,13 @@ def _scope(text: str, filename: str, called: Mapping[str, Any]) -> dict[str, Any
 def _compiled(
     text: str,
     called: Mapping[str, Any],
-    options: str,
     filename: str,
     keep: bool,  # noqa: FBT001
 ) -> Callable[..., None]:
     functions = _vector_functions()
     scope = _scope(text, filename, called)
     signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
-    njit = numba().njit(signature, cache=keep, **getattr(functions, options))
+    njit = numba().njit(signature, cache=keep, **functions.OPTIONS)
     compiled: Callable[..., None] = njit(scope["loop"])
     return compiled
 

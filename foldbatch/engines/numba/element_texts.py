@@ -1,8 +1,8 @@
 """Functions that visit each element of some places of one shape: elementwise ops, copies, sums over axes.
 
-Their loops are rows and three axes. Their whole numbers `s` are: whether all rows are one run of the innermost
-loop; the extents; then for each place its strides along rows and axes. Where all innermost strides are 1 there is a
-loop that says so, which LLVM vectorises.
+Their loops are rows and three axes. Their whole numbers `s` are: whether all rows are one run of the
+innermost loop; the extents; then for each place its strides along rows and axes. Where all innermost strides
+are 1 there is a loop that says so, which LLVM vectorises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A routine as instructions: for each move, statement and result the compiled functions that do it.
 
-Which function an op needs, and which whole numbers it is told, stands in `op_code`. What depends on the batch is
-decided by the functions and by `walker`, from the launch; nothing is compiled for a routine but its fused loops.
+Which function an op needs, and which whole numbers it is told, stands in `op_code`. What depends on the batch
+is decided by the functions and by `walker`, from the launch; nothing is compiled for a routine but its fused
+loops.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from foldbatch.engines.numba.loop_texts import MEMORY, spell
 from foldbatch.engines.numba.nests import Part, Strides, merged, parts
 from foldbatch.engines.numba.op_code import copy_to, encode_op
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
+from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
 
 DENSE = Part((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
 GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
@@ -45,17 +46,22 @@ def encode(routine: Routine) -> Code:
         if slot.binding.kind in ("operand", "cotangent"):
             _take(coder, i, slot)
     for statement in routine.statements:
-        if statement.loop is not None:
-            pointers = [(coder.slot(slot), 0) for slot in statement.slots]
-            coder.add(native(spell(statement.loop)), statement.axis, pointers)
-        else:
-            encode_op(coder, statement)
+        encode_statement(coder, statement)
     for i, slot in enumerate(routine.slots):
         if slot.binding.kind == "store":
             _give(coder, i, slot.binding, _whole(i, slot))
     for i, result in enumerate(routine.results, len(routine.slots)):
         _bring(coder, i, result)
     return coder.finish()
+
+
+def encode_statement(coder: Coder, statement: Statement) -> None:
+    """Append what a statement does."""
+    if statement.loop is not None:
+        pointers = [(coder.slot(slot), 0) for slot in statement.slots]
+        coder.add(native(spell(statement.loop)), statement.axis, pointers)
+    else:
+        encode_op(coder, statement)
 
 
 def _whole(number: int, slot: Slot) -> Place:

@@ -1,4 +1,4 @@
-"""Index arithmetic compiled: the functions of `integer_loops` with Numba, in the form of those of `arithmetic`.
+"""Index arithmetic compiled: the functions of `integer_loops`, in the form of those of `arithmetic`.
 
 Results are the same to the last bit. Where counting does not pay, or keys are of another type than those
 that traces are packed in, NumPy sorts here too.
@@ -74,7 +74,7 @@ def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., A
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
-    """Return the arithmetic that computes by functions like those of `integer_loops`, given arrays to write to."""
+    """Return the arithmetic of functions like those of `integer_loops`, given arrays to write to."""
 
     def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
         blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)

@@ -1,8 +1,9 @@
 """Functions that go along one axis for each of the others: maxima, softmax and its losses, one-hot rows.
 
-Their loops are rows and two axes, and inside these along a line. Their whole numbers `s` are the extents of the two
-axes and of the line; then for each place its strides along rows, both axes, and the line, which is 1 for a place that
-has no such axis. Where all lie side by side along the line there is a loop that says so. Sums are added in order.
+Their loops are rows and two axes, and inside these along a line. Their whole numbers `s` are the extents of
+the two axes and of the line; then for each place its strides along rows, both axes, and the line, which is 1
+for a place that has no such axis. Where all lie side by side along the line there is a loop that says so.
+Sums are added in order.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 
+from foldbatch.engines.numba.coder import contiguous
 from foldbatch.engines.numba.loop_texts import spell
 from foldbatch.static.loops import Loop
 from foldbatch.static.statements import Place, Routine, Statement
@@ -14,7 +14,7 @@ def loop_name(text: str) -> str:
     """Return what a loop is called: by its text, so that equal ones are one.
 
     >>> loop_name("# f4")
-    'loop_62e0a2e7'
+    'loop_b99da1b8'
     """
     return f"loop_{zlib.crc32(text.encode()):08x}"
 
@@ -56,20 +56,8 @@ def _slot(routine: Routine, number: int) -> str:
 
 def _place(routine: Routine, place: Place) -> str:
     """Return a slot's name, with the part of its rows where it is not all of them."""
-    name = _slot(routine, place.slot)
-    if (
-        place.offset == 0
-        and _side_by_side(place.shape, place.strides)
-        and place.shape == routine.slots[place.slot].type.shape
-    ):
+    name, whole = _slot(routine, place.slot), routine.slots[place.slot].type.shape
+    if place.offset == 0 and place.shape == whole and place.strides == contiguous(whole):
         return name
-    return f"{name}[{place.offset}; {'x'.join(map(str, place.shape)) or '1'}; {' '.join(map(str, place.strides))}]"
-
-
-def _side_by_side(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    step = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != step:
-            return False
-        step *= extent
-    return True
+    shape, strides = "x".join(map(str, place.shape)) or "1", " ".join(map(str, place.strides))
+    return f"{name}[{place.offset}; {shape}; {strides}]"

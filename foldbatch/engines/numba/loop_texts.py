@@ -49,7 +49,7 @@ TARGET = Target(
 
 
 def spell(loop: Loop) -> str:
-    """Return the text of a loop, for `compiling.native`: ``loop(n, a0, a1, ..., s)``, one pointer a buffer."""
+    """Return a loop's text, for `compiling.native`: ``loop(n, a0, a1, ..., s)``, one pointer a buffer."""
     buffers = range(len(loop.buffers))
     if len(loop.sweeps) == 1:
         lines = _sweep(loop, loop.sweeps[0], by_rows=loop.batched)

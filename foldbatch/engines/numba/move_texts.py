@@ -1,16 +1,16 @@
 """Functions that bring rows from where other cells left them, and to where others look for them.
 
-`TAKE` runs before the statements of a level, `GIVE` after them. What they do is told by the launch: `fields` are its
-numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
+`TAKE` runs before the statements of a level, `GIVE` after them. What they do is told by the launch: `fields`
+are its numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
 """
 
 from __future__ import annotations
 
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
 
-# Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the rows
-# themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell the part.
-# s: numbers in a row of `out`.
+# Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
+# rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
+# the part. s: numbers in a row of `out`.
 TAKE = f"""\
 # {{k}} i8 i8 i8 {{k}}
 def loop(n, arena, entries, copies, fields, out, s):
@@ -34,10 +34,11 @@ def loop(n, arena, entries, copies, fields, out, s):
 
 VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
 
-# Rows of values to an arena: written, or added where cotangents are not to be stored; a `STORE` that stores has been
-# written where it belongs. `arena` begins with the level's first row, or with its own where the index tells the rows.
-# s: which of the above; numbers in a row; whether they follow each other. If they do not: the number of the first one,
-# extents of three axes, the strides of values along rows and axes, and the strides of numbers along axes.
+# Rows of values to an arena: written, or added where cotangents are not to be stored; a `STORE` that stores
+# has been written where it belongs. `arena` begins with the level's first row, or with its own where the
+# index tells the rows. s: which of the above; numbers in a row; whether they follow each other. If they do
+# not: the number of the first one, extents of three axes, the strides of values along rows and axes, and the
+# strides of numbers along axes.
 GIVE = f"""\
 # {{k}} {{k}} i8 i8 i8
 def loop(n, values, arena, entries, copies, fields, s):
@@ -80,8 +81,8 @@ def loop(n, values, arena, entries, copies, fields, s):
 """
 GIVE_AXES = 3
 
-# A parameter's gradient: stored, or added to what is there. s: extents of three axes, the strides of the values, and
-# of the gradient.
+# A parameter's gradient: stored, or added to what is there. s: extents of three axes, the strides of the
+# values, and of the gradient.
 GRADIENT = f"""\
 # {{k}} {{k}} i8
 def loop(n, values, gradient, fields, s):

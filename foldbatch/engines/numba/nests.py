@@ -1,7 +1,7 @@
-"""Strides of places as the static integers of compiled functions: few loops inside each other, rows outermost.
+"""Strides of places as whole numbers for compiled functions: few loops inside each other, rows outermost.
 
-A compiled function has a fixed number of loops. Axes that all places visit without gaps become one; what is left
-over is unrolled: one part of it for each turn, with its places further on.
+A compiled function has a fixed number of loops. Axes that all places visit without gaps become one; what is
+left over is unrolled: one part of it for each turn, with its places further on.
 """
 
 from __future__ import annotations

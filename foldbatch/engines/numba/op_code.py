@@ -61,7 +61,7 @@ def _visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: S
 
 
 def _visited(places: Sequence[Place]) -> list[tuple[Part, bool]]:
-    """Return the parts in which a function goes through places; whether all rows are one run of its last axis."""
+    """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
     rows = [place.row for place in places]
     axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])
     whole = by_rows(axes, rows)

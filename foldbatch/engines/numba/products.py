@@ -155,13 +155,14 @@ def loop({parameters}):
 {body}"""
 
 
-# What `native_text` reads: extents of the outer loop, m, k and n; which of the first three (1, 2 or 3) is multiplied
-# by the number of rows; strides of a, of b, of c's rows; of a, b and c along the outer loop; what is added to what is
-# there: 0 nothing, 1 each turn of the outer loop to the one before.
-
-
 def native_text(kind: str, cut: Blocks | None) -> str:
-    """Return the text of products one after the other, for `compiling.native`; with plain loops without blocks."""
+    """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
+
+    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which
+    of the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows;
+    of a, b and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the
+    outer loop but the first, 2 all.
+    """
     outer = """\
 def loop(n_rows, a_all, b_all, c_all, told):
     outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
@@ -173,7 +174,8 @@ def loop(n_rows, a_all, b_all, c_all, told):
         k *= n_rows
     a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
 """
-    turn = "a0, b0, c0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11])), moved(c_all, o * u8(told[12]))"
+    turn = ", ".join(f"moved({x}_all, o * u8(told[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
+    turn = f"a0, b0, c0 = {turn}"
     if cut is None:
         return f"""\
 # {kind} {kind} {kind}

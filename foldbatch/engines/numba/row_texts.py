@@ -1,16 +1,16 @@
-"""Functions of rows: looked up by id, repeated for the elements of sequences, reduced over them, drawn, checked.
+"""Functions of rows: looked up by id, repeated for elements of sequences, reduced over them, drawn, checked.
 
-Whole numbers `s` are extents, then strides; each text tells its own. A sequence's elements are the rows between two
-`segments`, which count from the first call of the batch. Where places lie side by side along the innermost axis there
-is a loop that says so.
+Whole numbers `s` are extents, then strides; each text tells its own. A sequence's elements are the rows
+between two `segments`, which count from the first call of the batch. Where places lie side by side along the
+innermost axis there is a loop that says so.
 """
 
 from __future__ import annotations
 
 from foldbatch.static.ops.random import BITS, GAMMA
 
-# s: extents of two axes of ids and two of a table's rows, how many rows it has; strides of ids (row and two axes), of
-# the table (its rows and two axes), of the result (row and four axes).
+# s: extents of two axes of ids and two of a table's rows, how many rows it has; strides of ids (row and two
+# axes), of the table (its rows and two axes), of the result (row and four axes).
 _IDS = """\
 # {i} {k} {k}
 def loop(n, ids, table, out, s):
@@ -114,8 +114,8 @@ SEGMENTS = {
     for name, body in _BODIES.items()
 }
 
-# As `ops.random.random_bits`. s: what the site adds to keys; how many numbers, and the first one's number; strides
-# of keys along rows, of the result along rows and its axis.
+# As `ops.random.random_bits`. s: what the site adds to keys; how many numbers, and the first one's number;
+# strides of keys along rows, of the result along rows and its axis.
 RANDOM = f"""\
 # i8 {{k}}
 def loop(n, keys, out, s):

@@ -1,9 +1,9 @@
-"""Optimizers' steps and checks, and sums of rows, as compiled loops that Python calls: one pass over memory each."""
+"""Optimizers' steps and checks, and sums of rows, as compiled loops that Python calls with arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ def loop(rows, starts, order, out):
 """
 
 
+@cache
 def compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
     """Return a loop for numbers of a dtype; None if it is not float32 or float64."""
     kind = KIND_OF.get(dtype)

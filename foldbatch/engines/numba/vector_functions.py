@@ -31,9 +31,12 @@ class _Distinct(Compiler):  # type: ignore[misc]
 
 
 ARITHMETIC: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
-# of what is given an arena twice, to read and to write, and takes views
-SHARING_OPTIONS: dict[str, Any] = ARITHMETIC | {"nogil": True, "no_cfunc_wrapper": True}
-OPTIONS: dict[str, Any] = SHARING_OPTIONS | {"_nrt": False, "pipeline_class": _Distinct}
+OPTIONS: dict[str, Any] = ARITHMETIC | {
+    "nogil": True,
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+    "pipeline_class": _Distinct,
+}
 
 
 def _two_to(context: Any, x: Any) -> Any:

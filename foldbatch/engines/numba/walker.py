@@ -1,8 +1,8 @@
 """A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
 
-The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each cell begin
-and how far they move with each row of their axis; for each level, where that level's are; then it calls one function
-after the other. Importing this needs Numba.
+The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each
+cell begin and how far they move with each row of their axis; for each level, where that level's are; then it
+calls one function after the other. Importing this needs Numba.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _walk(
 @cache
 def compiled() -> Any:
     """Return `_walk` compiled: once a process, read from the cache on disk where there is one."""
-    text = "\n\n".join(map(inspect.getsource, (begin_at, _walk)))
+    text = "\n\n".join([inspect.getsource(begin_at), inspect.getsource(_walk)])
     known = f"{FORM}\n{inspect.getsource(coder)}{inspect.getsource(launch)}{inspect.getsource(memory)}{text}"
     return compile_text(f"walk_{digest(known)}", text, partial(_compiled, text))
 
@@ -197,7 +197,8 @@ class Walker:
 
         Args:
             table: what to run.
-            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights`` says.
+            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights``
+                says.
 
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.

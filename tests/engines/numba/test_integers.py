@@ -79,6 +79,7 @@ def test_compiled_arithmetic_is_there_before_the_first_batch() -> None:
     tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {True: node, False: leaf}))
     program = fb.compile(tree(), backend="numba", threads=1, debug=True)
     assert program._runner.engine.arithmetic is compiled()
+    program.run([1])  # which makes the kernels
     with event.install_recorder("numba:compile") as recorder:
         assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
         assert len(program.run([])) == 0

@@ -1,0 +1,60 @@
+"""A code as numbers: cells once each, instructions that point to statics."""
+
+from __future__ import annotations
+
+from foldbatch.engines.numba.coder import (
+    BY_LAUNCH,
+    CALLS,
+    CELL,
+    HEAD,
+    INSTRUCTION,
+    RAGGED,
+    WHOLE,
+    Coder,
+    contiguous,
+)
+from foldbatch.engines.numba.compiling import Native
+from foldbatch.static.op import CALL, UNBATCHED, ragged
+from foldbatch.static.statements import Binding, Place, Routine, Slot
+from foldbatch.types import TensorType
+
+M = ragged()
+SLOTS = (
+    Slot(Binding("operand", 0), TensorType((2, 3)), CALL),
+    Slot(Binding("kept", 0), TensorType((4,), "float64"), UNBATCHED),
+    Slot(Binding("segments", 0), TensorType((), "int64"), M),
+    Slot(Binding("kept", 1), TensorType((), "bool"), M),
+)
+ROUTINE = Routine("test", SLOTS, (), (), {M: 2})
+
+
+def test_the_code_is_its_parts_one_after_the_other() -> None:
+    coder = Coder(ROUTINE)
+    one, two = Native(1000, 1, None), Native(2000, 2, None)
+    coder.add(one, CALL, [coder.at(Place(0, CALL, 6, 2, (3,), (1,)))], [7, 8])
+    coder.add(two, M, [coder.at(Place(1, UNBATCHED, 0, 3, (), ())), (coder.slot(0), 0)], [9])
+    code = coder.finish()
+    numbers = code.numbers.tolist()
+    cells, ragged_axes, instructions, statics = numbers[:HEAD]
+    assert (cells, ragged_axes, instructions) == (2, 1, 2)
+    assert numbers[HEAD : HEAD + 2 * CELL] == [0, BY_LAUNCH, CALLS, 24, 1, WHOLE, 0, 0]
+    assert numbers[HEAD + 2 * CELL] == 2
+    first = numbers[HEAD + 2 * CELL + 1 :]
+    assert first[: INSTRUCTION + 2] == [1000, 1, CALLS, statics, 0, 2 * 4]
+    assert first[INSTRUCTION + 2 : 2 * INSTRUCTION + 6] == [2000, 2, RAGGED, statics + 2, 1, 3 * 8, 0, 0]
+    assert numbers[statics:] == [7, 8, 9]
+    assert code.functions == (one, two)
+    assert code.room >= 3
+
+
+def test_cells_are_shared_by_what_points_to_the_same_rows() -> None:
+    coder = Coder(ROUTINE)
+    assert coder.slot(0) == coder.slot(0)
+    assert len({coder.slot(i) for i in range(4)}) == 4
+    assert coder.dtype(Place(3, M, 1, 0, (), ())) == "bool"
+
+
+def test_strides_without_gaps() -> None:
+    assert contiguous(()) == ()
+    assert contiguous((5,)) == (1,)
+    assert contiguous((2, 0, 3)) == (0, 3, 1)
