@@ -27,12 +27,14 @@ def test_a_region_starts_empty_and_shares_nothing_with_others():
 
 
 def test_lines_tell_the_block_that_they_are_for():
-    """And which function of the user's they call, so that errors can say it."""
-    root = functions(fb.GetItem("x") >> fb.InputTransform(len) >> fb.Scalar())[0]
-    lines = [line for line in root.lines if line.where]
-    assert any("GetItem" in line.where or "x" in line.where for line in lines)
-    assert [line.calls for line in lines if line.calls] == ["len"]
-    assert all(isinstance(line, Line) and line.text for line in lines)
+    """What its object must have, and whether it calls a function of the user's, so that errors can say it."""
+    (root,) = functions(fb.GetItem("x") >> fb.InputTransform(len) >> fb.Scalar())
+    assert all(isinstance(line, Line) and line.text for line in root.lines)
+    assert [(line.where, line.expected, line.calls) for line in root.lines[:2]] == [
+        ("model GetItem('x')", "an item 'x'", ""),
+        ("model InputTransform(len)", "", "function"),
+    ]
+    assert root.lines[0].subject is not root.lines[1].subject
 
 
 def test_a_function_knows_which_it_calls_in_any_case():
@@ -41,5 +43,5 @@ def test_a_function_knows_which_it_calls_in_any_case():
     leaf.resolve_to(fb.Scalar())
     tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: leaf(), True: fb.GetItem(0) >> tree()}))
     by_path = {function.path: function for function in functions(tree())}
-    assert by_path["model"].always == [by_path["tree"].name]
+    assert by_path["root"].always == [by_path["tree"].name]
     assert by_path["tree"].always == []  # it depends on the example
