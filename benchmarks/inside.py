@@ -55,4 +55,4 @@ def compiled_product(dtype: str) -> Callable[..., object] | None:
         return None
     from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs Numba
 
-    return by_arrays("product", "f4" if dtype == "float32" else "f8")
+    return by_arrays("f4" if dtype == "float32" else "f8")

@@ -6,14 +6,13 @@ the factors are read where they lie, row by row where they are not neighbours, a
 `tiles`. Where the second factor is a transposed matrix, its columns are read as dots, or, if there are many
 rows, its panel of columns is copied to the stack first.
 
-========================================================  ============================================
-``product(a, b, c)``                                      c = a @ b
-``product_rows(a, a_rows, b, c, c_rows, shift, adds)``    c[c_rows - shift] (+)= a[a_rows] @ b
-``outer_rows(a, a_rows, b, b_rows, c, adds)``             c (+)= a[a_rows].T @ b[b_rows]
-========================================================  ============================================
+===============  ===============================================
+`native_text`    c (+)= a @ b, one after the other
+`rows_text`      c[c_rows] (+)= a[a_rows] @ b
+`outer_text`     c (+)= a[a_rows].T @ b[b_rows]
+===============  ===============================================
 
-All have two axes; columns of ``c``, and of what `outer_rows` multiplies, are neighbours in memory. Rows of
-``c_rows`` are distinct. Importing this needs Numba.
+All have two axes; columns of ``c`` are neighbours in memory. Importing this needs Numba.
 """
 
 from __future__ import annotations
@@ -23,10 +22,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from textwrap import indent
 from typing import Any
 
 from llvmlite import binding
 
+from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.numba import tiles
 from foldbatch.engines.numba.compiling import compile_arrays
 from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
@@ -110,49 +111,79 @@ def source() -> str:
 
 
 @cache
-def by_arrays(name: str, kind: str) -> Callable[..., None] | None:
-    """Return a product that Python calls with arrays, by its name; None for processors that are not known."""
+def by_arrays(kind: str) -> Callable[..., None] | None:
+    """Return ``product(a, b, c)`` for Python to call with arrays; None for processors that are not known."""
     cut = blocks()
     if cut is None:
         return None
-    return compile_arrays(spell(name, kind, cut), functions(kind, cut), source())
+    return compile_arrays(spell(kind, cut), functions(kind, cut), source())
 
 
-def spell(name: str, kind: str, cut: Blocks) -> str:
-    """Return the text of a product of element type `kind`, by its name."""
-    matrix, rows, lanes = f"{kind}[2]a", "i8[1]", cut.bits // BITS[kind]
-    at = "(i + r) * a_row", "(i + r) * c_row"
-    types: tuple[str, ...]
-    match name:
-        case "product":
-            types, parameters = (matrix, matrix, f"{matrix}w"), "a, b, c"
-            sizes, more = "c.shape[0], a.shape[1]", "u8(0)"
-        case "product_rows":
-            types = matrix, rows, matrix, f"{matrix}w", rows, "i8", "i8"
-            parameters = "a, a_rows, b, c, c_rows, shift, adds"
-            sizes, more = "a_rows.shape[0], a.shape[1]", "u8(adds)"
-            at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r] - shift) * c_row"
-        case _:
-            types = matrix, rows, matrix, rows, f"{matrix}w", "i8"
-            parameters = "a, a_rows, b, b_rows, c, adds"
-            sizes, more = "c.shape[0], a_rows.shape[0]", "u8(adds)"
-            at = "i + r - first", "(i + r) * c_row"
-    body = (_outer if name == "outer_rows" else _product)(cut, lanes, at)
+def spell(kind: str, cut: Blocks) -> str:
+    """Return the text of that product, of matrices of element type `kind`."""
     strides = ", ".join(f"u8({x}.strides[{i}] // {BITS[kind] // 8})" for x in "ab" for i in (0, 1))
     return f"""\
-# {", ".join(types)}
-def loop({parameters}):
+# {kind}[2]a, {kind}[2]a, {kind}[2]aw
+def loop(a, b, c):
     a_row, a_column, b_row, b_column = {strides}
     c_row, n = u8(c.strides[0] // {BITS[kind] // 8}), u8(c.shape[1])
-    sizes = {sizes}
-    m, k, more = u8(sizes[0]), u8(sizes[1]), {more}
+    m, k, more = u8(c.shape[0]), u8(a.shape[1]), u8(0)
     a0, b0, c0, a_at, c_at = flat(a), flat(b), flat(c), starts(), starts()
     start, r = u8(0), u8(0)
-    if k == u8(0):
-        for i in range(m if more == u8(0) else u8(0)):
-            for j in range(n):
-                c0[{at[1]} + j] = {kind}(0)
-{body}"""
+{_nothing(kind, "m", "i * c_row", 4)}
+{_product(cut, cut.bits // BITS[kind], ("(i + r) * a_row", "(i + r) * c_row"))}"""
+
+
+def rows_text(kind: str, cut: Blocks) -> str:
+    """Return the text of ``c[c_rows] (+)= a[a_rows] @ b``, as `compiling.native` takes it.
+
+    Rows of `a`, and elements of a row of `c`, follow each other. Its whole numbers are k and n; strides of
+    rows of `a`, of `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct.
+    Else the launch's `fields` of the result tell: it adds unless they say that it stores; and where their
+    FIRST is -1 rows of `c` may repeat, and are made one after the other.
+    """
+    at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r]) * c_row"
+    body = indent(_product(cut, cut.bits // BITS[kind], at), "    ")
+    return f"""\
+# {kind} i8 {kind} {kind} i8 i8
+def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
+    k, n, a_row, b_row, b_column = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+    a_column, c_row, more = u8(1), u8(told[5]), u8((told[6] != 0) | (fields[{STORES}] == 0))
+    a_at, c_at, o = starts(), starts(), u8(0)
+    while o < n_rows:
+        m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
+        a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
+        start, r = u8(0), u8(0)
+{_nothing(kind, "m", "u8(c_rows[i]) * c_row", 8)}
+{body}
+        o += m
+"""
+
+
+def outer_text(kind: str, cut: Blocks) -> str:
+    """Return the text of ``c (+)= a[a_rows].T @ b[b_rows]``, as `compiling.native` takes it.
+
+    Elements of a row follow each other. Its whole numbers are the columns of `a` and of `b`, and strides of
+    rows of `a`, `b` and `c`. It adds unless the launch's `fields` of the result say that it stores.
+    """
+    return f"""\
+# {kind} i8 {kind} i8 {kind} i8
+def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
+    m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+    a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
+    start, r = u8(0), u8(0)
+{_nothing(kind, "m", "i * c_row", 4)}
+{_outer(cut, cut.bits // BITS[kind], ("i + r - first", "(i + r) * c_row"))}"""
+
+
+def _nothing(kind: str, rows: str, at: str, spaces: int) -> str:
+    """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
+    lines = f"""\
+if k == u8(0):
+    for i in range({rows} if more == u8(0) else u8(0)):
+        for j in range(n):
+            c0[{at} + j] = {kind}(0)"""
+    return indent(lines, " " * spaces)
 
 
 def native_text(kind: str, cut: Blocks | None) -> str:
@@ -191,7 +222,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
                     c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
 """
     at = "(i + r) * a_row", "(i + r) * c_row"
-    body = "\n".join(f"    {line}" for line in _product(cut, cut.bits // BITS[kind], at).splitlines())
+    body = indent(_product(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} {kind} {kind}
 {outer}    a_at, c_at = starts(), starts()
@@ -199,10 +230,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
         start, r = u8(0), u8(0)
-        if k == u8(0):
-            for i in range(m if more == u8(0) else u8(0)):
-                for j in range(n):
-                    c0[{at[1]} + j] = {kind}(0)
+{_nothing(kind, "m", "i * c_row", 8)}
 {body}
 """
 
