@@ -21,7 +21,7 @@ from foldbatch.engines.sums import sum_rows, total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.schedule import Index
+from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
 
@@ -29,13 +29,30 @@ from foldbatch.static.statements import Binding
 Walk = Callable[[LaunchTable, Memory], None]
 
 
+# Changes what a batch runs to what yields the same faster.
+Adapt = Callable[[Schedule, Directions], Directions]
+
+
+def unchanged(schedule: Schedule, tables: Directions) -> Directions:
+    """Return the launch tables as they are."""
+    return tables
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one phase of a model: their routines, what walks a launch table, and their text."""
+    """The kernels of one phase of a model.
+
+    Attributes:
+        bound: their routines.
+        walk: runs a launch table.
+        source: their text.
+        adapt: changes a batch's launch tables before they run.
+    """
 
     bound: Bound
     walk: Walk
     source: str
+    adapt: Adapt = unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +126,8 @@ class ArrayEngine:
     def ready(self, batch: Batch, *, training: bool) -> Ready:
         """Return a batch's launch tables, with the kernels that they launch."""
         kernels = self.training if training else self.inference
-        return Ready(kernels, batch, launch_tables(kernels.bound, batch.schedule))
+        tables = launch_tables(kernels.bound, batch.schedule)
+        return Ready(kernels, batch, kernels.adapt(batch.schedule, tables))
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""

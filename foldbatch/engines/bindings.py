@@ -25,11 +25,15 @@ from foldbatch.types import TensorType
 
 
 class Key(NamedTuple):
-    """A kernel: which cell's, in which direction, and which stage."""
+    """A kernel: which cell's, in which direction, and which stage.
+
+    A kernel of a `variant` computes the same in another way; an engine may launch it instead.
+    """
 
     cell: int
     direction: str
     stage: str
+    variant: str = ""
 
 
 class Use(NamedTuple):

@@ -39,12 +39,14 @@ class Launch(NamedTuple):
 class Directions(NamedTuple):
     """What a batch runs: the launch tables forward, and while training backward.
 
-    `yields` says how many levels yield a gradient of each parameter.
+    `yields` says how many levels yield a gradient of each parameter; `numbers`, ``[*] int64``, are the
+    batch's facts and then what is fixed, of which `rows_of` makes launches.
     """
 
     forward: LaunchTable
     backward: LaunchTable | None
     yields: Mapping[Parameter, int]
+    numbers: Ints
 
 
 def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
@@ -78,11 +80,11 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     values = np.array(facts, np.int64)
     heights = _heights(bound, values)
     numbers = np.concatenate([values, bound.fixed])
-    tables = [LaunchTable(_rows(bound, numbers, forward), bounds, index, heights)]
+    tables = [LaunchTable(rows_of(bound, numbers, forward), bounds, index, heights)]
     if bound.training:
         mirror = np.ascontiguousarray(bounds[::-1])
-        tables.append(LaunchTable(_rows(bound, numbers, backward), mirror, index, heights))
-    return Directions(tables[0], tables[1] if bound.training else None, yields)
+        tables.append(LaunchTable(rows_of(bound, numbers, backward), mirror, index, heights))
+    return Directions(tables[0], tables[1] if bound.training else None, yields, numbers)
 
 
 def _launches(bound: Bound, groups: Iterable[Group], direction: str) -> list[Launch]:
@@ -125,7 +127,7 @@ def _heights(bound: Bound, facts: Ints) -> Ints:
     return heights
 
 
-def _rows(bound: Bound, numbers: Ints, launches: Sequence[Launch]) -> Ints:
+def rows_of(bound: Bound, numbers: Ints, launches: Sequence[Launch]) -> Ints:
     """Return the rows of a launch table; ``numbers: [*]`` are a batch's facts, then what is fixed."""
     heads = np.array(launches, np.int64).reshape(-1, HEAD)
     rows: Ints = numbers.take(bound.places.take(heads[:, 0], axis=0))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.schedule import Hoisted
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
@@ -207,48 +206,6 @@ def consecutive(rows: Index) -> bool:
     return bool((rows[1:] - rows[:-1] == 1).all())
 
 
-def split(entries: Index, width: int, groups: Index, count: int) -> Hoisted:
-    """Split what an operand reads into what is known beforehand and what is not.
-
-    Args:
-        entries: ``[calls * width]``: the arena's rows that it reads.
-        width: rows a call.
-        groups: ``[*]``: for each row of the arena the number of its value, equal for equal ones, or -1
-            if it is not known beforehand.
-        count: how many such numbers there are.
-
-    >>> found = split(np.array([0, 1, 2, 3]), 2, np.array([0, -1, 0, 1]), 2)
-    >>> found.rows, found.ranks, found.counts.tolist()
-    (array([0, 1, 3]), array([2, 0, 3]), [[0, 0, 0], [1, 2, 2]])
-    >>> found.place, found.users, found.starts
-    (array([ 0, -1,  0,  1]), array([0, 1, 1]), array([0, 2, 3]))
-    """
-    calls = len(entries) // width
-    group = groups.take(entries).reshape(calls, width)
-    late = group < 0
-    place = np.full(len(entries), -1, np.int64)
-    counts = np.zeros((width, calls + 1), np.int64)
-    told, ranks, users, sizes = [], [], [], []
-    start, m = 0, 0
-    for column in range(width):
-        mine = np.flatnonzero(late[:, column])
-        known = np.flatnonzero(~late[:, column])
-        keys, firsts, number, uses = np.unique(
-            group[known, column], return_index=True, return_inverse=True, return_counts=True
-        )
-        np.cumsum(late[:, column], out=counts[column, 1:])
-        counts[column] += start
-        told += [entries[mine * width + column], entries[known[firsts] * width + column]]
-        ranks += [mine, calls + m + np.arange(len(keys))]
-        place[known * width + column] = m + number
-        users.append(known[np.argsort(number, kind="stable")])
-        sizes.append(uses)
-        start, m = start + len(mine) + len(keys), m + len(keys)
-    starts = np.cumsum(np.concatenate([[0], *sizes]))
-    joined, numbers, by_row = map(np.concatenate, (told, ranks, users))
-    return Hoisted(joined, numbers, counts, place, by_row, starts)
-
-
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
     """The functions of this module by name, or others that do the same."""
@@ -262,9 +219,6 @@ class Arithmetic:
     number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
     ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
     consecutive: Callable[[Index], bool]
-    split: Callable[[Index, int, Index, int], Hoisted]
 
 
-NUMPY = Arithmetic(
-    join, sort, group, read, number, number_arguments, number_results, ranks, consecutive, split
-)
+NUMPY = Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

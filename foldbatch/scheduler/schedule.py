@@ -56,36 +56,6 @@ class Span(NamedTuple):
         return 0 if self.rows is None else self.size
 
 
-class Hoisted(NamedTuple):
-    """Which of the rows that an operand reads are multiplied before the first level; see `hoisting`.
-
-    An operand of `width` rows a call is multiplied column by column: entry ``rank * width + column`` of what
-    its `Span` reads is multiplied in the level of that rank, or beforehand as one of m distinct rows.
-
-    Attributes:
-        rows: ``[*] int64``: what of the arena is multiplied: column after column, in each first what levels
-            multiply, in their order, then what is multiplied beforehand.
-        ranks: ``[*] int64``: for each of these the rank, or calls + number of the distinct row.
-        counts: ``[width, calls + 1] int64``: where among these a column's from each rank on begin; the last
-            one is where those multiplied beforehand do.
-        place: ``[calls * width] int64``: for each entry the number of its distinct row, or -1.
-        users: ``[*] int64``: the ranks that read each distinct row, one row's after the other's.
-        starts: ``[m + 1] int64``: where each row's begin.
-    """
-
-    rows: Index
-    ranks: Index
-    counts: Index
-    place: Index
-    users: Index
-    starts: Index
-
-    def known(self, column: int) -> tuple[int, int]:
-        """Return where in `rows` those of a column that are multiplied beforehand begin and end."""
-        last = column + 1 == len(self.counts)
-        return int(self.counts[column, -1]), len(self.rows) if last else int(self.counts[column + 1, 0])
-
-
 @dataclass(frozen=True, slots=True)
 class CellTable:
     """One cell's part of a schedule.

@@ -149,47 +149,6 @@ def test_rows_that_follow_each_other_are_told_from_others(
         assert arithmetic.consecutive(index(some)) == (some == list(range(some[0], some[0] + len(some))))
 
 
-@given(
-    st.integers(1, 3),
-    st.lists(st.integers(0, 11), max_size=30),
-    st.lists(st.integers(-1, 4), min_size=12, max_size=12),
-)
-def test_what_is_known_beforehand_is_split_off(
-    arithmetic: Arithmetic, width: int, entries: list[int], groups: list[int]
-) -> None:
-    """Every entry is multiplied in its level, or is one of a group's that a single row stands for."""
-    calls = len(entries) // width
-    rows = np.array(entries[: calls * width], np.int64)
-    split = arithmetic.split(rows, width, np.array(groups, np.int64), 5)
-    assert is_index(*split._replace(counts=split.counts.ravel()))
-    assert split.counts.shape == (width, calls + 1)
-    of_row: dict[int, tuple[int, int]] = {}
-    for column in range(width):
-        first, last = split.known(column)
-        begin = int(split.counts[column, 0])
-        late = [call for call in range(calls) if groups[rows[call * width + column]] < 0]
-        assert split.ranks[begin:first].tolist() == late
-        assert split.rows[begin:first].tolist() == [rows[call * width + column] for call in late]
-        ends = [begin + sum(x < call for x in late) for call in range(calls + 1)]
-        assert split.counts[column].tolist() == ends
-        for at in range(first, last):
-            number = int(split.ranks[at]) - calls
-            assert number == len(of_row)
-            of_row[number] = column, int(split.rows[at])
-            users = split.users[split.starts[number] : split.starts[number + 1]].tolist()
-            mine = [
-                call
-                for call in range(calls)
-                if groups[rows[call * width + column]] == groups[split.rows[at]] >= 0
-            ]
-            assert users == mine
-            assert split.rows[at] == rows[mine[0] * width + column]
-            assert split.place.reshape(calls, width)[mine, column].tolist() == [number] * len(mine)
-    assert len(split.starts) == len(of_row) + 1
-    assert len(split.users) == split.starts[-1]
-    assert (split.place < 0).sum() == len(split.rows) - len(of_row)
-
-
 @given(settings_of())
 def test_packed_traces_are_joined_alike(arithmetic: Arithmetic, setting: Setting) -> None:
     """What joining does is tested where traces are merged."""

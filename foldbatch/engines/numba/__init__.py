@@ -26,18 +26,19 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
-    from foldbatch.engines.numba.instructions import encode  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.known import with_known  # noqa: PLC0415 - it needs Numba
     from foldbatch.engines.numba.listing import listing  # noqa: PLC0415 - so does it
     from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - and it
 
-    walker = Walker([encode(routine) for routine in bound.routines])
+    bound, codes, adapt = with_known(bound)
+    walker = Walker(codes)
 
     def walk(table: LaunchTable, memory: Memory) -> None:
         walker.run(table, memory.addresses)
 
     titles = [
-        f"{bound.model.cells[key.cell].name} {routine.name}"
+        " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
     texts = map(listing, titles, bound.routines)
-    return Kernels(bound, walk, "\n\n".join(texts))
+    return Kernels(bound, walk, "\n\n".join(texts), adapt)

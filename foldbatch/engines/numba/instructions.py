@@ -7,7 +7,7 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 
 import numpy as np
@@ -35,13 +35,25 @@ DENSE = Part((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a pla
 GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
 
 
-def encode(routine: Routine) -> Code:
+def _nothing(coder: Coder) -> None:
+    """Append no instruction."""
+
+
+def encode(
+    routine: Routine, first: Callable[[Coder], None] = _nothing, last: Callable[[Coder], None] = _nothing
+) -> Code:
     """Return a routine's code. What it needs of compiled functions is there afterwards.
+
+    Args:
+        routine: what is to be done.
+        first: appends what each level does before all else.
+        last: appends what each level does after all else.
 
     Raises:
         BackendError: when Numba is not installed.
     """
     coder = Coder(routine)
+    first(coder)
     for i, slot in enumerate(routine.slots):
         if slot.binding.kind in ("operand", "cotangent"):
             _take(coder, i, slot)
@@ -52,6 +64,7 @@ def encode(routine: Routine) -> Code:
             _give(coder, i, slot.binding, _whole(i, slot))
     for i, result in enumerate(routine.results, len(routine.slots)):
         _bring(coder, i, result)
+    last(coder)
     return coder.finish()
 
 

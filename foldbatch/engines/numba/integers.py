@@ -19,7 +19,6 @@ from foldbatch.engines.numba import integer_loops
 from foldbatch.engines.numba.compiling import compile_text, numba
 from foldbatch.scheduler import arithmetic
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.schedule import Hoisted
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 SIGNATURES = {
@@ -32,7 +31,6 @@ SIGNATURES = {
     "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
     "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
     "consecutive": "b1(i8[::1])",
-    "split": "i8(i8[::1], i8, i8[::1], i8[::1], i8[::1], i8[::1], i8[:, ::1], i8[::1], i8[::1], i8[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
@@ -125,18 +123,5 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             return arithmetic.ranks(rows, calls, column, size)
         return order, first if first >= 0 else None
 
-    def split(entries: Index, width: int, groups: Index, count: int) -> Hoisted:
-        calls = len(entries) // width
-        rows, ranks, place, users = (np.empty(len(entries), np.int64) for _ in range(4))
-        counts, starts = np.empty((width, calls + 1), np.int64), np.empty(len(entries) + 1, np.int64)
-        uses = np.zeros(count * width, np.int64)
-        size = functions["split"](entries, width, groups, uses, rows, ranks, counts, place, users, starts)
-        late = sum(counts[:, -1] - counts[:, 0])
-        return Hoisted(
-            rows[:size], ranks[:size], counts, place, users[: len(entries) - late], starts[: size - late + 1]
-        )
-
     consecutive = functions["consecutive"]
-    return Arithmetic(
-        join, sort, group, read, number, number_arguments, number_results, ranks, consecutive, split
-    )
+    return Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)

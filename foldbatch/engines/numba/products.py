@@ -53,6 +53,8 @@ class Blocks:
     dot_columns: int
 
 
+Text = Callable[[str, Blocks], str]  # of a product, for element types and processors
+
 WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
 NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
 
