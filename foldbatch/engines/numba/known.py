@@ -70,7 +70,7 @@ class Site:
     Attributes:
         cell: the cell's number.
         product: the product.
-        derivative: what is made of it backward; None in inference, and where it is left to the cell's kernels.
+        derivative: what is made of it backward; None where that is left to the cell's kernels.
         form: its sizes.
         stages: the cell's stages without the product, by direction and stage: of a backward stage of which
             nothing is left, None.
@@ -92,7 +92,7 @@ class Plan:
         step: the cell's forward step.
         known_rows, forward_step: what is launched instead.
         back: the cell's backward step and stage after it, the latter -1 if there is none.
-        back_kernels: `prepared`, `backward_step`, `summed`, `returned` and `gradient`; none without derivative.
+        back_kernels: `prepared`, `backward_step`, `summed`, `returned`, `gradient`; none without derivative.
         after: the stage after without the weight's gradient; -1 if nothing is left of it.
         bases: ``[bindings, FIELDS]``: the fields of the product's bindings that no batch changes.
         starts: where the product's bindings begin, by kernel.
@@ -189,7 +189,7 @@ def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
     bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
     arena = bound.model.signatures[k].operands[product.operand].arena
     bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
-    bases[known_code.TABLE, BASE] = table
+    bases[known_code.TABLE, [BASE, STORES]] = table, 1
     bases[known_code.WEIGHT, BASE] = bound.buffers["parameter", product.parameter]
     bases[known_code.PLACE, WIDTH] = form.width
     step = bound.numbers[Key(k, *FORWARD_STEP)]

@@ -50,7 +50,7 @@ from foldbatch.static.statements import Binding, Routine
     ROWS,  # where `Split.rows` lie in the index
     RANKS,  # where `Split.ranks` do
     PLACE,  # where `Split.place` does; the operand's FIRST and WIDTH
-    TABLE,  # products of known rows
+    TABLE,  # products of known rows, which are stored
     WEIGHT,
     BACK,  # the weight, transposed
     PRODUCTS,  # the products' cotangents by rank; where `Split.users` and `Split.starts` lie
@@ -161,7 +161,7 @@ def own_bindings(routine: Routine) -> int:
 def known_rows(form: Form) -> Code:
     """Return the code that multiplies known rows, on the level that follows the last rank."""
     coder, at = _empty("known_rows", form)
-    _multiply(coder, form, at, at + TABLE)
+    _multiply(coder, form, at, at + TABLE, adds=False)
     return coder.finish()
 
 
@@ -173,7 +173,7 @@ def forward_step(form: Form, routine: Routine) -> Code:
     def multiply(coder: Coder) -> None:
         pointers = [coder.cell(at + TABLE, WHOLE), coder.cell(at + PLACE, ENTRIES, CALL), coder.slot(product)]
         _add(coder, ADD_UP, form, CALL, pointers, [form.width, form.size])
-        _multiply(coder, form, at, product)
+        _multiply(coder, form, at, product, adds=True)
 
     return encode(_counted(routine, form), first=multiply)
 
@@ -237,9 +237,10 @@ def gradient(form: Form) -> Code:
     return coder.finish()
 
 
-def _multiply(coder: Coder, form: Form, at: int, out: int) -> None:
-    """Add the products of a level's rows to those of binding `out`, whose first row is the first rank's."""
+def _multiply(coder: Coder, form: Form, at: int, out: int, *, adds: bool) -> None:
+    """Multiply a level's rows: stored or added to binding `out`, whose first row is the first rank's."""
     function = _function(form, products.rows_text)
+    statics = [form.height, form.size, form.height, form.size, 1, form.size, int(adds)]
     for column, axis in enumerate(form.axes):
         pointers = [
             (coder.cell(at + VALUES, WHOLE), 0),
@@ -250,7 +251,7 @@ def _multiply(coder: Coder, form: Form, at: int, out: int) -> None:
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
             (coder.cell(out, FIELDS_OF), 0),
         ]
-        coder.add(function, axis, pointers, [form.height, form.size, form.height, form.size, 1, form.size, 1])
+        coder.add(function, axis, pointers, statics)
 
 
 def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
