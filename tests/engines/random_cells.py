@@ -18,7 +18,7 @@ from foldbatch.scheduler.sharing import SHARES
 from foldbatch.static import ops
 from foldbatch.static.cell import stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import Graph, Node, input_node
+from foldbatch.static.graph import INPUT, Graph, Node, input_node
 from foldbatch.static.op import CALL, Axis, ragged
 from foldbatch.types import VOID, TensorType
 from tests.scheduler.random_traces import Cells, Setting, settings_of
@@ -113,9 +113,27 @@ class _Maker:
         return ops.reshape(ops.tanh(ops.add(*terms)), type_.shape)
 
 
-def runnable(setting: Setting, rng: np.random.Generator) -> Runnable:
-    """Return the setting with a random model."""
-    maker = _Maker(rng, setting.cells)
+class _OnceMaker(_Maker):
+    """Makes graphs in which an operand is multiplied once: all results are made of one layer of it."""
+
+    def __init__(self, rng: np.random.Generator, cells: Cells) -> None:
+        super().__init__(rng, cells)
+        self.hidden: dict[tuple[Node, ...], Node] = {}
+
+    def graph(self, k: int) -> CellGraph:
+        self.hidden = {}
+        return super().graph(k)
+
+    def layer(self, xs: tuple[Node, ...], feeds: tuple[Node, ...], type_: TensorType) -> Node:
+        operands = tuple(x for x in xs if x.op is INPUT)
+        if operands not in self.hidden:
+            self.hidden[operands] = super().layer(operands, feeds, TensorType((4,), FLOAT))
+        return super().layer((self.hidden[operands], *(x for x in xs if x.op is not INPUT)), (), type_)
+
+
+def runnable(setting: Setting, rng: np.random.Generator, *, once: bool = False) -> Runnable:
+    """Return the setting with a random model; its cells may multiply each operand `once`."""
+    maker = (_OnceMaker if once else _Maker)(rng, setting.cells)
     cells = []
 
     def some(n: int) -> frozenset[int]:
@@ -148,7 +166,9 @@ def runnable(setting: Setting, rng: np.random.Generator) -> Runnable:
 
 
 @st.composite
-def runnables(draw: Callable[[st.SearchStrategy[int]], int], *, examples: int = 3) -> Runnable:
-    """Return a random batch with a random model."""
+def runnables(
+    draw: Callable[[st.SearchStrategy[int]], int], *, examples: int = 3, once: bool = False
+) -> Runnable:
+    """Return a random batch with a random model; its cells may multiply each operand `once`."""
     setting: Setting = draw(settings_of(examples=examples))  # type: ignore[arg-type, assignment]
-    return runnable(setting, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+    return runnable(setting, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), once=once)
