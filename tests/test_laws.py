@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, given, settings
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
-from foldbatch.engines.planned import Planned
 from foldbatch.engines.engine import ENGINES
+from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Runner
 from foldbatch.program import Program
 from foldbatch.scheduler.policies import find_policy
@@ -37,7 +37,9 @@ many = settings(
 some = settings(many, max_examples=150)
 
 
-UNFUSED = {"unfused": ("tests.engines.unfused", "numba")}  # Numba's engine, with nothing to compile for a model
+UNFUSED = {
+    "unfused": ("tests.engines.unfused", "numba")
+}  # Numba's engine, with nothing to compile for a model
 
 
 def engines(block: fb.Block, backend: str = "numpy") -> Iterator[Program]:
