@@ -7,12 +7,16 @@ That floors import only downward is import-linter's part, in CI.
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+LIST_BEGINS = "<!-- from here on made by python tests/test_architecture.py -->"
 MAX_LINES = 400
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "examples").rglob("*.py"))
 BENCHMARKS = sorted(path.relative_to(ROOT) for path in (ROOT / "benchmarks").rglob("*.py"))
@@ -61,11 +65,39 @@ def test_no_module_is_long(module):
     assert lines <= MAX_LINES, "is there more than one idea in it?"
 
 
+def module_list() -> str:
+    """Return ARCHITECTURE.md's table of modules: each with the first line of its docstring."""
+    rows = ["| module | what it is |", "|---|---|"]
+    for module in MODULES:
+        if module.name not in WITHOUT_IDEAS:
+            docstring = ast.get_docstring(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+            assert docstring, f"{module} has no docstring"
+            rows.append(f"| `{module.as_posix()}` | {docstring.splitlines()[0].removesuffix('.')} |")
+    return "\n".join(rows) + "\n"
+
+
 def test_architecture_lists_the_modules_and_nothing_else():
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| *`(foldbatch/[\w/]+\.py)` *\|", text, flags=re.MULTILINE)
-    modules = {module.as_posix() for module in MODULES}
-    required = {module for module in modules if not module.endswith(WITHOUT_IDEAS)}
-    assert sorted(listed) == sorted(set(listed))
-    assert required - set(listed) == set(), "modules that ARCHITECTURE.md does not list"
-    assert set(listed) - modules == set(), "modules that ARCHITECTURE.md lists and that are gone"
+    listed = ARCHITECTURE.read_text(encoding="utf-8").partition(LIST_BEGINS)[2].lstrip("\n")
+    assert listed == module_list(), "run python tests/test_architecture.py"
+
+
+def test_architecture_is_two_pages():
+    text = ARCHITECTURE.read_text(encoding="utf-8").partition(LIST_BEGINS)[0]
+    assert len(text.splitlines()) <= 120
+
+
+TRACKED = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.splitlines()
+
+
+@pytest.mark.skipif(not TRACKED, reason="this is no git checkout")
+def test_no_file_holds_what_a_merge_left():
+    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    texts = {name: (ROOT / name).read_bytes() for name in TRACKED if (ROOT / name).is_file()}
+    assert [name for name, text in texts.items() if marks.search(text.decode("utf-8", "replace"))] == []
+
+
+if __name__ == "__main__":
+    head = ARCHITECTURE.read_text(encoding="utf-8").partition(LIST_BEGINS)[0]
+    ARCHITECTURE.write_text(f"{head}{LIST_BEGINS}\n\n{module_list()}", encoding="utf-8")

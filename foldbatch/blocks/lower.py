@@ -60,7 +60,7 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
     results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
-    model = link(builder.drafts, type_, results, builder.parameters, kept_bytes)
+    model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
     source = write_source(builder.functions)
     namespace = dict(builder.globals)
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own

@@ -259,7 +259,8 @@ class ArrayRun:
         if axis is None or axis.rank == 1:
             return array[: len(table.order)]
         if axis.rank == 0:
-            return array[0]
+            value: Array = array[0, ...]
+            return value
         number = self.engine.model.cells[k].graph.axes.index(axis)
         return array[: int(table.segments[number][-1])]
 

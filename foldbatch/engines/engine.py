@@ -113,7 +113,7 @@ def choose_engine(name: str) -> str:
     """
     if name == "auto":
         return next(choice for choice in AUTO if _works(choice))
-    if not isinstance(name, str) or name not in ENGINES:
+    if name not in list(ENGINES):  # what cannot be hashed is no name either
         raise UnknownNameError("backend", f"one of auto, {', '.join([*AUTO, 'reference'])}", repr(name))
     _import(name)
     return name

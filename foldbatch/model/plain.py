@@ -106,7 +106,8 @@ def from_plain(plain: Mapping[str, Any]) -> Model:
     Raises:
         ModelError: when this is no model, or one of a later version, or its parts do not fit together.
     """
-    if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
+    given: Any = plain  # which nobody may have checked
+    if not isinstance(given, Mapping) or given.get("format") != FORMAT:
         raise ModelError(
             "model", f"plain data of format {FORMAT!r}", "something else", "write it with to_plain"
         )
@@ -179,7 +180,9 @@ def _cell(plain: Plain, nodes: Sequence[Node], kept_bytes: int | None) -> Cell:
     ends = plain["ends"]
     return stage_cell(
         CellGraph(plain["name"], *parts),
-        Ends(*(frozenset(ends[name]) for name in _ENDS), trained=ends["trained"], losses=ends["losses"]),
+        Ends(
+            **{name: frozenset(ends[name]) for name in _ENDS}, trained=ends["trained"], losses=ends["losses"]
+        ),
         kept_bytes,
     )
 

@@ -193,7 +193,7 @@ def _rows_apart(
     others: list[tuple[What, Node]] = []
     rows: list[RowGradient] = []
     for what, node in results:
-        terms = (node,)
+        terms: tuple[Node, ...] = (node,)
         if node.op.name == "add" and any(x.op.name == "sum_rows" for x in node.inputs):
             terms = node.inputs
         for term in terms:
