@@ -219,7 +219,7 @@ def test_buffers_are_as_high_as_the_widest_level_needs(
     for key, routine in zip(bound.keys, bound.routines, strict=True):
         table = batch.schedule.cells[key.cell]
         fixed = bound.fixed[bound.numbers[key]]
-        for what, axis, slot, fields in _bindings(routine, fixed):
+        for what, axis, _, fields in _bindings(routine, fixed):
             levels = _levels_of(bound, batch, key)
             extents = [_extent(bound, batch, key, axis, *level) for level in levels]
             rows = max(extents, default=int(axis is UNBATCHED))
