@@ -163,8 +163,9 @@ class Runner:
             start = time.perf_counter()
             run.backward()
             phases["backward"] = time.perf_counter() - start
-        launches = forward, run.launches - forward
-        return report_on(batch, self.model, launches, self.engine.nbytes(self._memories[0]), phases)
+        levels = forward, run.launches - forward
+        launches, held = self.engine.launched(ready), self.engine.nbytes(self._memories[0])
+        return report_on(batch, self.model, levels, launches, held, phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
