@@ -16,11 +16,13 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.derivatives import dense
 from foldbatch.engines import threads
+from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS
 from foldbatch.model.sources import float_reads
 from foldbatch.program import Program
 from foldbatch.traced import Prepared
+from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of, share_kernels
 
@@ -116,6 +118,67 @@ def assert_hvp(engine: Program, program: BlockProgram) -> None:
         for other in others(engine._derivatives._dual):
             _, found = other.value_and_grad(traces, DRAWN)
             assert_near(flat({n: found[engine.params.parameters[n]] for n in hv}), flat(hv), 1e-9)
+
+
+def cotangent_of(type_: Type, result: Any, rng: np.random.Generator) -> Any:
+    """Return a random cotangent of a result, in its form."""
+    match type_:
+        case TensorType() if type_.is_float:
+            return rng.normal(size=type_.shape)
+        case TupleType(items):
+            return tuple(cotangent_of(item, part, rng) for item, part in zip(items, result, strict=True))
+        case SequenceType(element):
+            return [cotangent_of(element, part, rng) for part in result]
+        case BroadcastType(element):
+            return cotangent_of(element, result, rng)
+    return None
+
+
+def inner_of_results(results: Any, cotangents: Any) -> float:
+    """Return the inner product of results with cotangents."""
+    if cotangents is None:
+        return 0.0
+    if isinstance(cotangents, tuple | list):
+        return sum(inner_of_results(*pair) for pair in zip(results, cotangents, strict=True))
+    return float(np.vdot(results, cotangents))
+
+
+def assert_vjp(engine: Program, program: BlockProgram) -> None:
+    """Check gradients from results against finite differences, gradients from losses, and other engines."""
+    rng = np.random.default_rng(program.seed)
+    results = list(engine.run(program.examples))
+    cotangents = [cotangent_of(engine.model.result, result, rng) for result in results]
+    tangents = tangents_of(engine, rng)
+    loss, gradients, inputs = engine.vjp(program.examples, cotangents, step=DRAWN)
+    assert len(inputs) == 0
+    right, from_losses = engine.value_and_grad(program.examples, step=DRAWN)
+    assert_near(loss, right, 1e-9)
+    scale = max(1.0, float(sum(np.abs(dense(g)).sum() for g in gradients.values())))
+    if not any(engine.model.keys):  # what is trained is what inference computes
+        planned, origin = engine.plan(program.examples), {n: engine.params[n].copy() for n in tangents}
+
+        def at(k: int) -> float:
+            for name, tangent in tangents.items():
+                engine.params[name] = origin[name] + k * STEP * tangent
+            return inner_of_results(list(engine.run(planned)), cotangents)
+
+        along = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * STEP)
+        at(0)
+        assert_near(inner(gradients, tangents), along, 1e-6, scale)
+    both = engine.vjp(program.examples, cotangents, losses=True, step=DRAWN).gradients
+    for name, gradient in both.items():
+        assert_near(dense(gradient), dense(gradients[name]) + dense(from_losses[name]), 1e-9, scale)
+    traces, derivatives, key = (
+        engine._trace_all(program.examples),
+        engine._derivatives,
+        (False, True, True, False),
+    )
+    seeds = seeds_of(engine.model.result, [trace.result for trace in traces], cotangents)
+    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
+        for other in others(derivatives._runners[key]):
+            derivatives._runners[key] = other
+            same = derivatives.vjp(traces, DRAWN, seeds, losses=False).gradients
+            assert_near(flat({name: same[name] for name in gradients}), flat(gradients), 1e-9, scale)
 
 
 def wave(x: Any) -> Any:

@@ -18,6 +18,7 @@ from tests.derivative_checks import (
     assert_hvp,
     assert_input_gradients,
     assert_jvp,
+    assert_vjp,
     compiled,
     passed_down_and_up,
     tangents_of,
@@ -37,6 +38,7 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
     assert_jvp(engine, program)
     assert_hvp(engine, program)
     assert_input_gradients(engine, program)
+    assert_vjp(engine, program)
 
 
 # -- by hand
@@ -283,6 +285,74 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
     seen = next(k for k, cell in enumerate(program.model.cells) if cell.graph.losses)
     schedule = program.schedule(data).schedule
     assert sum(step.cell == seen for step in schedule.steps) == 3
+
+
+# -- from results
+
+
+def test_two_programs_one_after_the_other_have_the_gradients_of_one():
+    """The second's gradients of its data are the cotangents of the first's results."""
+    lower, upper = fb.Linear(3, "tanh", name="lower"), fb.Linear(2, name="upper")
+    loss = fb.Function(lambda y: ops.sum(ops.square(y - 0.5))) >> fb.Loss()
+    first = fb.compile(fb.Vector(2, "float64") >> lower, "numpy")
+    second = fb.compile(fb.Vector(3, "float64") >> upper >> loss, "numpy")
+    whole = fb.compile(fb.Vector(2, "float64") >> lower >> upper >> loss, "numpy")
+    for part in (first, second):
+        for name in part.params:
+            whole.params[name] = part.params[name]
+    data = np.random.default_rng(0).normal(size=(4, 2)).tolist()
+    total, gradients, inputs = second.vjp(list(first.run(data)), inputs=True)
+    (below,) = inputs.values()
+    gradients |= first.vjp(data, below.values).gradients
+    right, expected = whole.value_and_grad(data)
+    assert total == pytest.approx(right)
+    assert set(gradients) == set(expected)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(gradients[name], gradient, rtol=1e-12)
+
+
+def test_without_cotangents_gradients_come_from_losses():
+    program = fb.compile(gates(), "numpy", threads=1)
+    loss, gradients, inputs = program.vjp(TREES, step=3)
+    right, expected = program.value_and_grad(TREES, step=3)
+    assert (loss, len(inputs)) == (right, 0)
+    assert {name: type(g) for name, g in gradients.items()} == {n: type(g) for n, g in expected.items()}
+    for name, gradient in expected.items():
+        assert_same(dense(gradients[name]), dense(gradient))
+
+
+def test_losses_count_beside_cotangents_only_where_asked_to():
+    w = fb.Parameter(["float64"], 3.0, "w")
+    scaled = fb.Scalar("float64") >> fb.Function(lambda x: x * w)
+    program = fb.compile(scaled >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0), "numpy")
+    data = [1.0, 2.0]
+    assert program.vjp(data, [10, None]).gradients == {"w": 10.0}
+    assert program.vjp(data, [10, None], losses=True).gradients == {"w": 13.0}
+    assert program.vjp(data, losses=False).gradients == {"w": 0.0}
+    assert program.vjp(data, [10, None]).loss == 9.0  # the loss is what it is
+    assert program.vjp([], []).gradients == {"w": 0.0}
+
+
+def test_what_random_numbers_drop_from_results_depends_on_the_step():
+    program = fb.compile(fb.Vector(50) >> fb.Linear(50, name="layer") >> fb.Dropout(0.5), "numpy")
+    data, ones = [np.ones(50)], [np.ones(50)]
+
+    def biases(step: int) -> list[float]:
+        return program.vjp(data, ones, step=step).gradients["layer.bias"].tolist()
+
+    assert biases(1) == biases(1) != biases(2)
+    assert set(biases(1)) == {0.0, 2.0}
+
+
+def test_cotangents_that_do_not_fit_their_results_are_refused():
+    program = fb.compile(fb.Map(fb.Vector(2)), "numpy")
+    for cotangents, message in (
+        ([], r"cotangents: expected one for each of 1 examples, found 0"),
+        ([[[1, 2]]], r"cotangents\[0\]: expected a sequence of 2 cotangents, or None, found 1 of them"),
+        ([[[1, 2], [1]]], r"cotangents\[0\]\[1\]: expected numbers of shape \(2,\), found shape \(1,\)"),
+    ):
+        with pytest.raises(ExampleError, match=message):
+            program.vjp([[[1, 2], [3, 4]]], cotangents)
 
 
 # -- errors
