@@ -91,15 +91,15 @@ def to_plain(model: Model) -> Plain:
 def _in_order(graphs: Sequence[CellGraph]) -> list[Node]:
     """Return the nodes of some graphs, operands first, in the order in which they were made.
 
-    That order decides in which gradients are summed. What depends on constants alone may have been made long
-    before, for another model: it stands where it is first read.
+    That order decides in which gradients are summed. What depends on constants alone, or on the key of random
+    numbers, may have been made long before, for another model: it stands where it is first read.
     """
     results = [node for graph in graphs for node in graph.results]
     placed: dict[Node, None] = dict.fromkeys(node for graph in graphs for node in graph.inputs)
     nodes = reachable(results)
     fixed: set[Node] = set()
     for node in nodes:
-        if node.op is CONSTANT or (node.inputs and all(x in fixed for x in node.inputs)):
+        if node.op is CONSTANT or node is KEY or (node.inputs and all(x in fixed for x in node.inputs)):
             fixed.add(node)
     for node in nodes:
         if node not in fixed and node.op not in SOURCES:
