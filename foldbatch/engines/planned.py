@@ -27,7 +27,8 @@ class SubBatch:
     ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
-        return SubBatch, (self.first, self.traces, self.batch)  # what is ready belongs to one process's kernels
+        # what is ready belongs to the kernels of one process
+        return SubBatch, (self.first, self.traces, self.batch)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
