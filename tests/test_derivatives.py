@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.derivatives import dense
+from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
 from foldbatch.model.sources import float_reads
 from tests.derivative_checks import (
@@ -24,7 +27,7 @@ from tests.derivative_checks import (
     tangents_of,
 )
 from tests.programs import BlockProgram, programs
-from tests.test_laws import assert_same
+from tests.test_laws import UNFUSED, assert_same
 
 hundred = settings(
     max_examples=110, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -39,6 +42,19 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
     assert_hvp(engine, program)
     assert_input_gradients(engine, program)
     assert_vjp(engine, program)
+
+
+@pytest.mark.numba
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@hundred
+@given(programs(dropout=True))
+def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
+    with mock.patch.dict(ENGINES, UNFUSED):
+        engine = compiled(program, "unfused")
+        assert_jvp(engine, program)
+        assert_hvp(engine, program)
+        assert_input_gradients(engine, program)
+        assert_vjp(engine, program)
 
 
 # -- by hand
