@@ -18,6 +18,7 @@ from tests.derivative_checks import (
     assert_hvp,
     assert_input_gradients,
     assert_jvp,
+    assert_vjp,
     compiled,
     passed_down_and_up,
     tangents_of,
@@ -37,6 +38,12 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
     assert_jvp(engine, program)
     assert_hvp(engine, program)
     assert_input_gradients(engine, program)
+
+
+@hundred
+@given(programs())
+def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
+    assert_vjp(compiled(program), program)
 
 
 # -- by hand
