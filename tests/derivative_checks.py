@@ -267,7 +267,8 @@ def assert_vjp(engine: Program, program: BlockProgram) -> None:
     with_losses = engine.vjp(examples, one, losses=True, inputs=True, step=DRAWN)
     assert_near([found.loss, with_losses.loss], [of_losses.loss] * 2, 1e-12)
     assert_near(pulled(with_losses), pulled(found) + pulled(of_losses), 1e-9)
-    assert_pulled_back_by_differences(engine, program, one, found)
+    if not any(engine.model.keys):  # else what is trained is not what inference computes
+        assert_pulled_back_by_differences(engine, program, one, found)
     assert_pulled_back_by_others(engine, program, one, found)
 
 

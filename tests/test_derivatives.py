@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
@@ -42,7 +43,7 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
 
 
 @hundred
-@given(programs())
+@given(st.booleans().flatmap(lambda dropout: programs(dropout=dropout)))
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     assert_vjp(compiled(program, "numpy"), program)
 
@@ -341,6 +342,27 @@ def test_what_runs_once_for_two_examples_has_the_cotangents_of_both(share):
     g = np.array([1.0, -2.0, 3.0])
     twice = program.vjp([3, 3], [g, 2 * g], step=0).gradients
     assert twice["table.weight"].dense().tolist() == [[0] * 3] * 3 + [(3 * g).tolist(), [0] * 3]
+
+
+def test_without_cotangents_gradients_come_from_losses():
+    program = fb.compile(gates(), "numpy", threads=1)
+    loss, gradients, inputs = program.vjp(TREES, step=3)
+    right, expected = program.value_and_grad(TREES, step=3)
+    assert (loss, len(inputs)) == (right, 0)
+    assert {name: type(g) for name, g in gradients.items()} == {n: type(g) for n, g in expected.items()}
+    for name, gradient in expected.items():
+        assert_same(dense(gradients[name]), dense(gradient))
+
+
+def test_what_random_numbers_drop_from_results_depends_on_the_step():
+    program = fb.compile(fb.Vector(50) >> fb.Linear(50, name="layer") >> fb.Dropout(0.5), "numpy")
+    data, ones = [np.ones(50)], [np.ones(50)]
+
+    def biases(step: int) -> list[float]:
+        return program.vjp(data, ones, step=step).gradients["layer.bias"].tolist()
+
+    assert biases(1) == biases(1) != biases(2)
+    assert set(biases(1)) == {0.0, 2.0}
 
 
 def test_a_block_is_a_part_of_a_larger_model():

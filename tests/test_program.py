@@ -43,7 +43,7 @@ def _tree_model(
 
     def is_leaf(node: Any) -> bool:
         seen(node)
-        return node.is_leaf if isinstance(node, fb.trees.Node | Tree) else not isinstance(node, tuple)
+        return node.is_leaf if isinstance(node, fb.trees.TreeNode | Tree) else not isinstance(node, tuple)
 
     tree = fb.ForwardDeclaration(output_type=[N, dtype], name="tree")
     word = fb.InputTransform(lambda node: int(node.token) if hasattr(node, "token") else node)

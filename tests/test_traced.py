@@ -14,7 +14,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops, traced
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.trees import Node, Tree
+from foldbatch.trees import Tree, TreeNode
 
 DOUBLE = fb.types.TensorType((), "float64")
 
@@ -28,7 +28,7 @@ def model(seen: Callable[[Any], None] = lambda node: None) -> fb.Block:
 
     def is_leaf(node: Any) -> bool:
         seen(node)
-        return node.is_leaf if isinstance(node, Node | Tree) else not isinstance(node, tuple)
+        return node.is_leaf if isinstance(node, TreeNode | Tree) else not isinstance(node, tuple)
 
     tree = fb.ForwardDeclaration(output_type=DOUBLE, name="tree")
     leaf = fb.InputTransform(lambda node: int(getattr(node, "token", node))) >> fb.Scalar("float64")
@@ -253,6 +253,7 @@ def test_prepared_examples_are_not_traced_again():
     nodes: list[Any] = []
     program = compiled(nodes.append)
     prepared = program.prepare(EXAMPLES)
+    assert "owner" not in repr(prepared[0])
     nodes.clear()
     assert program.run(prepared) == VALUES
     assert program.value_and_grad(prepared)[0] == program.run(prepared).loss
@@ -289,7 +290,9 @@ def test_what_another_program_made_is_refused(use):
     getattr(one, use)(one.plan(EXAMPLES))
 
 
-@pytest.mark.parametrize("single", [3, "text", {"a": 1}, None, as_tree((1, 2)), next(iter(as_tree((1, 2))))])
+@pytest.mark.parametrize(
+    "single", [3, "text", b"bytes", {"a": 1}, None, as_tree((1, 2)), next(iter(as_tree((1, 2))))]
+)
 def test_a_single_example_is_no_batch(single):
     program = compiled()
     with pytest.raises(ExampleTypeError, match="examples: expected an iterable of examples, .*a list of one"):

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, verify
+from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, seeded, verify
 from foldbatch.scheduler.tables import build
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -172,3 +172,22 @@ def test_shared_calls_write_a_row_for_each_call() -> None:
     )
     assert table.written(0, 0, 1).tolist() == [5, 6]
     assert table.written(0, 1, 2).tolist() == [9]
+
+
+@given(settings_of(), layouts, st.data())
+def test_nobody_stores_over_cotangents_that_are_there_when_backward_begins(
+    setting: Setting, layout: Layout, data: st.DataObject
+) -> None:
+    """All rows of such arenas start at zero, all their readers add; others are as they were."""
+    schedule, outputs = _scheduled(setting, layout)
+    arenas = data.draw(st.sets(st.integers(0, setting.cells.arenas - 1)))
+    found = seeded(schedule, arenas)
+    verify(found, outputs)
+    for arena, (rows, before) in enumerate(zip(found.zero_rows, schedule.zero_rows, strict=True)):
+        expected = range(schedule.arena_rows[arena]) if arena in arenas else before.tolist()
+        assert rows.tolist() == list(expected)
+    for table, old in zip(found.cells, schedule.cells, strict=True):
+        for span, same in zip(table.operands, old.operands, strict=True):
+            assert span == same._replace(first=same.first and span.arena not in arenas)
+        assert (table.order is old.order, table.outputs is old.outputs) == (True, True)
+    assert (found.steps, found.arena_rows) == (schedule.steps, schedule.arena_rows)

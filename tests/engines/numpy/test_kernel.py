@@ -1,181 +1,62 @@
-"""Every op as NumPy spells it computes, on many rows at once, what its reference evaluation says of each."""
+"""Kernels are ordinary functions whose text can be read, in tracebacks too."""
 
 from __future__ import annotations
+
+import linecache
+import traceback
 
 import numpy as np
 import pytest
 
-from foldbatch.engines.numpy.spelling import OVERWRITES, SPELLINGS
-from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.errors import GraphError
+from foldbatch.engines.numpy.kernel import Kernel, load
+from foldbatch.engines.numpy.text import text_of
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.stages import VIEWS, is_view
+from foldbatch.static.graph import Graph, input_node
 from foldbatch.types import TensorType
-from tests.static.run_kernel import interpret, random_rows, run_graph
-
-SAMPLES = [(op, sample) for op in OPS.values() for sample in op.samples]
-NAMES = [f"{op.name}({', '.join(map(str, sample.types))})" for op, sample in SAMPLES]
-TOLERANCE = {"float32": 2e-6, "float64": 1e-13}
+from tests.static.run_kernel import interpret, random_rows, routine_of_graph, run_graph
 
 
-def _converted(type_: TensorType, dtype: str) -> TensorType:
-    return TensorType(type_.shape, dtype) if type_.is_float else type_
+def _graph(scale: float) -> Graph:
+    x = input_node(TensorType((2,), "float64"))
+    return Graph((x,), (ops.exp(x) * np.array([1.0, scale]),))
 
 
-def _applied(op: Op, sample: Sample, dtype: str) -> tuple[tuple[Node, ...], Node]:
-    """Return an op's node on inputs like the sample's, with floats of another dtype."""
-    axes = sample.axes or tuple(CALL for _ in sample.types)
-    inputs = tuple(input_node(_converted(t, dtype), axis) for t, axis in zip(sample.types, axes, strict=True))
-    attrs = {key: dtype if str(value).startswith("float") else value for key, value in sample.attrs.items()}
-    return inputs, apply(op.name, *inputs, **attrs)
+def _kernel(name: str, scale: float) -> Kernel:
+    return load(routine_of_graph(_graph(scale)), name)
 
 
-def _below(node: Node) -> int:
-    return node.op.bound(tuple(x.type for x in node.inputs), node.attrs)[1] if node.op.bound else 3
+def test_a_kernel_is_the_function_of_its_text() -> None:
+    kernel = _kernel("doubling", 2.0)
+    assert kernel.name == "doubling"
+    assert kernel.source == text_of(routine_of_graph(_graph(2.0)))
+    assert kernel.function.__name__ == "kernel"
 
 
-def test_every_op_has_a_spelling() -> None:
-    """But views, which are places; copies have one too."""
-    assert set(SPELLINGS) - {"copy"} == set(OPS) - VIEWS
-    assert set(OVERWRITES) <= set(OPS)
+def test_kernels_of_one_text_compute_with_constants_of_their_own() -> None:
+    """An array stands in a buffer of the batch, not in the text."""
+    assert _kernel("a", 2.0).source == _kernel("a", 3.0).source
+    for scale in (2.0, 3.0):
+        graph = _graph(scale)
+        rows = random_rows(np.random.default_rng(0), graph, 3)
+        np.testing.assert_allclose(run_graph(graph, rows)[0], interpret(graph, rows)[0])
 
 
-@pytest.mark.parametrize("calls", [0, 1, 5])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(("op", "sample"), SAMPLES, ids=NAMES)
-def test_an_op_on_all_rows_is_the_op_on_each(op: Op, sample: Sample, dtype: str, calls: int) -> None:
-    """Whatever the dtype and the number of calls, with and without a buffer of the op's own."""
-    inputs, y = _applied(op, sample, dtype)
-    graph = Graph(inputs, (y,))
-    positive = inputs if sample.positive else ()
-    rows = random_rows(np.random.default_rng(calls), graph, calls, below=_below(y), positive=positive)
-    (expected,) = interpret(graph, rows)
-    for kept in ((),) if is_view(y) else ((), (y,)):
-        found = run_graph(graph, rows, kept)[0]
-        assert found.dtype.name == y.dtype
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+def test_a_traceback_shows_the_line_that_failed() -> None:
+    """The text is registered, also where two kernels of one name differ."""
+    kernel = _kernel("same name", 2.0)
+    x = input_node(TensorType((2,), "float64"))
+    load(routine_of_graph(Graph((x,), (ops.tanh(x),))), "same name")
+    with pytest.raises(TypeError) as error:
+        kernel.function(np.array([[0, 1]]), None, np.zeros(0, np.int64), [])  # type: ignore[arg-type]
+    text = "".join(traceback.format_tb(error.value.__traceback__))
+    assert kernel.source.splitlines()[1].strip() in text
+    assert "<foldbatch numpy kernel same name" in text
+    assert "same name" in text
 
 
-def _takes(op: Op, sample: Sample, dtype: str) -> bool:
-    try:
-        _applied(op, sample, dtype)
-    except GraphError:
-        return False
-    return True
-
-
-EXACT = [
-    pytest.param(op, sample, dtype, id=f"{name}-{dtype}")
-    for name, (op, sample) in zip(NAMES, SAMPLES, strict=True)
-    for dtype in ("int32", "int64", "bool")
-    if _takes(op, sample, dtype)
-]
-
-
-@pytest.mark.parametrize(("op", "sample", "dtype"), EXACT)
-def test_an_op_that_takes_integers_computes_them_exactly(op: Op, sample: Sample, dtype: str) -> None:
-    """Ops whose type rule admits integers or bools yield just what NumPy yields for one row."""
-    inputs, y = _applied(op, sample, dtype)
-    graph = Graph(inputs, (y,))
-    rows = random_rows(np.random.default_rng(0), graph, 5, below=min(_below(y), 2 if dtype == "bool" else 3))
-    found, expected = run_graph(graph, rows)[0], interpret(graph, rows)[0]
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype.name == y.dtype
-
-
-BINARY = ["add", "subtract", "multiply", "maximum", "minimum", "less", "where", "concat", "stack", "matmul"]
-AXES = [(CALL, CALL), (CALL, UNBATCHED), (UNBATCHED, CALL), (UNBATCHED, UNBATCHED)]
-
-
-def _pair(name: str, a: Node, b: Node) -> Node:
-    match name:
-        case "where":
-            return ops.where(a < b, a, b)
-        case "concat":
-            return ops.concat([a, b], 1)
-        case "stack":
-            return ops.stack([a, b], 1)
-        case "matmul":
-            return a @ ops.transpose(b)
-    return apply(name, a, b)
-
-
-@pytest.mark.parametrize("ends", [*AXES, (CALL, None), (None, UNBATCHED), (None, None)], ids=str)
-@pytest.mark.parametrize("name", BINARY)
-def test_operands_along_different_axes_meet(name: str, ends: tuple[Axis | None, Axis | None]) -> None:
-    """An unbatched operand serves all rows, a call's row all elements of its sequence."""
-    elements = ragged()
-    a, b = (input_node(TensorType((2, 3), "float64"), elements if axis is None else axis) for axis in ends)
-    graph = Graph((a, b), (_pair(name, a, b),))
-    rows = random_rows(np.random.default_rng(1), graph, 4)
-    np.testing.assert_allclose(run_graph(graph, rows)[0], interpret(graph, rows)[0], rtol=1e-13)
-
-
-@pytest.mark.parametrize("ends", AXES, ids=str)
-def test_labels_or_logits_may_be_the_same_for_all_rows(ends: tuple[Axis, Axis]) -> None:
-    """A cross-entropy of a learned prior, or against one class."""
-    logits, label = input_node(TensorType((2, 3)), ends[0]), input_node(TensorType((2,), "int32"), ends[1])
-    graph = Graph((logits, label), (ops.cross_entropy(logits, label),))
-    rows = random_rows(np.random.default_rng(1), graph, 4, below=3)
-    np.testing.assert_allclose(run_graph(graph, rows)[0], interpret(graph, rows)[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "shapes", [((3,), (3, 0)), ((0,), (0, 3)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 3), (3, 2))]
-)
-def test_products_of_nothing_are_zero(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    """Extents of 0 are legal, in a product and in the gradient of its weight."""
-    x, w = input_node(TensorType(shapes[0])), constant(np.ones(shapes[1], "float32"))
-    g = input_node(TensorType((*shapes[0][:-1], shapes[1][1])))
-    graph = Graph((x, g), (x @ w, apply("sum_outer", x, g)))
-    rows = random_rows(np.random.default_rng(1), graph, 4)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 2, 0], [1, 1, 1], [3, 0, 2]])
-def test_segments_may_be_empty(lengths: list[int]) -> None:
-    """Sums over no elements are zero; repeats for no elements are none."""
-    elements = ragged()
-    x, y = input_node(TensorType((2,)), elements), input_node(TensorType((2,)))
-    graph = Graph(
-        (x, y), (ops.segment_sum(ops.exp(x)), apply("repeat", y, axis=elements), ops.segment_sum(x * y))
-    )
-    rows = random_rows(np.random.default_rng(0), graph, 3, lengths=lengths)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("op", ["gather", "one_hot", "cross_entropy"])
-def test_a_kernel_checks_computed_indices(op: str) -> None:
-    """An index that no tracing checked is checked when the kernel runs."""
-    ids = input_node(TensorType((), "int32"))
-    later = ids + 1
-    table = constant(np.eye(3, dtype="float32"))
-    node = {
-        "gather": lambda: ops.gather(table, later),
-        "one_hot": lambda: ops.one_hot(later, 3),
-        "cross_entropy": lambda: ops.cross_entropy(table[0], later),
-    }[op]()
-    graph = Graph((ids,), (node,))
-    rows = random_rows(np.random.default_rng(0), graph, 3, below=2)
-    run_graph(graph, rows)
-    rows.values[0][1] = 2
-    with pytest.raises(OutOfRangeError):
-        run_graph(graph, rows)
-
-
-def test_sigmoid_and_softmax_do_not_overflow() -> None:
-    """Nor do the losses, far out on both sides."""
-    x = input_node(TensorType((2,)))
-    graph = Graph((x,), (ops.sigmoid(x), ops.softmax(x), ops.logsumexp(x), ops.softplus(x)))
-    rows = random_rows(np.random.default_rng(0), graph, 1)
-    rows.values[0][:] = [[-1e4, 1e4]]
-    with np.errstate(over="raise", invalid="raise"):
-        sigmoid, softmax, logsumexp, softplus = run_graph(graph, rows)
-    assert sigmoid.tolist() == softmax.tolist() == [[0, 1]]
-    assert logsumexp.tolist() == [1e4]
-    assert softplus.tolist() == [[0, 1e4]]
+def test_loading_again_registers_no_second_text() -> None:
+    """The registered texts are bounded by the texts there are."""
+    _kernel("again", 2.0)
+    before = len(linecache.cache)
+    _kernel("again", 2.0)
+    assert len(linecache.cache) == before

@@ -308,12 +308,3 @@ def test_the_text_of_a_kernel():
     routine = _doubled(_slot("operand"), _slot("scratch"), result=Binding("value", 0))
     assert text_of(routine) == TEXT
     assert load(routine, "pair").source == TEXT
-
-
-def test_tracebacks_show_the_text():
-    """Which is found by the kernel's file name."""
-    import linecache  # noqa: PLC0415
-
-    function = load(DOUBLED, "pair").function
-    assert function.__code__.co_filename.startswith("<foldbatch numpy kernel pair")
-    assert "def double(" in linecache.getline(function.__code__.co_filename, 1)
