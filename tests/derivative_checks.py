@@ -33,10 +33,10 @@ DRAWN = 7  # the step of training, for which the same random numbers are drawn
 Arrays = dict[str, Any]
 
 
-def compiled(program: BlockProgram, backend: str = "auto") -> Program:
+def compiled(program: BlockProgram, backend: str = "auto", **options: Any) -> Program:
     """Return the program, by one of the policies."""
     policy = ("by_component", "by_depth")[program.seed % 2]
-    return fb.compile(program.block, backend, policy=policy, threads=1, debug=True)
+    return fb.compile(program.block, backend, policy=policy, threads=1, debug=True, **options)
 
 
 WAYS: list[dict[str, Any]] = [
