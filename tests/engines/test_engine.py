@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic
 from tests.engines import toy
 from tests.oracle import meaning
-from tests.programs import programs
+from tests.programs import BlockProgram, programs
 from tests.test_laws import assert_meant, assert_same, gradients_of, some
 
 needs_numba = [
@@ -78,6 +80,18 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
     other = program.schedule([[[9.0, 9.0, 9.0]]])
     engine.forward(engine.ready(other, training=False), other.feeds, memory)
     np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
+    module, needed = ENGINES[name]
+    load = inspect.signature(import_module(module).load)
+    assert list(load.parameters) == ["model", "debug"]
+    assert needed == ("numba" if name == "numba" else "")
+
+
+def test_all_engines_are_tested_here() -> None:
+    assert [*ENGINES] == ["reference", "numpy", "numba"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,14 +173,14 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
             choose_engine("lacking")
 
 
-# -- a new engine is a module with `load` and a line in `ENGINES`: a toy of some hundred lines obeys the law
+# -- a toy engine of some hundred lines: what a new one must have, and no more
 
 TOY = {"toy": ("tests.engines.toy", "")}
 
 
 @some
 @given(programs())
-def test_a_toy_engine_is_lawful(program):
+def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     with mock.patch.dict(ENGINES, TOY):
         engine = fb.compile(program.block, "toy", threads=1, debug=True)
     meanings = [meaning(program.block, example) for example in program.examples]
@@ -179,12 +193,12 @@ def test_a_toy_engine_is_lawful(program):
         assert_same(gradients[name], right[name])
 
 
-def test_a_toy_engine_counts_what_it_runs():
+def test_a_toy_engine_counts_what_it_runs() -> None:
     with mock.patch.dict(ENGINES, TOY):
         program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x + 1)), "toy")
     program.run([[1, 2, 3]])
     assert program.engine.operations == 3 * len("x*x x*x+1 1".split())
 
 
-def test_a_toy_engine_is_small():
+def test_a_toy_engine_is_small() -> None:
     assert len(Path(toy.__file__).read_text().splitlines()) < 150
