@@ -2,5 +2,4 @@
 
 from importlib.util import find_spec
 
-NEED_NUMBA = ("memory", "products", "tiles", "vector_functions", "walker")
-collect_ignore = [] if find_spec("numba") else [f"foldbatch/engines/numba/{name}.py" for name in NEED_NUMBA]
+collect_ignore_glob = [] if find_spec("numba") else ["foldbatch/engines/numba/*", "tests/engines/numba/*"]

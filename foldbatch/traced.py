@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
-from foldbatch.engines.planned import Part, Planned
+from foldbatch.engines.planned import Planned, SubBatch
 from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.scheduler.trace import Trace
-from foldbatch.trees import Node, Tree
+from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
@@ -37,7 +37,7 @@ class _Known:
 
     tree: weakref.ref[Tree]
     trace: Trace
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[SubBatch, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -52,13 +52,13 @@ class Traces:
         plan: makes a batch of one trace ready.
     """
 
-    def __init__(self, lowered: Lowered, plan: Callable[[list[Trace]], tuple[Part, ...]]) -> None:
+    def __init__(self, lowered: Lowered, plan: Callable[[list[Trace]], tuple[SubBatch, ...]]) -> None:
         self._lowered = lowered
         self._plan = plan
         self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
 
-    def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[Part, ...]:
+    def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand; `owner` is the program.
 
         Raises:
@@ -78,7 +78,7 @@ class Traces:
         """Return the traces of examples; arguments and errors are those of `work`."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
-        if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
+        if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
             fix = "for a single example, pass a list of one"
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
@@ -106,10 +106,11 @@ class Traces:
                 if traces is not None:
                     traces._forget(key)
 
+            self._forget(key)  # if two threads trace a tree at once, the plan of the first is given back
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 
-    def _planned(self, known: _Known) -> tuple[Part, ...] | None:
+    def _planned(self, known: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
         if known.parts is None and known.nbytes <= self._left:
             known.parts = self._plan([known.trace])

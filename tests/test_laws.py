@@ -10,6 +10,7 @@ differences of the former.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
+from foldbatch.engines.engine import ENGINES
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Runner
 from foldbatch.program import Program
@@ -36,15 +38,27 @@ many = settings(
 some = settings(many, max_examples=150)
 
 
-def engines(block: fb.Block, *, numba: bool = False) -> Iterator[Program]:
-    """Yield a program for every way of running a block; the reference last.
+UNFUSED = {
+    "unfused": ("tests.engines.unfused", "numba")
+}  # Numba's engine, with nothing to compile for a model
 
-    All but Numba's share one model and its kernels. Numba compiles what it runs, a second or two for each block: a law
-    asks for it where it tries few.
+
+@contextmanager
+def always_known() -> Iterator[None]:
+    """Let Numba's engine multiply known rows before a recursion, however few there are."""
+    from foldbatch.engines.numba import known_launches, known_products  # noqa: PLC0415 - they need Numba
+
+    always = mock.patch.multiple(known_launches, FEWEST=1, LEAST=0.0)
+    with always, mock.patch.object(known_products, "SMALLEST", 1):
+        yield
+
+
+def engines(block: fb.Block, backend: str = "numpy") -> Iterator[Program]:
+    """Yield a program for every way of running a block on an engine; the reference last.
+
+    They share one model and its kernels.
     """
-    if numba:
-        yield fb.compile(block, "numba", threads=1, debug=True)
-    program = fb.compile(block, "numpy", threads=1, debug=True)
+    program = fb.compile(block, backend, threads=1, debug=True)
     by_depth = planned_by(program, "by_depth")
     for engine in (program, by_depth):
         yield engine
@@ -124,13 +138,13 @@ def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: 
     return found
 
 
-def assert_lawful(program: BlockProgram, *, numba: bool = False) -> None:
+def assert_lawful(program: BlockProgram, backend: str = "numpy") -> None:
     """Check that all engines agree with the interpreter and with each other."""
     examples = program.examples
     meanings = [meaning(program.block, example) for example in examples]
     first: tuple[Any, Any] | None = None
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        for engine in engines(program.block, numba=numba):
+        for engine in engines(program.block, backend):
             metrics = assert_meant(engine, examples, meanings)
             loss, gradients = gradients_of(engine, examples)
             assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
@@ -182,15 +196,20 @@ def test_batched_is_one_by_one_is_the_oracle(program):
 
 @pytest.mark.numba
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@many
+@given(programs())
+def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
+    with mock.patch.dict(ENGINES, UNFUSED), always_known():
+        assert_lawful(program, "unfused")
+
+
+@pytest.mark.numba
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
 @settings(many, max_examples=30)
 @given(programs())
 def test_loops_that_numba_compiles_are_lawful(program):
-    """Also those that multiply known rows before a recursion: here, however few there are."""
-    from foldbatch.engines.numba import known_launches, known_products  # noqa: PLC0415 - they need Numba
-
-    always = mock.patch.multiple(known_launches, FEWEST=1, LEAST=0.0)
-    with always, mock.patch.object(known_products, "SMALLEST", 1):
-        assert_lawful(program, numba=True)
+    with always_known():
+        assert_lawful(program, "numba")
 
 
 @settings(some, max_examples=80)

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Function, MetricVisit, Reading, Region
+from foldbatch.blocks.drafts import MetricVisit, Procedure, Reading, Region
 from foldbatch.blocks.values import (
-    Broadcast,
     Object,
+    Repeated,
     Sequence,
-    Slot,
+    Terminal,
     Value,
     feed,
     leaves,
@@ -31,7 +31,7 @@ from foldbatch.blocks.values import (
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
 from foldbatch.model.drafts import Draft
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
@@ -58,10 +58,10 @@ class Builder(Writer):
 
     def __init__(self, root: object = "model", *, inferring: bool = False) -> None:
         super().__init__(root, inferring=inferring)
-        self.functions: list[Function] = []
+        self.functions: list[Procedure] = []
         self.drafts: list[Draft] = []
         self.metric_types: dict[str, TensorType] = {}
-        self.declared: dict[object, Function] = {}
+        self.declared: dict[object, Procedure] = {}
         self.collections: dict[str, Sequence] = {}  # by name, once something is collected
         self.collecting: dict[str, str] = {}  # by name, the variable that holds the list
         self.parameters: dict[Parameter, None] = {}
@@ -77,7 +77,7 @@ class Builder(Writer):
 
     # -- tensors in and out of a region
 
-    def receive(self, slot: Slot) -> Value:
+    def receive(self, slot: Terminal) -> Value:
         """Return the value of a terminal that arrives from outside the region."""
         match slot.type:
             case TensorType():
@@ -90,7 +90,7 @@ class Builder(Writer):
                 return Object(slot.code, slot.place)
         raise AssertionError(slot)
 
-    def unflatten(self, type_: Type, slots: Iterator[Slot]) -> Value:
+    def unflatten(self, type_: Type, slots: Iterator[Terminal]) -> Value:
         """Return a value of a type whose terminals arrive in `slots`."""
         match type_:
             case VoidType():
@@ -98,7 +98,7 @@ class Builder(Writer):
             case TupleType(items):
                 return tuple(self.unflatten(item, slots) for item in items)
             case BroadcastType(element):
-                return Broadcast(self.unflatten(element, slots))
+                return Repeated(self.unflatten(element, slots))
             case _:
                 return self.receive(next(slots))
 
@@ -138,12 +138,12 @@ class Builder(Writer):
         else:
             item = code
         if len(types) == 1:
-            slots = [Slot(item, types[0], sequence.wires[0])]
+            slots = [Terminal(item, types[0], sequence.wires[0])]
         else:
             names = [f"{item}_{i}" for i in range(len(types))]
             if names:
                 self.line(f"{', '.join(names)} = {item}")
-            slots = [Slot(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
+            slots = [Terminal(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
         return self.unflatten(sequence.element, iter(slots))
 
     def elements(self, sequence: Sequence) -> Value:
@@ -171,7 +171,7 @@ class Builder(Writer):
 
         return shape(sequence.element)
 
-    def flatten(self, *values: Value) -> list[Slot]:
+    def flatten(self, *values: Value) -> list[Terminal]:
         """Return the terminals of values as the program holds them, drafting cells as needed."""
         parts = [leaf for value in values for leaf in leaves(value)]
         tensors = iter(self.materialise([leaf for leaf in parts if isinstance(leaf, Node)]))
@@ -180,14 +180,14 @@ class Builder(Writer):
             match leaf:
                 case Node():
                     code, wire = next(tensors)
-                    slots.append(Slot(code, leaf.type, wire))
+                    slots.append(Terminal(code, leaf.type, wire))
                 case Object():
-                    slots.append(Slot(leaf.code, ObjectType(), None, leaf.place))
+                    slots.append(Terminal(leaf.code, ObjectType(), None, leaf.place))
                 case Sequence():
-                    slots.append(Slot(leaf.code, SequenceType(leaf.element), leaf.wires))
+                    slots.append(Terminal(leaf.code, SequenceType(leaf.element), leaf.wires))
         return slots
 
-    def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Wire]]:
+    def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Flow]]:
         """Return, for each tensor, the expression of its value number, and its wire.
 
         With `sinks`, the region's losses and metrics are drafted too; the caller ends the region.
@@ -212,7 +212,7 @@ class Builder(Writer):
                 tensors.append(draft.output(node))
         return tensors
 
-    def finish(self, value: Value) -> list[Slot]:
+    def finish(self, value: Value) -> list[Terminal]:
         """End a region: draft everything not computed yet, and return the terminals of the result."""
         self.flush(value)
         return self.flatten(value)
@@ -321,24 +321,26 @@ class Builder(Writer):
         """Return the variable that holds the list of a collection; it is empty when a trace begins."""
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
-    def calls(self, function: Function) -> None:
+    def calls(self, function: Procedure) -> None:
         """Note that the present function calls another one in every case, if no choice or loop is open."""
         assert self._function is not None
         if self._indent == 1:
             self._function.always.append(function.name)
 
-    def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Function:
+    def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Procedure:
         """Return the function that stands for `key`, so that calls to it can be built."""
-        parameters = [Slot(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))]
-        results = [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
+        parameters = [
+            Terminal(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
+        ]
+        results = [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(output_type))]
         stem = re.sub(r"[^A-Za-z0-9]", "_", name)
-        function = Function(self.fresh(f"run_{stem}_"), name, input_type, output_type, parameters, results)
+        function = Procedure(self.fresh(f"run_{stem}_"), name, input_type, output_type, parameters, results)
         self.declared[key] = function
         self.functions.append(function)
         return function
 
     @contextmanager
-    def define(self, function: Function, path: str) -> Iterator[Value]:
+    def define(self, function: Procedure, path: str) -> Iterator[Value]:
         """Build a function's body; yields its argument."""
         saved = self._function, self._regions, self._indent, self._path
         self._function, self._regions, self._indent, self._path = function, [Region()], 1, [path]

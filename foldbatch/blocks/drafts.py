@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foldbatch.blocks.values import Object, Sequence, Slot, Value
+from foldbatch.blocks.values import Object, Sequence, Terminal, Value
 from foldbatch.model.drafts import Draft, Feed
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
 from foldbatch.types import Type
@@ -41,9 +41,9 @@ class MetricVisit:
 class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
-    values: dict[Node, tuple[str, Wire]] = field(default_factory=dict)
+    values: dict[Node, tuple[str, Flow]] = field(default_factory=dict)
     feeds: dict[Node, Reading] = field(default_factory=dict)
-    elements: dict[Node, tuple[str, Axis, int, Wire]] = field(default_factory=dict)
+    elements: dict[Node, tuple[str, Axis, int, Flow]] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[MetricVisit] = field(default_factory=list)
@@ -66,14 +66,14 @@ class Line:
 
 
 @dataclass(slots=True)
-class Function:
+class Procedure:
     """A function of the tracing program, in the making or done; `always` are those it calls in any case."""
 
     name: str
     path: str
     input_type: Type
     output_type: Type
-    parameters: list[Slot]
-    results: list[Slot]
+    parameters: list[Terminal]
+    results: list[Terminal]
     lines: list[Line] = field(default_factory=list)
     always: list[str] = field(default_factory=list)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.drafts import Function
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.values import (
     Object,
     Place,
-    Slot,
+    Terminal,
     Value,
     as_object,
     feed,
@@ -31,13 +31,13 @@ class Variables:
     """Variables of the program that hold a value of a type."""
 
     type: Type
-    slots: tuple[Slot, ...]
+    slots: tuple[Terminal, ...]
 
 
 def declare(builder: Builder, type_: Type, place: Place = ()) -> Variables:
     """Return new variables; `place` is where objects in them come from."""
     terminals = run_time_terminals(type_)
-    return Variables(type_, tuple(Slot(builder.fresh(), t, new_wires(t), place) for t in terminals))
+    return Variables(type_, tuple(Terminal(builder.fresh(), t, new_wires(t), place) for t in terminals))
 
 
 def assign(builder: Builder, variables: Variables, value: Value, fix: str, expected: str = "") -> None:
@@ -68,7 +68,7 @@ def pass_on(builder: Builder, value: Value) -> Variables:
     return Variables(type_of(value), tuple(builder.flatten(value)))
 
 
-def make_call(builder: Builder, function: Function, value: Value) -> Value:
+def make_call(builder: Builder, function: Procedure, value: Value) -> Value:
     """Build a call of a recursive function; return its result."""
     subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
     slots = builder.flatten(value)
@@ -83,11 +83,11 @@ def make_call(builder: Builder, function: Function, value: Value) -> Value:
     for name, result in zip(names, function.results, strict=True):
         wires = new_wires(result.type)
         feed(result.wires, wires)
-        results.append(Slot(name, result.type, wires, subject.place if subject else ()))
+        results.append(Terminal(name, result.type, wires, subject.place if subject else ()))
     return builder.unflatten(function.output_type, iter(results))
 
 
-def make_return(builder: Builder, function: Function, value: Value) -> None:
+def make_return(builder: Builder, function: Procedure, value: Value) -> None:
     """Build the end of a function."""
     slots = builder.finish(value)
     for slot, result in zip(slots, function.results, strict=True):

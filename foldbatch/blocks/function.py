@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.block import Block, In_contra, Out_co, function_name
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import Broadcast, Object, Sequence, Value, leaves, type_of
+from foldbatch.blocks.values import Object, Repeated, Sequence, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
@@ -64,7 +64,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         match value:
             case Object():
                 fix = "read the object as a tensor first, for example with Scalar or Vector"
-            case Broadcast():
+            case Repeated():
                 fix = "Zip it with a sequence first"
             case _:
                 fix = "give it an input"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import Broadcast, Object, Slot, Value, new_wires, run_time_terminals
+from foldbatch.blocks.values import Object, Repeated, Terminal, Value, new_wires, run_time_terminals
 from foldbatch.static.graph import Node
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import OBJECT, VOID, Type
@@ -39,7 +39,7 @@ def pattern(value: Value) -> Hashable | None:
             return value.type
         case Object():
             return OBJECT
-        case Broadcast():
+        case Repeated():
             inner = pattern(value.value)
             return None if inner is None else ("repeat", inner)
         case tuple():
@@ -55,8 +55,8 @@ def renewed(builder: Builder, value: Value) -> Value:
             return value
         case Node():
             return specimen(builder, value.type)
-        case Broadcast():
-            return Broadcast(renewed(builder, value.value))
+        case Repeated():
+            return Repeated(renewed(builder, value.value))
         case tuple():
             return tuple(renewed(builder, item) for item in value)
     return value
@@ -64,5 +64,5 @@ def renewed(builder: Builder, value: Value) -> Value:
 
 def specimen(builder: Builder, type_: Type) -> Value:
     """Return a value of a type, made of new inputs, to build a block with."""
-    slots = (Slot(builder.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
+    slots = (Terminal(builder.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
     return builder.unflatten(type_, slots)

@@ -9,7 +9,7 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import (
     Object,
     Sequence,
-    Slot,
+    Terminal,
     Value,
     as_object,
     feed,
@@ -87,7 +87,7 @@ def empty_list(code: str, element: Type) -> Sequence:
     return Sequence(code, element, tuple(map(new_wires, run_time_terminals(element))))
 
 
-def _feed(slots: list[Slot], target: Sequence) -> None:
+def _feed(slots: list[Terminal], target: Sequence) -> None:
     for slot, wire in zip(slots, target.wires, strict=True):
         feed(slot.wires, wire)
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.drafts import Function
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
-from foldbatch.blocks.values import Slot, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
-from foldbatch.model.wires import Wire, components
+from foldbatch.model.wires import Flow, components
 from foldbatch.scheduler.policies import Policy, longest_chains
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
@@ -56,7 +56,7 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
             fix = "put parts into ForwardDeclarations; a block must not contain itself in any other way"
             raise BlockValueError("model", "blocks that end", "too many inside each other", fix) from None
         type_ = type_of(result)
-        root.results += [Slot(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
+        root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
     results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
@@ -68,10 +68,10 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
     return Lowered(block, model, Tracer(builder.functions, model, policy, source, namespace, collections))
 
 
-def _wires(nested: Any) -> Iterator[Wire]:
+def _wires(nested: Any) -> Iterator[Flow]:
     """Yield the wires of a terminal: of a sequence, those of its elements."""
     match nested:
-        case Wire():
+        case Flow():
             yield nested
         case tuple():
             for part in nested:
@@ -109,7 +109,7 @@ def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
     )
 
 
-def _refuse_endless(functions: Sequence[Function]) -> None:
+def _refuse_endless(functions: Sequence[Procedure]) -> None:
     """Refuse declarations that refer to themselves whatever the example holds."""
     edges = {f.name: f.always for f in functions}
     component = components([f.name for f in functions], edges)

@@ -9,8 +9,16 @@ from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.leaves import as_tensor_type
 from foldbatch.blocks.lists import append, each, expect_list, packed
-from foldbatch.blocks.values import Broadcast as Repeated
-from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, run_time_terminals, type_of
+from foldbatch.blocks.values import (
+    Object,
+    Repeated,
+    Sequence,
+    Value,
+    as_object,
+    is_int,
+    run_time_terminals,
+    type_of,
+)
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.static.graph import Node, constant
 from foldbatch.types import (

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.drafts import Function, Line
+from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -120,7 +120,7 @@ class Tracer:
     below.
     """
 
-    functions: Sequence[Function]
+    functions: Sequence[Procedure]
     model: Model
     policy: Policy
     source: str
@@ -234,7 +234,7 @@ def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any]
     return check
 
 
-def write_source(functions: Sequence[Function]) -> str:
+def write_source(functions: Sequence[Procedure]) -> str:
     """Return the program's text; tracebacks show it."""
     parts = []
     for function in functions:
@@ -274,7 +274,7 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
     def __init__(self, tracer: Tracer, stack: Sequence[Steps], cause: Exception) -> None:
         super().__init__()
         self.cause = cause
-        starts: dict[str, tuple[int, Function]] = {}
+        starts: dict[str, tuple[int, Procedure]] = {}
         start = 1
         for function in tracer.functions:
             starts[function.name] = (start, function)

@@ -14,7 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
 from foldbatch.types import (
     OBJECT,
@@ -54,17 +54,17 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class Repeated:
     """One value, repeated for whoever reads it."""
 
     value: Value
 
 
-Value = Union[Node, Object, Sequence, Broadcast, tuple["Value", ...], None]  # noqa: UP007 - it names itself
+Value = Union[Node, Object, Sequence, Repeated, tuple["Value", ...], None]  # noqa: UP007 - it names itself
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Terminal:
     """A terminal of a value at run time: the expression that holds it, and its wires if any."""
 
     code: str
@@ -93,7 +93,7 @@ def type_of(value: Value) -> Type:
             return OBJECT
         case Sequence():
             return SequenceType(value.element)
-        case Broadcast():
+        case Repeated():
             return BroadcastType(type_of(value.value))
         case tuple():
             return TupleType(tuple(type_of(item) for item in value))
@@ -107,7 +107,7 @@ def leaves(value: Value) -> Iterator[Node | Object | Sequence]:
         case tuple():
             for item in value:
                 yield from leaves(item)
-        case Broadcast():
+        case Repeated():
             yield from leaves(value.value)
         case _:
             yield value
@@ -136,7 +136,7 @@ def new_wires(type_: Type) -> Any:
     """Return wires for a terminal of a type: one for a tensor, a tuple for a sequence's elements."""
     match type_:
         case TensorType():
-            return Wire()
+            return Flow()
         case SequenceType(element):
             return tuple(new_wires(t) for t in run_time_terminals(element))
         case _:
@@ -146,7 +146,7 @@ def new_wires(type_: Type) -> Any:
 def feed(source: Any, target: Any) -> None:
     """Connect the wires of one terminal to those of another of the same type."""
     match source, target:
-        case Wire(), Wire():
+        case Flow(), Flow():
             source.feed(target)
         case tuple(), tuple():
             for a, b in zip(source, target, strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from foldbatch.blocks.drafts import Function, Line, Region
+from foldbatch.blocks.drafts import Line, Procedure, Region
 from foldbatch.blocks.values import Object, Place
 from foldbatch.errors import BlockValueError
 
@@ -26,7 +26,7 @@ class Writer:
         self.inferring = inferring
         self.globals: dict[str, Any] = {}
         self._path: list[object] = [root]
-        self._function: Function | None = None
+        self._function: Procedure | None = None
         self._regions: list[Region] = []
         self._indent = 1
         self._loops = 0

@@ -13,10 +13,11 @@ from foldbatch.engines.batch import Batch, arenas_of
 from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
-from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -128,6 +129,17 @@ class ArrayEngine:
         kernels = self.training if training else self.inference
         tables = launch_tables(kernels.bound, batch.schedule)
         return Ready(kernels, batch, kernels.adapt(batch.schedule, tables))
+
+    def launched(self, ready: Ready) -> list[Launched]:
+        """Return the launch table of a batch for a report."""
+        launches: list[Launched] = []
+        for table in (ready.tables.forward, ready.tables.backward):
+            if table is not None:
+                rows = np.append(0, np.cumsum(table.bounds[:, 1] - table.bounds[:, 0])).tolist()
+                for kernel, first, last in table.launches[:, :HEAD].tolist():
+                    cell, direction, stage = ready.kernels.bound.keys[kernel]
+                    launches.append(Launched(direction, cell, stage, last - first, rows[last] - rows[first]))
+        return launches
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""

@@ -51,6 +51,7 @@ class Bound:
 
     Attributes:
         model: the model.
+        target: what the routines were made for.
         training: whether it is trained, or infers.
         keys: of the kernels.
         routines: of the kernels.
@@ -69,6 +70,7 @@ class Bound:
     """
 
     model: Model
+    target: Target
     training: bool
     keys: tuple[Key, ...]
     routines: tuple[Routine, ...]
@@ -99,10 +101,12 @@ def bind(model: Model, target: Target, *, training: bool) -> Bound:
     """Return the routines of a model for a target, with what is fixed of their launches."""
     stages = dict(stages_of(model, training=training))
     routines = [routine_of(stage, target) for stage in stages.values()]
-    return bind_routines(model, list(stages), routines, training=training)
+    return bind_routines(model, target, list(stages), routines, training=training)
 
 
-def bind_routines(model: Model, keys: Sequence[Key], routines: Sequence[Routine], *, training: bool) -> Bound:
+def bind_routines(
+    model: Model, target: Target, keys: Sequence[Key], routines: Sequence[Routine], *, training: bool
+) -> Bound:
     """Return routines with what is fixed of their launches."""
     gradients = tuple(
         tuple(result.binding.key for result in routine.results if result.binding.kind == "gradient")
@@ -134,6 +138,7 @@ def bind_routines(model: Model, keys: Sequence[Key], routines: Sequence[Routine]
     }
     return Bound(
         model,
+        target,
         training,
         tuple(keys),
         tuple(routines),

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from foldbatch.engines.batch import Batch
+from foldbatch.engines.report import Launched
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -81,6 +82,10 @@ class Engine(Protocol):
         Raises:
             OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`.
         """
+        ...
+
+    def launched(self, ready: Any) -> Sequence[Launched]:
+        """Return the launch table of a batch for a report; nothing where there is none."""
         ...
 
     def nbytes(self, memory: Any) -> int:

@@ -19,7 +19,7 @@ from foldbatch.scheduler.schedule import Schedule
 MIRROR = {"before": "after", "step": "step", "after": "before"}
 
 
-class Group(NamedTuple):
+class StepRun(NamedTuple):
     """Steps of the same stages of one cell that follow each other: the first, and the one after the last."""
 
     cell: int
@@ -53,16 +53,16 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     """Return what a batch launches."""
     steps = schedule.steps
     bounds = np.array([step[2:] for step in steps], np.int64).reshape(-1, 2)
-    groups: list[Group] = []
+    groups: list[StepRun] = []
     for (cell, stages), group in groupby(steps, key=itemgetter(0, 1)):
         first = groups[-1].last if groups else 0
-        groups.append(Group(cell, stages, first, first + sum(1 for _ in group)))
+        groups.append(StepRun(cell, stages, first, first + sum(1 for _ in group)))
     forward = _launches(bound, groups, "forward")
     backward: list[Launch] = []
     if bound.training:
         count = len(steps)
         mirrored = (
-            Group(
+            StepRun(
                 cell,
                 stages if len(stages) == len(MIRROR) else tuple([MIRROR[stage] for stage in stages]),
                 count - last,
@@ -87,7 +87,7 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     return Directions(tables[0], tables[1] if bound.training else None, yields, numbers)
 
 
-def _launches(bound: Bound, groups: Iterable[Group], direction: str) -> list[Launch]:
+def _launches(bound: Bound, groups: Iterable[StepRun], direction: str) -> list[Launch]:
     """Return the launches of one direction.
 
     Steps of one stage are one launch. Of several stages, a step goes through all before the next step does.
@@ -105,7 +105,7 @@ def _launches(bound: Bound, groups: Iterable[Group], direction: str) -> list[Lau
     return launches
 
 
-def _widest(schedule: Schedule, groups: Sequence[Group], bounds: Ints) -> dict[int, tuple[int, ...]]:
+def _widest(schedule: Schedule, groups: Sequence[StepRun], bounds: Ints) -> dict[int, tuple[int, ...]]:
     """Return, per cell, the calls of its widest step, and for each sequence the elements of the widest."""
     widest = {k: (0,) * (1 + len(table.segments)) for k, table in enumerate(schedule.cells)}
     for cell, stages, first, last in groups:

@@ -11,7 +11,7 @@ from foldbatch.scheduler.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubBatch:
     """What one thread runs.
 
     Attributes:
@@ -26,6 +26,10 @@ class Part:
     batch: Batch | None = None
     ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
+        # what is ready belongs to the kernels of one process
+        return SubBatch, (self.first, self.traces, self.batch)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Planned:
@@ -38,7 +42,7 @@ class Planned:
         owner: the program it is for.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[SubBatch, ...]
     owner: object
 
     @property

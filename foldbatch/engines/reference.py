@@ -13,6 +13,7 @@ import numpy as np
 
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.report import Launched
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -152,6 +153,10 @@ class ReferenceEngine:
 
     def memory(self) -> None:
         """Return nothing: every value is an array of its own."""
+
+    def launched(self, ready: tuple[Batch, bool]) -> tuple[Launched, ...]:
+        """Return nothing: there is no launch table."""
+        return ()
 
     def nbytes(self, memory: None) -> int:
         """Return 0: nothing is held between batches."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from foldbatch.engines.batch import Batch
 from foldbatch.model.model import Model
@@ -43,6 +44,24 @@ class CellReport:
         return _hit_rate(self.calls, self.distinct)
 
 
+class Launched(NamedTuple):
+    """A launch: a kernel on some levels.
+
+    Attributes:
+        direction: ``forward`` or ``backward``.
+        cell: the number of the cell.
+        stage: of the cell.
+        levels: how many levels it runs, one after the other.
+        rows: calls in all of these.
+    """
+
+    direction: str
+    cell: int
+    stage: str
+    levels: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a batch costs; prints itself.
@@ -57,6 +76,7 @@ class Report:
         buffer_bytes: bytes of all buffers held.
         phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward.
         cells: by cell.
+        launches: the launch table, in order; none of an engine that has no such table.
         program: the tracing program's text.
     """
 
@@ -70,6 +90,7 @@ class Report:
     buffer_bytes: int
     phases: dict[str, float]
     cells: tuple[CellReport, ...]
+    launches: tuple[Launched, ...] = ()
     program: str = field(repr=False, default="")
 
     @property
@@ -101,9 +122,19 @@ class Report:
             lines.append(f"  ops forward: {_stages(cell.forward)}; backward: {_stages(cell.backward)}")
             if cell.gathered_rows:
                 lines.append(f"  rows gathered: {cell.gathered_rows}")
+        for direction in ("forward", "backward"):
+            launches = [launch for launch in self.launches if launch.direction == direction]
+            if launches:
+                lines.append(f"launches {direction}: {len(launches)}")
+                lines += [f"  {self._launch(launch)}" for launch in launches[:24]]
+                lines += ["  ..."] * (len(launches) > 24)
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _launch(self, launch: Launched) -> str:
+        levels = f"{launch.levels} level{'s' * (launch.levels != 1)}"
+        return f"{launch.stage} of {self.cells[launch.cell].name}: {levels}, {launch.rows} rows"
 
 
 def _hit_rate(calls: int, distinct: int) -> float:
@@ -119,14 +150,20 @@ def _stages(ops: dict[str, int]) -> str:
 
 
 def report_on(
-    batch: Batch, model: Model, launches: tuple[int, int], buffer_bytes: int, phases: dict[str, float]
+    batch: Batch,
+    model: Model,
+    levels: tuple[int, int],
+    launches: Sequence[Launched],
+    buffer_bytes: int,
+    phases: dict[str, float],
 ) -> Report:
     """Return the report on a batch that has run.
 
     Args:
         batch: the batch.
         model: the model.
-        launches: levels of kernels that ran forward, and backward.
+        levels: of kernels that ran forward, and backward.
+        launches: the launch table.
         buffer_bytes: bytes of all buffers held.
         phases: seconds of each phase.
     """
@@ -149,11 +186,12 @@ def report_on(
         trace.size,
         schedule.groups,
         lower_bound(model.signatures, trace.calls, trace.elements, trace.values),
-        *launches,
+        *levels,
         schedule.gathered_rows,
         buffer_bytes,
         phases,
         parts,
+        tuple(launches),
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from foldbatch.engines.batch import Batch, schedule_batch
 from foldbatch.engines.engine import Run, choose_engine, load_engine
 from foldbatch.engines.keys import keyed
-from foldbatch.engines.planned import Part
+from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Report, report_on
 from foldbatch.engines.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
@@ -39,7 +39,7 @@ from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 
 R = TypeVar("R")
-Work: TypeAlias = "list[Trace] | tuple[Part, ...]"  # a batch, or one that `Runner.plan` made ready
+Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
 Seeds: TypeAlias = (
     "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
 )
@@ -97,7 +97,7 @@ class Runner:
         self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
 
-    def plan(self, traces: list[Trace]) -> tuple[Part, ...]:
+    def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
         return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
 
@@ -157,14 +157,15 @@ class Runner:
             ready = self.engine.ready(batch, training=True)
             phases["ready"] = time.perf_counter() - start
             start = time.perf_counter()
-            run = self._forward(Part(0, traces, batch), (batch, ready), self._memories[0], 0)
+            run = self._forward(SubBatch(0, traces, batch), (batch, ready), self._memories[0], 0)
             phases["forward"] = time.perf_counter() - start
             forward = run.launches
             start = time.perf_counter()
             run.backward()
             phases["backward"] = time.perf_counter() - start
-        launches = forward, run.launches - forward
-        return report_on(batch, self.model, launches, self.engine.nbytes(self._memories[0]), phases)
+        levels = forward, run.launches - forward
+        launches, held = self.engine.launched(ready), self.engine.nbytes(self._memories[0])
+        return report_on(batch, self.model, levels, launches, held, phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
@@ -182,7 +183,7 @@ class Runner:
             return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
         return np.zeros(shape, dtype)
 
-    def _each(self, work: Callable[[Part, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
+    def _each(self, work: Callable[[SubBatch, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
         """Apply `work` to each part of a batch, what is ready for it, and memory; return the results."""
         parts = self._cut(batch) if isinstance(batch, list) else batch
         if not parts:
@@ -204,14 +205,14 @@ class Runner:
     def _one_by_one(self) -> bool:
         return not self.options.batched or self.engine.one_by_one
 
-    def _cut(self, traces: list[Trace]) -> tuple[Part, ...]:
+    def _cut(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Cut a batch into the parts that run side by side, or one after the other."""
         if self._one_by_one:
-            return tuple(Part(number, [trace]) for number, trace in enumerate(traces))
+            return tuple(SubBatch(number, [trace]) for number, trace in enumerate(traces))
         runs = split(traces, self.options.threads, self._weights) if traces else ()
-        return tuple(Part(first, run) for first, run in runs)
+        return tuple(SubBatch(first, run) for first, run in runs)
 
-    def _ready(self, part: Part, *, training: bool) -> tuple[Batch, Any]:
+    def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
         """Return a part's batch, and what the engine made ready of it."""
         if part.batch is None:
             batch = self.scheduled(part.traces)
@@ -220,7 +221,7 @@ class Runner:
             part.ready[training] = self.engine.ready(part.batch, training=training)
         return part.batch, part.ready[training]
 
-    def _forward(self, part: Part, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
+    def _forward(self, part: SubBatch, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
         batch, made = ready
         feeds = batch.feeds
         if any(self.model.keys):
@@ -235,7 +236,7 @@ class Runner:
                 where, f"ids from 0 to {error.size - 1}", str(error.id), "correct what computes the id"
             ) from None
 
-    def _run(self, step: int, part: Part, ready: tuple[Batch, Any], memory: Any) -> Results:
+    def _run(self, step: int, part: SubBatch, ready: tuple[Batch, Any], memory: Any) -> Results:
         batch, _ = ready
         run = self._forward(part, ready, memory, step)
         merged, schedule = batch.merged, batch.schedule
@@ -257,7 +258,7 @@ class Runner:
         self,
         step: int,
         seeds: Seeds | None,
-        part: Part,
+        part: SubBatch,
         ready: tuple[Batch, Any],
         memory: Any,
         *,

@@ -18,7 +18,7 @@ from foldbatch.gain.outcome import Outcome
 from foldbatch.program import Program, compile
 from foldbatch.traced import Prepared
 from foldbatch.train import LazyAdam
-from foldbatch.trees import Node, Tree
+from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
 
 SIZES = 1, 16, 64, 256
@@ -98,7 +98,7 @@ def _program(block_or_program: Any, backend: str | None, threads: int | None) ->
 
 def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """Return as many examples as the largest batch has, evenly spaced, and the sizes from 1 on."""
-    if isinstance(examples, Tree | Node | str | bytes | dict) or not isinstance(examples, Iterable):
+    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
         fix = "give a list of them"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
     given = list(examples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
 from foldbatch.types import TensorType
@@ -45,10 +45,10 @@ class Draft:
     name: str
     number: int
     variable: str
-    operands: list[tuple[Node, Wire]] = field(default_factory=list)
-    sequences: list[tuple[Axis, list[tuple[Node, Wire]]]] = field(default_factory=list)
+    operands: list[tuple[Node, Flow]] = field(default_factory=list)
+    sequences: list[tuple[Axis, list[tuple[Node, Flow]]]] = field(default_factory=list)
     feeds: list[tuple[Node, Feed]] = field(default_factory=list)
-    outputs: dict[Node, Wire] = field(default_factory=dict)
+    outputs: dict[Node, Flow] = field(default_factory=dict)
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
@@ -57,13 +57,13 @@ class Draft:
     nodes: set[Node] = field(default_factory=set)
 
     @property
-    def reads(self) -> list[Wire]:
+    def reads(self) -> list[Flow]:
         """The wires that the cell reads."""
         members = [wire for _, several in self.sequences for _, wire in several]
         return [*(wire for _, wire in self.operands), *members]
 
-    def output(self, node: Node) -> tuple[str, Wire]:
+    def output(self, node: Node) -> tuple[str, Flow]:
         """Make a node an output; return the expression of its number and its wire."""
-        wire = self.outputs.setdefault(node, Wire())
+        wire = self.outputs.setdefault(node, Flow())
         number = list(self.outputs).index(node)
         return (f"{self.variable} + {number}" if number else self.variable), wire

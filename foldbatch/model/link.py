@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from foldbatch.model.active import Arenas, active_ends
 from foldbatch.model.drafts import Draft
 from foldbatch.model.model import Model, differentiated
-from foldbatch.model.wires import Wire, components, connected
+from foldbatch.model.wires import Flow, components, connected
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
@@ -28,15 +28,15 @@ class _Packed:
 
     draft: Draft
     graph: CellGraph
-    wires: tuple[tuple[Wire, ...], ...]
+    wires: tuple[tuple[Flow, ...], ...]
     operands: tuple[Operand, ...]
-    outputs: tuple[Wire, ...]
+    outputs: tuple[Flow, ...]
 
 
 def link(
     drafts: Sequence[Draft],
     result: Type,
-    results: Iterable[Wire],
+    results: Iterable[Flow],
     parameters: Sequence[Parameter],
     kept_bytes: int | None = None,
 ) -> Model:
@@ -117,9 +117,9 @@ def numbered_sites(results: Sequence[Node]) -> list[Node]:
     return substitute(results, new)
 
 
-def _all_wires(drafts: Sequence[Draft], results: Sequence[Wire]) -> list[Wire]:
+def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
     """Return every wire that a cell writes or reads, or a result is read from, or that lies between."""
-    wires: dict[Wire, None] = {}
+    wires: dict[Flow, None] = {}
     stack = [wire for draft in drafts for wire in draft.outputs.values()]
     stack += [wire for draft in drafts for wire in draft.reads]
     while stack:
@@ -130,7 +130,7 @@ def _all_wires(drafts: Sequence[Draft], results: Sequence[Wire]) -> list[Wire]:
     return list(dict.fromkeys([*wires, *results]))
 
 
-def _components(drafts: Sequence[Draft], wires: Sequence[Wire]) -> dict[object, int]:
+def _components(drafts: Sequence[Draft], wires: Sequence[Flow]) -> dict[object, int]:
     """Return the component of each cell (by number) and wire, in topological order."""
     edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
     for draft in drafts:
@@ -141,8 +141,8 @@ def _components(drafts: Sequence[Draft], wires: Sequence[Wire]) -> dict[object, 
 
 
 def _arenas(
-    packed: Sequence[_Packed], wires: Sequence[Wire]
-) -> tuple[dict[Wire, int], tuple[TensorType, ...]]:
+    packed: Sequence[_Packed], wires: Sequence[Flow]
+) -> tuple[dict[Flow, int], tuple[TensorType, ...]]:
     """Give connected wires one arena; an operand that reads several at once connects them."""
     pairs = [(wire, other) for wire in wires for other in wire.flows_to]
     pairs += [(group[0], other) for p in packed for group in p.wires for other in group[1:]]

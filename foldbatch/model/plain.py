@@ -8,7 +8,7 @@ the passes of a later one. The values of parameters are not part of a model; how
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,13 @@ from foldbatch.static.graph import (
     CONSTANT,
     INPUT,
     PARAMETER,
+    SOURCES,
     Node,
     apply,
     constant,
     input_node,
     parameter_node,
+    reachable,
 )
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.ops.random import KEY
@@ -66,7 +68,7 @@ def to_plain(model: Model) -> Plain:
     True
     """
     graphs = [cell.built for cell in model.cells]
-    nodes = _in_order(node for graph in graphs for node in (*graph.inputs, *graph.results))
+    nodes = _in_order(graphs)
     place = {node: i for i, node in enumerate(nodes)}
     axes = list(dict.fromkeys(node.axis for node in nodes if node.axis.rank == 2))
     parameters = list(model.parameters)
@@ -86,18 +88,38 @@ def to_plain(model: Model) -> Plain:
     }
 
 
-def _in_order(ends: Iterable[Node]) -> list[Node]:
-    """Return the nodes that some depend on, operands first, in an order that follows from the graph alone."""
-    placed: dict[Node, None] = {}
-    for end in ends:
-        stack = [end]
-        while stack:
-            waiting = [x for x in stack[-1].inputs if x not in placed]
-            if waiting:
-                stack.append(waiting[0])
-            else:
-                placed.setdefault(stack.pop())
+def _in_order(graphs: Sequence[CellGraph]) -> list[Node]:
+    """Return the nodes of some graphs, operands first, in the order in which they were made.
+
+    That order decides in which gradients are summed. What depends on constants alone, or on the key of random
+    numbers, may have been made long before, for another model: it stands where it is first read.
+    """
+    results = [node for graph in graphs for node in graph.results]
+    placed: dict[Node, None] = dict.fromkeys(node for graph in graphs for node in graph.inputs)
+    nodes = reachable(results)
+    fixed: set[Node] = set()
+    for node in nodes:
+        if node.op is CONSTANT or node is KEY or (node.inputs and all(x in fixed for x in node.inputs)):
+            fixed.add(node)
+    for node in nodes:
+        if node not in fixed and node.op not in SOURCES:
+            for x in node.inputs:
+                _place(x, placed)
+            placed[node] = None
+    for node in results:
+        _place(node, placed)
     return list(placed)
+
+
+def _place(node: Node, placed: dict[Node, None]) -> None:
+    """Place a node, after all that it depends on."""
+    stack = [node]
+    while stack:
+        waiting = [x for x in stack[-1].inputs if x not in placed]
+        if waiting:
+            stack.append(waiting[0])
+        else:
+            placed.setdefault(stack.pop())
 
 
 def from_plain(plain: Mapping[str, Any]) -> Model:

@@ -14,15 +14,15 @@ from typing import TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Wire:
+class Flow:
     """A place that holds values of one TensorType; compared by identity."""
 
     __slots__ = ("__weakref__", "flows_to")
 
     def __init__(self) -> None:
-        self.flows_to: list[Wire] = []
+        self.flows_to: list[Flow] = []
 
-    def feed(self, other: Wire) -> None:
+    def feed(self, other: Flow) -> None:
         """Say that this wire's values may come to be `other`'s."""
         self.flows_to.append(other)
 

@@ -45,7 +45,7 @@ Turns: TypeAlias = "list[tuple[int, int]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class Episode:
     """Cells that take turns: when it ends, all their calls have run.
 
     Attributes:
@@ -68,7 +68,7 @@ class Plan:
     """
 
     groups: tuple[Ints, ...]
-    phases: tuple[Phase, ...]
+    phases: tuple[Episode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _component(cell: CellSignature) -> int:
 def by_depth(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     """Plan level by level, whatever the cells are."""
     numbers = tuple(range(len(cells)))
-    return Plan(trace.levels, (Phase(numbers, _level_by_level(trace, numbers)),))
+    return Plan(trace.levels, (Episode(numbers, _level_by_level(trace, numbers)),))
 
 
 def by_agenda(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
@@ -106,7 +106,7 @@ def by_agenda(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     depths = np.concatenate([np.zeros(0, np.int32), *trace.levels])
     graph = call_graph(trace, cells, numbers)
     groups, turns = drain(graph, LeastMeanDepth(graph, depths))
-    return Plan(tuple(groups), (Phase(numbers, turns),))
+    return Plan(tuple(groups), (Episode(numbers, turns),))
 
 
 def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
@@ -118,7 +118,7 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
     >>> rows = tuple(np.array(calls, np.int32) for calls in ([[1, 0], [3, 2]], [[2, 1]]))
     >>> trace = Trace(rows, ((), ()), (rows[0][:, 0], rows[1][:, 0]), ((), ()), ((), ()), 4)
     >>> by_component(trace, (a, b)).phases
-    (Phase(cells=(0, 1), turns=[(0, 0), (1, 0), (0, 1)]),)
+    (Episode(cells=(0, 1), turns=[(0, 0), (1, 0), (0, 1)]),)
     """
     groups = list(trace.levels)
     phases = []
@@ -133,7 +133,7 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
             found, turns = drain(graph, GreatestRatio(graph))
             for k, group in zip(members, found, strict=True):
                 groups[k] = group
-        phases.append(Phase(members, turns))
+        phases.append(Episode(members, turns))
     return Plan(tuple(groups), tuple(phases))
 
 

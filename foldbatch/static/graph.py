@@ -79,28 +79,28 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
 
-    def __add__(self, other: Operand) -> Node:
+    def __add__(self, other: TensorLike) -> Node:
         return apply("add", self, other)
 
-    def __radd__(self, other: Operand) -> Node:
+    def __radd__(self, other: TensorLike) -> Node:
         return apply("add", other, self)
 
-    def __sub__(self, other: Operand) -> Node:
+    def __sub__(self, other: TensorLike) -> Node:
         return apply("subtract", self, other)
 
-    def __rsub__(self, other: Operand) -> Node:
+    def __rsub__(self, other: TensorLike) -> Node:
         return apply("subtract", other, self)
 
-    def __mul__(self, other: Operand) -> Node:
+    def __mul__(self, other: TensorLike) -> Node:
         return apply("multiply", self, other)
 
-    def __rmul__(self, other: Operand) -> Node:
+    def __rmul__(self, other: TensorLike) -> Node:
         return apply("multiply", other, self)
 
-    def __truediv__(self, other: Operand) -> Node:
+    def __truediv__(self, other: TensorLike) -> Node:
         return apply("divide", self, other)
 
-    def __rtruediv__(self, other: Operand) -> Node:
+    def __rtruediv__(self, other: TensorLike) -> Node:
         return apply("divide", other, self)
 
     def __neg__(self) -> Node:
@@ -109,29 +109,29 @@ class Node:
     def __pow__(self, exponent: float) -> Node:
         return apply("square", self) if exponent == 2 else apply("power", self, exponent=float(exponent))
 
-    def __lt__(self, other: Operand) -> Node:
+    def __lt__(self, other: TensorLike) -> Node:
         return apply("less", self, other)
 
-    def __gt__(self, other: Operand) -> Node:
+    def __gt__(self, other: TensorLike) -> Node:
         return apply("less", other, self)
 
-    def __le__(self, other: Operand) -> Node:
+    def __le__(self, other: TensorLike) -> Node:
         return apply("less_equal", self, other)
 
-    def __ge__(self, other: Operand) -> Node:
+    def __ge__(self, other: TensorLike) -> Node:
         return apply("less_equal", other, self)
 
-    def __matmul__(self, other: Operand) -> Node:
+    def __matmul__(self, other: TensorLike) -> Node:
         return matmul(self, other)
 
-    def __rmatmul__(self, other: Operand) -> Node:
+    def __rmatmul__(self, other: TensorLike) -> Node:
         return matmul(other, self)
 
     def __getitem__(self, key: Any) -> Node:
         return index(self, key)
 
 
-Operand = Node | Parameter | Array | float | int | bool
+TensorLike = Node | Parameter | Array | float | int | bool
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 
@@ -185,7 +185,7 @@ def constant(value: Any, dtype: str | None = None) -> Node:
     return _intern(CONSTANT, (), {"value": array}, TensorType(array.shape, array.dtype.name), UNBATCHED)
 
 
-def lift(op: str, operands: tuple[Operand, ...]) -> tuple[Node, ...]:
+def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
     """Turn every operand into a node; Python numbers take the dtype of the first tensor."""
     dtype = next((x.type.dtype for x in operands if isinstance(x, Node | Parameter)), None)
     nodes: list[Node] = []
@@ -207,7 +207,7 @@ def lift(op: str, operands: tuple[Operand, ...]) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def apply(name: str, *operands: Operand, **attrs: Any) -> Node:
+def apply(name: str, *operands: TensorLike, **attrs: Any) -> Node:
     """Return the node of an op on operands, checked and interned.
 
     Raises:
@@ -244,7 +244,7 @@ def _with_rank(x: Node, rank: int) -> Node:
     return apply("reshape", x, shape=(1,) * (rank - x.ndim) + x.shape)
 
 
-def matmul(a: Operand, b: Operand) -> Node:
+def matmul(a: TensorLike, b: TensorLike) -> Node:
     """Return ``a @ b`` with NumPy's meaning on instance axes; one GEMM where `b` is unbatched."""
     a, b = lift("matmul", (a, b))
     if a.ndim == 0 or b.ndim == 0:

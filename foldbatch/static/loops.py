@@ -22,7 +22,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Element:
     """Where a sweep finds an element: in buffer number `buffer`, as `strided.Access` says."""
 
     buffer: int
@@ -44,12 +44,12 @@ class Sweep:
     """A pass over the elements of one shape. Loaded values are numbered first, then computed ones."""
 
     shape: tuple[int, ...]
-    loads: tuple[Place, ...]
+    loads: tuple[Element, ...]
     operations: tuple[Operation, ...]
-    stores: tuple[tuple[int, Place], ...]
+    stores: tuple[tuple[int, Element], ...]
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Element, ...]:
         """All places it loads from and stores to."""
         return (*self.loads, *(place for _, place in self.stores))
 
@@ -75,14 +75,14 @@ class Nest:
     by_rows: bool
 
 
-def nest(shape: Sequence[int], places: Sequence[Place], *, by_rows: bool) -> Nest:
+def nest(shape: Sequence[int], places: Sequence[Element], *, by_rows: bool) -> Nest:
     """Return the fewest loops that visit all elements of a shape, in every row if `by_rows`.
 
     Two axes are one where all places lie along both without gaps, and so are the rows and the first.
 
-    >>> nest((2, 3), [Place(0, 6, 0, (3, 1)), Place(1, 6, 0, (3, 1))], by_rows=True)
+    >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 6, 0, (3, 1))], by_rows=True)
     Nest(turns=(6,), strides=((1,), (1,)), by_rows=True)
-    >>> nest((2, 3), [Place(0, 6, 0, (3, 1)), Place(1, 0, 0, (0, 1))], by_rows=False)
+    >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 0, 0, (0, 1))], by_rows=False)
     Nest(turns=(2, 3), strides=((3, 1), (0, 1)), by_rows=False)
     """
     axes = [(extent, [place.strides[i] for place in places]) for i, extent in enumerate(shape) if extent != 1]

@@ -9,8 +9,7 @@ from math import prod
 
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
-from foldbatch.static.loops import Buffer, Loop, Operation, Sweep
-from foldbatch.static.loops import Place as Element
+from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
 from foldbatch.static.memory import Buffers, Section, plan, sections_of
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.stages import is_view
@@ -94,7 +93,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStage:
     """A routine with what it was made from, for those who want to see it.
 
     Attributes:
@@ -115,7 +114,7 @@ def routine_of(stage: Stage, target: Target) -> Routine:
     return plan_stage(stage, target).routine
 
 
-def plan_stage(stage: Stage, target: Target) -> Planned:
+def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     """Return the statements of a stage for a target, with what they were made from."""
     graph = stage.graph
     computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
@@ -127,7 +126,7 @@ def plan_stage(stage: Stage, target: Target) -> Planned:
         units = groups(computed, results, whole_of, target.takes, target.wants_alone)
     units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
     buffers = plan(units, {*stage.kept, *stage.stores}, graph.outputs, target.overwrites, sections)
-    return Planned(_Builder(stage, buffers).routine(units), graph, buffers, units)
+    return PlannedStage(_Builder(stage, buffers).routine(units), graph, buffers, units)
 
 
 class _Builder:

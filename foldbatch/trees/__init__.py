@@ -9,7 +9,7 @@ from foldbatch.trees.stdlib_functions import (
     majority_baseline,
     standard_library_functions,
 )
-from foldbatch.trees.tree import Node, Tree
+from foldbatch.trees.tree import Tree, TreeNode
 from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors
 from foldbatch.trees.vocabulary import Vocabulary
 
@@ -17,8 +17,8 @@ __all__ = [
     "Corpus",
     "Coverage",
     "Example",
-    "Node",
     "Tree",
+    "TreeNode",
     "Vectors",
     "Vocabulary",
     "bag_baseline",

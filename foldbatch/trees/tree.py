@@ -1,4 +1,4 @@
-r"""`Tree`: an ordered, labelled tree of any arity as three flat arrays, and `Node`, a view into it.
+r"""`Tree`: an ordered, labelled tree of any arity as three flat arrays, and `TreeNode`, a view into it.
 
 Nodes stand in post-order, children before parents and the root last, so one loop over the
 arrays is a bottom-up walk. Nothing here recurses: building, comparing, hashing, pickling,
@@ -32,7 +32,7 @@ FIELDS = ("label", "token", "children")
 _NO_CHILDREN: tuple[int, ...] = ()
 
 
-class Node:
+class TreeNode:
     """One node of a tree: a view that holds the tree and the node's place in its arrays.
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field
@@ -61,12 +61,12 @@ class Node:
         return self.tree.tokens[self.index]
 
     @property
-    def children(self) -> list[Node]:
+    def children(self) -> list[TreeNode]:
         """The node's children, left to right."""
         tree = self.tree
         nodes = []
         for child in (tree._kids or tree._list_kids())[self.index]:
-            nodes.append(Node(tree, child))
+            nodes.append(TreeNode(tree, child))
         return nodes
 
     @property
@@ -76,10 +76,10 @@ class Node:
         return not (tree._kids or tree._list_kids())[self.index]
 
     @property
-    def parent(self) -> Node | None:
+    def parent(self) -> TreeNode | None:
         """The node above, or None at the root."""
         above = int(self.tree.parents[self.index])
-        return None if above < 0 else Node(self.tree, above)
+        return None if above < 0 else TreeNode(self.tree, above)
 
     def __len__(self) -> int:
         return len((self.tree._kids or self.tree._list_kids())[self.index])
@@ -87,28 +87,28 @@ class Node:
     def __bool__(self) -> bool:
         return True  # a leaf has length 0, and `if node:` asks whether there is a node
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[TreeNode]:
         return iter(self.children)
 
     @overload
-    def __getitem__(self, key: int) -> Node: ...
+    def __getitem__(self, key: int) -> TreeNode: ...
     @overload
-    def __getitem__(self, key: slice) -> list[Node]: ...
+    def __getitem__(self, key: slice) -> list[TreeNode]: ...
     @overload
-    def __getitem__(self, key: str) -> Label | list[Node]: ...
-    def __getitem__(self, key: int | slice | str) -> Node | list[Node] | Label:
+    def __getitem__(self, key: str) -> Label | list[TreeNode]: ...
+    def __getitem__(self, key: int | slice | str) -> TreeNode | list[TreeNode] | Label:
         if isinstance(key, str):
             if key in FIELDS:
-                field: Label | list[Node] = getattr(self, key)
+                field: Label | list[TreeNode] = getattr(self, key)
                 return field
             expected = f"a field of {', '.join(map(repr, FIELDS))}"
             raise ExampleKeyError(f"node {self.index}", expected, repr(key), "or a child's number")
         tree = self.tree
         kids = (tree._kids or tree._list_kids())[self.index]
         if isinstance(key, slice):
-            return [Node(tree, child) for child in kids[key]]
+            return [TreeNode(tree, child) for child in kids[key]]
         try:
-            return Node(tree, kids[key])
+            return TreeNode(tree, kids[key])
         except IndexError:
             expected = f"a child's number below {len(kids)}" if kids else "an inner node"
             found = f"{key}" if kids else f"a leaf asked for child {key}"
@@ -121,7 +121,7 @@ class Node:
             ) from None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Node):
+        if not isinstance(other, TreeNode):
             return NotImplemented
         return self.index == other.index and (self.tree is other.tree or self.tree == other.tree)
 
@@ -129,7 +129,7 @@ class Node:
         return hash((self.tree, self.index))
 
     def __repr__(self) -> str:
-        return f"Node({self.index}, label={self.label!r}, token={self.token!r}, {len(self)} children)"
+        return f"TreeNode({self.index}, label={self.label!r}, token={self.token!r}, {len(self)} children)"
 
 
 class Tree:
@@ -230,9 +230,9 @@ class Tree:
         return trusted_tree(*postorder.flatten(root, expand))
 
     @property
-    def root(self) -> Node:
+    def root(self) -> TreeNode:
         """The topmost node."""
-        return Node(self, len(self.labels) - 1)
+        return TreeNode(self, len(self.labels) - 1)
 
     @property
     def size(self) -> int:
@@ -250,7 +250,7 @@ class Tree:
         return self.tokens[-1]
 
     @property
-    def children(self) -> list[Node]:
+    def children(self) -> list[TreeNode]:
         """The root's children, left to right."""
         return self.root.children
 
@@ -282,14 +282,14 @@ class Tree:
         assert self._csr is not None
         return self._csr
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[TreeNode]:
         """Yield every node in post-order."""
-        return (Node(self, index) for index in range(len(self.labels)))
+        return (TreeNode(self, index) for index in range(len(self.labels)))
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[TreeNode]:
         """Yield the nodes without children, left to right."""
         kids = self._kids or self._list_kids()
-        return (Node(self, index) for index, below in enumerate(kids) if not below)
+        return (TreeNode(self, index) for index, below in enumerate(kids) if not below)
 
     def words(self) -> tuple[str, ...]:
         """Return the leaves' tokens, left to right; a leaf without one is passed over."""
@@ -325,16 +325,16 @@ class Tree:
     def __bool__(self) -> bool:
         return True
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[TreeNode]:
         return iter(self.root.children)
 
     @overload
-    def __getitem__(self, key: int) -> Node: ...
+    def __getitem__(self, key: int) -> TreeNode: ...
     @overload
-    def __getitem__(self, key: slice) -> list[Node]: ...
+    def __getitem__(self, key: slice) -> list[TreeNode]: ...
     @overload
-    def __getitem__(self, key: str) -> Label | list[Node]: ...
-    def __getitem__(self, key: int | slice | str) -> Node | list[Node] | Label:
+    def __getitem__(self, key: str) -> Label | list[TreeNode]: ...
+    def __getitem__(self, key: int | slice | str) -> TreeNode | list[TreeNode] | Label:
         return self.root[key]
 
     def __setattr__(self, name: str, value: object = None) -> None:

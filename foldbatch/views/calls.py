@@ -32,7 +32,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DrawnStep:
     """A step: the number of its cell, how many calls run, and how many take their results from these."""
 
     cell: int
@@ -40,7 +40,7 @@ class Step:
     calls: int
 
 
-def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, ...], tuple[Step, ...]]:
+def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch, those that are read first, and the steps in order."""
     trace = batch.merged.trace
     numbers = range(len(cells))
@@ -62,7 +62,7 @@ def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, 
     return tuple(calls), steps
 
 
-def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Step, ...]]:
+def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[DrawnStep, ...]]:
     """Return the step of every call, per cell ``[calls] int64``, and the steps.
 
     Shapes: `ranks`, per cell ``[calls] int64``: at which rank of the cell each call's result is computed.
@@ -75,7 +75,7 @@ def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Ste
     of_call = [numbers[at] for numbers, at in zip(of_rank, ranks, strict=True)]
     calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
     counted = zip(steps, calls.tolist(), strict=True)
-    return of_call, tuple(Step(step.cell, step.stop - step.start, count) for step, count in counted)
+    return of_call, tuple(DrawnStep(step.cell, step.stop - step.start, count) for step, count in counted)
 
 
 def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:

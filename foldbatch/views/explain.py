@@ -18,9 +18,9 @@ from foldbatch.static.routines import Target
 from foldbatch.static.sides import trail
 from foldbatch.static.statements import Routine
 from foldbatch.views import footprint
-from foldbatch.views.footprint import Buffer, Recomputed
+from foldbatch.views.footprint import NamedBuffer, Recomputed
 from foldbatch.views.naming import name_nodes, whole
-from foldbatch.views.parts import BACKWARD, FORWARD, Parts, parts_of
+from foldbatch.views.parts import BACKWARD, FORWARD, StageParts, parts_of
 from foldbatch.views.reasons import Placed, place
 from foldbatch.views.weights import Weight, weights
 
@@ -60,10 +60,10 @@ class CellExplanation:
     graph_before: Graph
     passes: tuple[Pass, ...]
     graph_after: Graph
-    parts: Parts
-    inference: Parts
+    parts: StageParts
+    inference: StageParts
     stages: tuple[Placed, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[NamedBuffer, ...]
     unplaced: tuple[str, ...]
     recomputed: tuple[Recomputed, ...]
     parameters: tuple[Weight, ...]
@@ -76,7 +76,7 @@ class CellExplanation:
         return self.cell.name
 
     @property
-    def kept(self) -> tuple[Buffer, ...]:
+    def kept(self) -> tuple[NamedBuffer, ...]:
         """The buffers that one routine writes and others read."""
         return tuple(buffer for buffer in self.buffers if buffer.kind == "kept")
 
@@ -273,7 +273,7 @@ def _statements(routine: Routine) -> str:
     return "1 statement" if count == 1 else f"{count} statements"
 
 
-def _size(buffer: Buffer) -> str:
+def _size(buffer: NamedBuffer) -> str:
     return f"{buffer.axis} {buffer.type}, {buffer.nbytes} bytes"
 
 

@@ -13,11 +13,11 @@ from foldbatch.static.routine_printer import slot_names
 from foldbatch.static.stages import is_view
 from foldbatch.static.statements import Slot
 from foldbatch.types import TensorType
-from foldbatch.views.parts import Part, Parts
+from foldbatch.views.parts import StagePart, StageParts
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class NamedBuffer:
     """Memory for rows that a routine writes.
 
     Attributes:
@@ -57,7 +57,7 @@ class Recomputed:
     routines: tuple[str, ...]
 
 
-def buffers(parts: Parts, names: Mapping[Node, str]) -> Iterator[Buffer]:
+def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffer]:
     """Return the buffers that routines write: scratch, then stores, then what is kept."""
     for kind in ("scratch", "store"):
         for part in parts:
@@ -74,7 +74,7 @@ def buffers(parts: Parts, names: Mapping[Node, str]) -> Iterator[Buffer]:
         yield _buffer(f"k{number}", "kept", part, node, [node], names, readers)
 
 
-def _nodes_in(slot: Slot, part: Part) -> list[Node]:
+def _nodes_in(slot: Slot, part: StagePart) -> list[Node]:
     """Return the nodes that live in scratch or in stored cotangents, in the order of computation."""
     kind, number = slot.binding
     if kind == "scratch":
@@ -86,14 +86,14 @@ def _nodes_in(slot: Slot, part: Part) -> list[Node]:
 def _buffer(
     name: str,
     kind: str,
-    part: Part,
+    part: StagePart,
     rows: Slot | Node,
     held: Sequence[Node],
     names: Mapping[Node, str],
     readers: Mapping[str, tuple[str, ...]] | None = None,
-) -> Buffer:
+) -> NamedBuffer:
     inside = [(node, section) for node, section in part.buffers.sections.items() if section.whole in held]
-    return Buffer(
+    return NamedBuffer(
         name,
         kind,
         part.name,
@@ -106,7 +106,7 @@ def _buffer(
     )
 
 
-def recomputed(parts: Parts, names: Mapping[Node, str]) -> Iterator[Recomputed]:
+def recomputed(parts: StageParts, names: Mapping[Node, str]) -> Iterator[Recomputed]:
     """Return what more than one routine computes."""
     routines: dict[Node, list[str]] = {}
     for part in parts:
@@ -117,7 +117,7 @@ def recomputed(parts: Parts, names: Mapping[Node, str]) -> Iterator[Recomputed]:
             yield Recomputed(names[node], tuple(computing))
 
 
-def planned(parts: Parts) -> dict[str, int]:
+def planned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of every buffer, by axis.
 
     Routines run in turn, so scratch of the same type is the same memory in all of them.
@@ -126,12 +126,12 @@ def planned(parts: Parts) -> dict[str, int]:
     return _sizes([*scratch, *(node for part in parts for node in _own(part))])
 
 
-def unplanned(parts: Parts) -> dict[str, int]:
+def unplanned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of a buffer for every node but views, by axis."""
     return _sizes(dict.fromkeys(node for part in parts for node in part.computed if not is_view(node)))
 
 
-def unplaced(parts: Parts, names: Mapping[Node, str]) -> tuple[str, ...]:
+def unplaced(parts: StageParts, names: Mapping[Node, str]) -> tuple[str, ...]:
     """Return the nodes that need no memory for rows of their own: the insides of fused loops."""
     return tuple(
         names[node]
@@ -142,7 +142,7 @@ def unplaced(parts: Parts, names: Mapping[Node, str]) -> tuple[str, ...]:
     )
 
 
-def _own(part: Part) -> set[Node]:
+def _own(part: StagePart) -> set[Node]:
     """Return the nodes of a part with buffers of their own, for the whole batch or in an arena."""
     return {*part.stage.kept, *part.stage.stores}
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from foldbatch.static.cell import Phase
 from foldbatch.static.graph import SOURCES, Graph, Node
 from foldbatch.static.memory import Buffers
-from foldbatch.static.routines import Planned, Stage, Target, plan_stage
+from foldbatch.static.routines import PlannedStage, Stage, Target, plan_stage
 from foldbatch.static.statements import Routine
 
 FORWARD, BACKWARD = "forward", "backward"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StagePart:
     """A stage of a cell.
 
     Attributes:
@@ -27,7 +27,7 @@ class Part:
     direction: str
     when: str
     stage: Stage
-    planned: Planned
+    planned: PlannedStage
 
     @property
     def name(self) -> str:
@@ -55,10 +55,10 @@ class Part:
         return tuple(node for node in self.graph.nodes if node.op not in SOURCES)
 
 
-Parts = tuple[Part, ...]
+StageParts = tuple[StagePart, ...]
 
 
-def parts_of(phase: Phase, target: Target) -> Parts:
+def parts_of(phase: Phase, target: Target) -> StageParts:
     """Return the stages of training or of inference, in the order in which they run.
 
     >>> from foldbatch.static.cell import stage_cell
@@ -71,7 +71,7 @@ def parts_of(phase: Phase, target: Target) -> Parts:
     [('forward', 'before', 'forward_before')]
     """
     return tuple(
-        Part(direction, when, stage, plan_stage(stage, target))
+        StagePart(direction, when, stage, plan_stage(stage, target))
         for direction, stages in ((FORWARD, phase.forward), (BACKWARD, phase.backward))
         for when, stage in stages.items()
     )

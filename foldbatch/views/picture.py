@@ -18,7 +18,7 @@ from typing import Any
 
 from foldbatch.errors import ExampleError
 from foldbatch.program import Program, compile
-from foldbatch.views.calls import Call, Step, calls_of
+from foldbatch.views.calls import Call, DrawnStep, calls_of
 
 Place = tuple[float, float]  # x and y in pixels
 
@@ -41,7 +41,7 @@ class Picture:
     """
 
     calls: tuple[Call, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DrawnStep, ...]
     names: tuple[str, ...]
     places: tuple[Place, ...]
     size: Place

@@ -10,7 +10,7 @@ from foldbatch.static.cell import Cell
 from foldbatch.static.graph import Node
 from foldbatch.static.printer import expression
 from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
-from foldbatch.views.parts import BACKWARD, FORWARD, Parts
+from foldbatch.views.parts import BACKWARD, FORWARD, StageParts
 
 _RESULTS = {FORWARD: ("output", "outputs"), BACKWARD: ("cotangent of", "cotangents of")}
 Reached = defaultdict[Node, set[str]]
@@ -27,7 +27,7 @@ class Placed:
     reason: str
 
 
-def place(cell: Cell, parts: Parts, names: Mapping[Node, str]) -> Iterator[Placed]:
+def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Placed]:
     """Return every node of every part, part by part in the order in which they run."""
     for direction, words in _RESULTS.items():
         of_side = [part for part in parts if part.direction == direction]

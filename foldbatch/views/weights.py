@@ -9,7 +9,7 @@ from foldbatch.static.cell import Cell
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.static.statements import Binding
 from foldbatch.types import TensorType
-from foldbatch.views.parts import Parts
+from foldbatch.views.parts import StageParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Weight:
     sparse: bool
 
 
-def weights(cell: Cell, parts: Parts, names: Mapping[Node, str]) -> Iterator[Weight]:
+def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Weight]:
     """Return the parameters that a cell reads; `parts` are the stages that train it."""
     nodes = {Binding("feed", i): node for i, node in enumerate(cell.graph.feeds)}
     nodes |= {Binding("kept", i): node for part in parts for node, i in part.stage.kept.items()}

@@ -18,7 +18,7 @@ def test_loss_equals_a_recursion_in_float64() -> None:
     w = {name: np.array(value, np.float64) for name, value in program.params.items()}
     total = 0.0
 
-    def state(node: fb.trees.Node) -> tuple[np.ndarray, np.ndarray]:
+    def state(node: fb.trees.TreeNode) -> tuple[np.ndarray, np.ndarray]:
         nonlocal total
         if node.is_leaf:
             i, o, u = np.split(

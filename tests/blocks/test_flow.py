@@ -7,7 +7,7 @@ import pytest
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.flow import assign, declare, make_call, make_return, pass_on, read
 from foldbatch.blocks.inference import specimen
-from foldbatch.blocks.values import Broadcast, Object, Slot, new_wires, type_of
+from foldbatch.blocks.values import Object, Repeated, Terminal, new_wires, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
@@ -56,7 +56,7 @@ def test_variables_are_assigned_all_at_once(builder):
 def test_every_assignment_reaches_whoever_reads(builder):
     variables = declare(builder, FLOAT)
     target = variables.slots[0].wires
-    sources = [Slot("a", FLOAT, new_wires(FLOAT)), Slot("b", FLOAT, new_wires(FLOAT))]
+    sources = [Terminal("a", FLOAT, new_wires(FLOAT)), Terminal("b", FLOAT, new_wires(FLOAT))]
     for slot in sources:
         assign(builder, variables, builder.receive(slot), "")
     assert all(slot.wires.flows_to == [target] for slot in sources)
@@ -102,7 +102,7 @@ def test_a_call_connects_arguments_to_parameters_and_results_to_what_is_read(bui
         make_return(builder, function, argument)
     (parameter,), (result,) = function.parameters, function.results
     assert parameter.wires.flows_to == [result.wires]
-    given = Slot("a", FLOAT, new_wires(FLOAT))
+    given = Terminal("a", FLOAT, new_wires(FLOAT))
     outcome = make_call(builder, function, builder.receive(given))
     assert given.wires.flows_to == [parameter.wires]
     _, wire = builder.region.values[outcome]
@@ -121,6 +121,6 @@ def test_a_call_of_objects_is_blamed_on_the_first(builder):
 
 def test_a_repeated_value_passes_as_what_it_repeats(builder):
     row = specimen(builder, ROW)
-    variables = pass_on(builder, Broadcast(row))
+    variables = pass_on(builder, Repeated(row))
     assert [slot.type for slot in variables.slots] == [ROW]
     assert type_of(read(builder, variables)) == BroadcastType(ROW)

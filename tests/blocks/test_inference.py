@@ -10,9 +10,9 @@ from foldbatch import ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
-from foldbatch.blocks.values import Broadcast, Object, Sequence, type_of
+from foldbatch.blocks.values import Object, Repeated, Sequence, type_of
 from foldbatch.errors import BlockTypeError
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import constant, input_node
 from foldbatch.static.op import ragged
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
@@ -65,7 +65,7 @@ def test_patterns_tell_apart_what_blocks_can():
         Object("x"),
         (row,),
         (row, None),
-        Broadcast(row),
+        Repeated(row),
     ]
     patterns = [pattern(value) for value in values]
     assert len(set(patterns)) == len(values)
@@ -74,9 +74,9 @@ def test_patterns_tell_apart_what_blocks_can():
 
 def test_what_has_an_axis_of_its_own_has_no_pattern():
     ragged_row = input_node(ROW, ragged("s"))
-    sequence = Sequence("s", ROW, (Wire(),))
+    sequence = Sequence("s", ROW, (Flow(),))
     for value in (ragged_row, sequence):
-        for whole in (value, (value, None), Broadcast(value)):
+        for whole in (value, (value, None), Repeated(value)):
             assert pattern(whole) is None
 
 

@@ -16,7 +16,7 @@ from foldbatch.blocks.lists import (
     expect_sequence,
     packed,
 )
-from foldbatch.blocks.values import Broadcast, Object, Sequence, type_of
+from foldbatch.blocks.values import Object, Repeated, Sequence, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import input_node
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType
@@ -64,7 +64,7 @@ def test_a_tuple_of_objects_is_made_an_object(builder):
     [
         (None, "a finite sequence"),
         (input_node(ROW), "a finite sequence"),
-        (Broadcast(Object("x")), "a finite sequence"),
+        (Repeated(Object("x")), "a finite sequence"),
         ((), "one or more values of one type"),
         ((input_node(ROW), input_node(FLOAT)), "one or more values of one type"),
         ((input_node(ROW), Object("x")), "one or more values of one type"),

@@ -10,7 +10,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.values import Broadcast, type_of
+from foldbatch.blocks.values import Repeated, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, TensorType
 from tests.blocks.results import yields
@@ -123,7 +123,7 @@ def test_a_broadcast_is_mapped_once():
     builder = Builder()
     with builder.define(builder.declare("f", "f", OBJECT, VOID), "f") as argument:
         tensor = ONE.build(builder, argument)
-        mapped = fb.Map(TWICE).build(builder, Broadcast(tensor))
+        mapped = fb.Map(TWICE).build(builder, Repeated(tensor))
     assert type_of(mapped) == BroadcastType(TensorType(()))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foldbatch.blocks.values import (
-    Broadcast,
     Object,
+    Repeated,
     Sequence,
     feed,
     leaves,
@@ -14,13 +14,13 @@ from foldbatch.blocks.values import (
     run_time_terminals,
     type_of,
 )
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import input_node
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
 V = TensorType((2,))
 X = input_node(V)
-S = Sequence("s", TupleType((V, OBJECT)), (Wire(), None))
+S = Sequence("s", TupleType((V, OBJECT)), (Flow(), None))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ S = Sequence("s", TupleType((V, OBJECT)), (Wire(), None))
         (X, V, [X]),
         (Object("x"), OBJECT, [Object("x")]),
         (S, SequenceType(TupleType((V, OBJECT))), [S]),
-        (Broadcast((X, None)), BroadcastType(TupleType((V, VOID))), [X]),
+        (Repeated((X, None)), BroadcastType(TupleType((V, VOID))), [X]),
         ((), TupleType(()), []),
         (
             (X, (None, S), Object("x")),
@@ -50,11 +50,11 @@ def test_a_broadcast_passes_as_what_it_repeats():
 
 
 def test_tensors_have_wires_and_sequences_one_for_each_tensor_of_an_element():
-    assert isinstance(new_wires(V), Wire)
+    assert isinstance(new_wires(V), Flow)
     assert new_wires(OBJECT) is None
     element = TupleType((V, OBJECT, BroadcastType(TupleType((V, V))), SequenceType(V), VOID))
     wires = new_wires(SequenceType(element))
-    assert [type(w) for w in wires] == [Wire, type(None), Wire, Wire, tuple]
+    assert [type(w) for w in wires] == [Flow, type(None), Flow, Flow, tuple]
 
 
 def test_feeding_connects_wire_by_wire():

@@ -60,8 +60,10 @@ def test_kernels_with_fewer_bindings_have_rows_of_the_same_width() -> None:
     model = fb.compile(fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Linear(1), "numpy").model
     bound = bind(model, numpy_engine.TARGET, training=False)
     sizes = [HEAD + FIELDS * (len(r.slots) + len(r.results)) for r in bound.routines]
-    assert bound.fixed.shape == bound.varied.shape == (len(sizes), max(sizes))
-    assert not ((bound.fixed >= 0) & (bound.varied >= 0)).any()
+    assert bound.places.shape == (len(sizes), max(sizes))
+    facts = len(list(fact_names(model.signatures, len(model.arenas)))) + len(bound.summed)
+    for places, size in zip(bound.places, sizes, strict=True):
+        assert (bound.fixed[places[size:] - facts] == -1).all()
 
 
 def test_facts_stand_where_schedules_differ() -> None:
@@ -71,18 +73,18 @@ def test_facts_stand_where_schedules_differ() -> None:
     parameters = len(bound.summed)
     names = [*fact_names(model.signatures, len(model.arenas)), *["stores"] * parameters]
     for number, routine in enumerate(bound.routines):
-        for i, what in enumerate(
-            [slot.binding for slot in routine.slots] + [r.binding for r in routine.results]
-        ):
-            varied = binding(bound.varied[number], i)
-            assert varied[BASE] == varied[SPARE] == -1
+        bindings = [slot.binding for slot in routine.slots] + [r.binding for r in routine.results]
+        for i, what in enumerate(bindings):
+            places = binding(bound.places[number], i)
+            facts = {at: place for at, place in enumerate(places) if place < len(names)}
+            assert not {BASE, SPARE} & facts.keys()
             if what.kind == "operand":
-                k = bound.keys[number].cell
-                assert names[varied[INDEX]] == ("rows", k, what.key)
+                assert names[facts[INDEX]] == ("rows", bound.keys[number].cell, what.key)
             if what.kind == "gradient":
-                assert varied[STORES] == len(names) - parameters + bound.summed.index(what.key)
+                assert facts[STORES] == len(names) - parameters + bound.summed.index(what.key)
             if what.kind in ("scratch", "parameter", "kept"):
-                assert varied == [-1] * FIELDS
+                assert facts == {}
+                assert bound.fixed[places[BASE] - len(names)] in bound.buffers.values()
 
 
 def test_what_a_batch_brings_is_told_by_kind() -> None:

@@ -216,20 +216,25 @@ def test_buffers_are_as_high_as_the_widest_level_needs(
     batch = runnable.batch(layout, share)
     bound = bind(runnable.model, numpy_engine.TARGET, training=training)
     needed = np.zeros(len(bound.types), np.int64)
+
+    def use(name: tuple[Any, ...], rows: int) -> None:
+        needed[bound.buffers[name]] = max(needed[bound.buffers[name]], rows)
+
     for key, routine in zip(bound.keys, bound.routines, strict=True):
-        table = batch.schedule.cells[key.cell]
-        fixed = bound.fixed[bound.numbers[key]]
-        for what, axis, slot, fields in _bindings(routine, fixed):
-            levels = _levels_of(bound, batch, key)
-            extents = [_extent(bound, batch, key, axis, *level) for level in levels]
-            rows = max(extents, default=int(axis is UNBATCHED))
-            if what.kind == "scratch":
-                needed[fields[BASE]] = max(needed[fields[BASE]], rows)
-            if fields[SPARE] < 0:
-                continue
-            span = table.operands[what.key] if what.kind != "cotangent" else None
-            if span is None or (not span.first if what.kind == "store" else span.start is None):
-                needed[fields[SPARE]] = max(needed[fields[SPARE]], rows * fields[WIDTH])
+        table, levels = batch.schedule.cells[key.cell], _levels_of(bound, batch, key)
+        for slot in routine.slots:
+            kind, number = slot.binding
+            extents = [_extent(bound, batch, key, slot.axis, *level) for level in levels]
+            rows = max(extents, default=int(slot.axis is UNBATCHED))
+            match kind:
+                case "scratch":
+                    use(("scratch", slot.type, number), rows)
+                case "cotangent":
+                    use(("spare", kind, key.cell, number), rows)
+                case "operand" if table.operands[number].start is None:
+                    use(("spare", kind, key.cell, number), rows * table.operands[number].width)
+                case "store" if not table.operands[number].first:
+                    use(("spare", kind, key.cell, number), rows * table.operands[number].width)
     tables = tables_of(bound, batch)
     for table in tables:
         np.testing.assert_array_equal(table.heights, tables[0].heights)

@@ -44,6 +44,10 @@ class ToyEngine:
         """Return 0."""
         return 0
 
+    def launched(self, ready: tuple[Batch, bool]) -> tuple[()]:
+        """Return nothing: there is no launch table."""
+        return ()
+
     def source(self) -> str:
         """Return nothing: there is no kernel."""
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldbatch.model.drafts import Draft
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import ragged
 from foldbatch.types import TensorType
@@ -21,7 +21,7 @@ def test_the_values_of_a_call_follow_each_other():
 
 
 def test_what_a_draft_reads_is_operands_then_elements_of_sequences():
-    wires = [Wire() for _ in range(4)]
+    wires = [Flow() for _ in range(4)]
     nodes = [input_node(TensorType(())) for _ in wires]
     pairs = list(zip(nodes, wires, strict=True))
     draft = Draft("cell", 0, "v1", pairs[:1], [(ragged(), pairs[1:3]), (ragged(), pairs[3:])])

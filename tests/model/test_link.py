@@ -12,7 +12,7 @@ from foldbatch import ops
 from foldbatch.model.drafts import Draft, Feed
 from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model
-from foldbatch.model.wires import Wire
+from foldbatch.model.wires import Flow
 from foldbatch.scheduler.trace import Operand
 from foldbatch.static.graph import INPUT, Node, input_node, parameter_node, reachable
 from foldbatch.static.op import ragged
@@ -140,7 +140,7 @@ def test_what_another_cell_computes_is_a_mere_input_of_the_one_that_reads_it():
 # -- drafts put together by hand
 
 
-def one_by_one(drafts: list[Draft], results: Iterable[Wire] = (), **more: object) -> Model:
+def one_by_one(drafts: list[Draft], results: Iterable[Flow] = (), **more: object) -> Model:
     parameters = fb.compile(V >> fb.Linear(1), "numpy").model.parameters  # of another model: left out
     own = [node.attrs["parameter"] for draft in drafts for node in weights(draft)]
     return link(drafts, VOID, results, [*own, *parameters], **more)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def chain(*, back: bool) -> list[Draft]:
     weight = parameter_node(fb.Parameter([4, 2], name="w"))
     x, left, right, top = (input_node(PAIR) for _ in range(4))
     leaf, node, loss = (Draft(name, i, f"v{i}") for i, name in enumerate(("leaf", "node", "loss")))
-    state, root = Wire(), Wire()
+    state, root = Flow(), Flow()
     leaf.feeds.append((x, Feed(PAIR, "leaf x", "")))
     _, out = leaf.output(ops.exp(x))
     out.feed(state)
@@ -208,7 +208,7 @@ def test_gradients_flow_between_weights_and_losses_only():
 def test_a_wire_that_holds_a_result_is_an_arena_of_results():
     drafts = chain(back=True)
     (wire,) = drafts[1].outputs.values()
-    unread = Wire()
+    unread = Flow()
     model = one_by_one(drafts, [wire, unread])
     assert model.results == {0, 1}
     assert model.arenas == (PAIR, TensorType(()))  # nothing is ever written to the second

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.model.wires import Wire, components, connected
+from foldbatch.model.wires import Flow, components, connected
 
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20)
 NODES = range(8)
@@ -50,7 +50,7 @@ def test_a_chain_of_any_length_needs_no_recursion():
 
 
 def test_wires_are_told_apart_by_identity():
-    a, b = Wire(), Wire()
+    a, b = Flow(), Flow()
     a.feed(b)
     assert a.flows_to == [b] != b.flows_to
     assert a != b

@@ -15,7 +15,7 @@ from foldbatch.static.fusion import LIMIT, Group, Unit, groups
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node
 from foldbatch.static.memory import sections_of
 from foldbatch.static.op import UNBATCHED, ragged
-from foldbatch.static.routines import Planned, plan_stage
+from foldbatch.static.routines import PlannedStage, plan_stage
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
 from tests.engines.interpret import FUSED
@@ -32,7 +32,7 @@ def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
     return groups(nodes, results, whole_of, FUSED.takes, FUSED.wants_alone)
 
 
-def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[Planned, Planned]:
+def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[PlannedStage, PlannedStage]:
     """Return what becomes of a graph with fused loops and without."""
     fused, plain = (plan_stage(stage_of_graph(graph, kept), target) for target in (FUSED, TARGET))
     return fused, plain

@@ -7,10 +7,10 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.static.loops import Place, nest
+from foldbatch.static.loops import Element, nest
 
 
-def _numbers(place: Place, shape: tuple[int, ...], rows: int) -> list[int]:
+def _numbers(place: Element, shape: tuple[int, ...], rows: int) -> list[int]:
     return [
         r * place.row + sum(i * s for i, s in zip(at, place.strides, strict=True))
         for r in range(rows)
@@ -24,7 +24,7 @@ def test_a_nest_visits_every_element_in_order(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 3), max_size=3)))
     stride = st.sampled_from([0, 1, 2, 3, 4, 6, 9])
     places = [
-        Place(0, data.draw(stride), 0, tuple(data.draw(stride) for _ in shape))
+        Element(0, data.draw(stride), 0, tuple(data.draw(stride) for _ in shape))
         for _ in range(data.draw(st.integers(1, 3)))
     ]
     rows = data.draw(st.integers(0, 3))
@@ -41,7 +41,7 @@ def test_a_nest_visits_every_element_in_order(data: st.DataObject) -> None:
 
 def test_whole_buffers_are_one_loop() -> None:
     """All rows and all axes; a value that is the same in all rows parts the rows."""
-    whole, bias = Place(0, 6, 0, (3, 1)), Place(1, 0, 0, (3, 1))
+    whole, bias = Element(0, 6, 0, (3, 1)), Element(1, 0, 0, (3, 1))
     assert nest((2, 3), [whole, whole], by_rows=True).turns == (6,)
     assert nest((2, 3), [whole, bias], by_rows=True).turns == (1, 6)
     assert nest((2, 3), [whole, bias], by_rows=False).turns == (6,)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
-from foldbatch.trees import Node, Tree
+from foldbatch.trees import Tree, TreeNode
 
 DEPTH = 1_000_000
 SENTENCE = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept"), ("PUNCT", ".")))
@@ -38,7 +38,7 @@ def test_a_node_shows_its_label_token_children_and_parent():
     assert (VP.label, VP.token, VP.is_leaf, VP.children, len(VP)) == ("VP", "slept", True, [], 0)
     assert NP.parent == SENTENCE.root
     assert SENTENCE.root.parent is None
-    assert repr(NP) == "Node(2, label='NP', token=None, 2 children)"
+    assert repr(NP) == "TreeNode(2, label='NP', token=None, 2 children)"
 
 
 def test_a_node_is_indexed_by_child_slice_and_field():
@@ -297,4 +297,4 @@ def test_a_star_of_a_hundred_thousand_leaves_works():
 def test_a_node_is_a_view_without_a_dictionary():
     assert not hasattr(NP, "__dict__")
     assert not hasattr(SENTENCE, "__dict__")
-    assert Node(SENTENCE, 2) == NP
+    assert TreeNode(SENTENCE, 2) == NP

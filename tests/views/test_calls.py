@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch.views.calls import Call, Step, calls_of
+from foldbatch.views.calls import Call, DrawnStep, calls_of
 from tests.views.drawn import TREES, WORDS, tree_model, word_tree
 
 
-def calls_in(program: fb.Program, examples: Sequence[Any]) -> tuple[tuple[Call, ...], tuple[Step, ...]]:
+def calls_in(program: fb.Program, examples: Sequence[Any]) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch and its steps."""
     return calls_of(program.schedule(program.prepare(examples)), program.model.signatures)
 

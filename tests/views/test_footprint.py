@@ -14,22 +14,22 @@ from foldbatch.static.routine_printer import print_routine
 from foldbatch.static.routines import Target
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
-from foldbatch.views.footprint import Buffer, buffers, planned, recomputed, unplaced, unplanned
+from foldbatch.views.footprint import NamedBuffer, buffers, planned, recomputed, unplaced, unplanned
 from foldbatch.views.naming import name_nodes
-from foldbatch.views.parts import Parts, parts_of
+from foldbatch.views.parts import StageParts, parts_of
 from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))
 
 
-def staged(cell: Cell, *, training: bool = True) -> Parts:
+def staged(cell: Cell, *, training: bool = True) -> StageParts:
     """Return the stages of one phase, with the routines of the NumPy engine."""
     return parts_of(cell.phase(training=training), TARGET)
 
 
-def found_in(cell: Cell) -> dict[str, list[Buffer]]:
+def found_in(cell: Cell) -> dict[str, list[NamedBuffer]]:
     """Return the buffers of what trains a cell, by routine."""
-    found: dict[str, list[Buffer]] = {}
+    found: dict[str, list[NamedBuffer]] = {}
     for buffer in buffers(staged(cell), name_nodes(cell, [], {})):
         found.setdefault(buffer.routine, []).append(buffer)
     return found

@@ -1,4 +1,4 @@
-"""Parts: every stage of a cell once, in the order in which they run, with what the target makes of it."""
+"""StageParts: every stage of a cell once, in the order in which they run, with what the target makes of it."""
 
 from __future__ import annotations
 

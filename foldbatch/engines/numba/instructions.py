@@ -26,12 +26,12 @@ from foldbatch.engines.numba.coder import (
 )
 from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
-from foldbatch.engines.numba.nests import Part, Strides, merged, parts
+from foldbatch.engines.numba.nests import Stretch, Strides, merged, parts
 from foldbatch.engines.numba.op_code import copy_to, encode_op
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
 
-DENSE = Part((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
+DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
 GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
 
 
@@ -113,7 +113,7 @@ def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
         coder.add(function, axis, [values, *((cell, 0) for cell in moved)], statics)
 
 
-def _first_apart(place: Place) -> Iterable[Part]:
+def _first_apart(place: Place) -> Iterable[Stretch]:
     """Return a place in parts of three axes, beside an array without gaps.
 
     The first axis of its shape, which may tell rows of an arena from each other, is that of each part.
@@ -122,7 +122,7 @@ def _first_apart(place: Place) -> Iterable[Part]:
     both = Strides(0, place.strides[1:]), Strides(0, order[1:])
     for part in parts(merged(place.shape[1:], both), move_texts.GIVE_AXES - 1, 2):
         strides = (place.strides[0], *part.strides[0]), (order[0], *part.strides[1])
-        yield Part(part.offsets, (place.shape[0], *part.extents), strides)
+        yield Stretch(part.offsets, (place.shape[0], *part.extents), strides)
 
 
 def _bring(coder: Coder, number: int, result: Result) -> None:

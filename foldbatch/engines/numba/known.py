@@ -41,7 +41,6 @@ from foldbatch.engines.numba.instructions import encode
 from foldbatch.engines.numba.known_code import Form, own_bindings
 from foldbatch.engines.numba.known_launches import Backward, Plan, adapt
 from foldbatch.engines.numba.known_products import Derivative, Product, find_product
-from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.model.model import Model
 from foldbatch.static.cell import Phase
 from foldbatch.static.routines import Stage, routine_of
@@ -80,7 +79,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
     """
     sites = tuple(find_sites(bound.model, training=bound.training))
     variants = {
-        Key(site.cell, *name, VARIANT): routine_of(stage, TARGET)
+        Key(site.cell, *name, VARIANT): routine_of(stage, bound.target)
         for site in sites
         for name, stage in site.stages.items()
         if stage is not None
@@ -89,7 +88,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
     codes = [encode(routine) for routine in bound.routines]
     if sites:
         keys, routines = [*bound.keys, *variants], [*bound.routines, *variants.values()]
-        bound = bind_routines(bound.model, keys, routines, training=bound.training)
+        bound = bind_routines(bound.model, bound.target, keys, routines, training=bound.training)
     coders = {FORWARD_STEP: known_code.forward_step, BACKWARD_STEP: known_code.backward_step}
     forms = {site.cell: site.form for site in sites}
     for key, routine in zip(bound.keys[count:], bound.routines[count:], strict=True):

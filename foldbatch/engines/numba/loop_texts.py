@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldbatch.static.graph import Node
-from foldbatch.static.loops import Loop, Place, Sweep, nest
+from foldbatch.static.loops import Element, Loop, Sweep, nest
 from foldbatch.static.routines import Target
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
@@ -87,7 +87,7 @@ def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
     return lines
 
 
-def _number(place: Place, strides: Sequence[int], *, row: bool) -> str:
+def _number(place: Element, strides: Sequence[int], *, row: bool) -> str:
     """Return the expression of the number of an element in its buffer."""
     steps = [("r", place.row)] * row + [(f"j{i}", stride) for i, stride in enumerate(strides)]
     terms = [name if stride == 1 else f"{name} * u8({stride})" for name, stride in steps if stride]

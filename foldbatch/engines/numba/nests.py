@@ -25,7 +25,7 @@ class Strides:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Stretch:
     """What one call of a function visits of a shape.
 
     Attributes:
@@ -57,7 +57,7 @@ def merged(shape: Sequence[int], places: Sequence[Strides]) -> list[tuple[int, t
     return found
 
 
-def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Part]:
+def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Stretch]:
     """Yield the parts into which axes are cut for a function of so many loops; at least one."""
     unrolled, rest = axes[: max(0, len(axes) - loops)], list(axes[max(0, len(axes) - loops) :])
     rest = [(1, (0,) * places)] * (loops - len(rest)) + rest
@@ -67,7 +67,7 @@ def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) 
         offsets = tuple(
             sum(i * stride[p] for i, (_, stride) in zip(turn, unrolled, strict=True)) for p in range(places)
         )
-        yield Part(offsets, extents, strides)
+        yield Stretch(offsets, extents, strides)
 
 
 def by_rows(axes: Sequence[tuple[int, tuple[int, ...]]], rows: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
-from foldbatch.engines.numba.nests import Part, Strides, by_rows, merged, parts
+from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.statements import Place, Statement
@@ -60,7 +60,7 @@ def _visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: S
         coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
 
 
-def _visited(places: Sequence[Place]) -> list[tuple[Part, bool]]:
+def _visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
     """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
     rows = [place.row for place in places]
     axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])

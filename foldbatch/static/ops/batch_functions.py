@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.static.graph import Node, Operand, apply, constant, lift
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
 from foldbatch.types import TensorType
 
 
-def segment_sum(x: Operand) -> Node:
+def segment_sum(x: TensorLike) -> Node:
     """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
     return apply("segment_sum", x)
 
 
-def segment_max(x: Operand) -> Node:
+def segment_max(x: TensorLike) -> Node:
     """Return, per call, the maximum over the elements of its sequence; zero for an empty one.
 
     At a tie the gradient goes to the first.
@@ -27,7 +27,7 @@ def segment_max(x: Operand) -> Node:
     return apply("segment_max", x)
 
 
-def segment_min(x: Operand) -> Node:
+def segment_min(x: TensorLike) -> Node:
     """Return, per call, the minimum over the elements of its sequence; zero for an empty one.
 
     At a tie the gradient goes to the first.
@@ -35,7 +35,7 @@ def segment_min(x: Operand) -> Node:
     return 0 - segment_max(-lift("segment_min", (x,))[0])  # not -0.0 for an empty one
 
 
-def segment_mean(x: Operand) -> Node:
+def segment_mean(x: TensorLike) -> Node:
     """Return, per call, the mean over the elements of its sequence; zero for an empty one."""
     (node,) = lift("segment_mean", (x,))
     if not node.type.is_float:
@@ -45,7 +45,7 @@ def segment_mean(x: Operand) -> Node:
     return total / apply("maximum", count, 1)
 
 
-def segment_softmax(x: Operand) -> Node:
+def segment_softmax(x: TensorLike) -> Node:
     """Return exp(x) normalised to sum to 1 over the elements of each call's sequence, stable for large x.
 
     Shapes: ``[M, *]`` to ``[M, *]``; each component is normalised by itself.
@@ -78,7 +78,7 @@ def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     return apply("random", KEY, shape=type_.shape, site=next(SITES), dtype=type_.dtype)
 
 
-def when_training(a: Operand, b: Operand) -> Node:
+def when_training(a: TensorLike, b: TensorLike) -> Node:
     """Return `a` while training and `b` in inference; both are of one type.
 
     Gradients are those of training. A number takes the dtype of the other, which must then be a scalar.
@@ -94,7 +94,7 @@ def when_training(a: Operand, b: Operand) -> Node:
     return apply("when_training", a, b)
 
 
-def batched(x: Operand) -> Node:
+def batched(x: TensorLike) -> Node:
     """Return `x` with a row per call, repeating what is the same for the whole batch."""
     (node,) = lift("batched", (x,))
     return node if node.axis.rank else apply("batch", node, axis=CALL)

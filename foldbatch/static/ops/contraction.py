@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from foldbatch.static.graph import Node, Operand, apply, lift, matmul
+from foldbatch.static.graph import Node, TensorLike, apply, lift, matmul
 from foldbatch.static.op import UNBATCHED, fail
 
 
-def einsum(subscripts: str, *operands: Operand) -> Node:
+def einsum(subscripts: str, *operands: TensorLike) -> Node:
     """Return the sum of products that Einstein's notation says, over instance axes.
 
     ``einsum("i,ijk,j->k", a, W, b)`` is the bilinear form of two vectors for each k. Operands are joined

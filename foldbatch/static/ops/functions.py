@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from math import pi
 from typing import Any
 
-from foldbatch.static.graph import Node, Operand, apply, constant, index, lift
+from foldbatch.static.graph import Node, TensorLike, apply, constant, index, lift
 from foldbatch.static.op import fail
 from foldbatch.types import TensorType
 
 
-def _as_node(x: Operand, op: str) -> Node:
+def _as_node(x: TensorLike, op: str) -> Node:
     return lift(op, (x,))[0]
 
 
-def _as_bool(x: Operand, op: str) -> Node:
+def _as_bool(x: TensorLike, op: str) -> Node:
     node = _as_node(x, op)
     if node.dtype != "bool":
         fail(op, "a bool tensor", str(node.type), "compare first, for example x > 0")
@@ -45,7 +45,7 @@ def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]
     return axes
 
 
-def _reduced(name: str, x: Operand, axis: int | Sequence[int] | None, keepdims: bool) -> Node:  # noqa: FBT001
+def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdims: bool) -> Node:  # noqa: FBT001
     node = _as_node(x, name)
     axes = _axes(node, axis, name)
     result = apply("sum", node, axes=axes) if axes else node
@@ -56,87 +56,87 @@ def _keep(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
 
 
-def add(*xs: Operand) -> Node:
+def add(*xs: TensorLike) -> Node:
     """Return the sum of any number of tensors."""
     return apply("add", *xs)
 
 
-def subtract(a: Operand, b: Operand) -> Node:
+def subtract(a: TensorLike, b: TensorLike) -> Node:
     """Return a - b."""
     return apply("subtract", a, b)
 
 
-def multiply(a: Operand, b: Operand) -> Node:
+def multiply(a: TensorLike, b: TensorLike) -> Node:
     """Return a * b, elementwise."""
     return apply("multiply", a, b)
 
 
-def divide(a: Operand, b: Operand) -> Node:
+def divide(a: TensorLike, b: TensorLike) -> Node:
     """Return a / b."""
     return apply("divide", a, b)
 
 
-def negative(x: Operand) -> Node:
+def negative(x: TensorLike) -> Node:
     """Return -x."""
     return apply("negative", x)
 
 
-def abs(x: Operand) -> Node:
+def abs(x: TensorLike) -> Node:
     """Return the absolute value."""
     return apply("abs", x)
 
 
-def sign(x: Operand) -> Node:
+def sign(x: TensorLike) -> Node:
     """Return -1, 0 or 1; no gradient flows through it."""
     return apply("sign", x)
 
 
-def square(x: Operand) -> Node:
+def square(x: TensorLike) -> Node:
     """Return x * x."""
     return apply("square", x)
 
 
-def sqrt(x: Operand) -> Node:
+def sqrt(x: TensorLike) -> Node:
     """Return the square root."""
     return apply("sqrt", x)
 
 
-def exp(x: Operand) -> Node:
+def exp(x: TensorLike) -> Node:
     """Return e to the x."""
     return apply("exp", x)
 
 
-def log(x: Operand) -> Node:
+def log(x: TensorLike) -> Node:
     """Return the natural logarithm."""
     return apply("log", x)
 
 
-def sin(x: Operand) -> Node:
+def sin(x: TensorLike) -> Node:
     """Return the sine of an angle in radians."""
     return apply("sin", x)
 
 
-def cos(x: Operand) -> Node:
+def cos(x: TensorLike) -> Node:
     """Return the cosine of an angle in radians."""
     return apply("cos", x)
 
 
-def tanh(x: Operand) -> Node:
+def tanh(x: TensorLike) -> Node:
     """Return the hyperbolic tangent."""
     return apply("tanh", x)
 
 
-def sigmoid(x: Operand) -> Node:
+def sigmoid(x: TensorLike) -> Node:
     """Return 1 / (1 + exp(-x)), computed without overflow."""
     return apply("sigmoid", x)
 
 
-def relu(x: Operand) -> Node:
+def relu(x: TensorLike) -> Node:
     """Return max(x, 0); the gradient at 0 is 0."""
     return apply("relu", x)
 
 
-def gelu(x: Operand) -> Node:
+def gelu(x: TensorLike) -> Node:
     """Return the Gaussian error linear unit in its tanh form, within 5e-4 of ``x * Phi(x)``.
 
     NumPy has no erf, so the exact form is out of reach.
@@ -147,89 +147,89 @@ def gelu(x: Operand) -> Node:
     return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (node + 0.044715 * (node * square(node)))))
 
 
-def softplus(x: Operand) -> Node:
+def softplus(x: TensorLike) -> Node:
     """Return log(1 + exp(x)), computed without overflow."""
     return apply("softplus", x)
 
 
-def power(x: Operand, exponent: float) -> Node:
+def power(x: TensorLike, exponent: float) -> Node:
     """Return x to a constant power."""
     return _as_node(x, "power") ** exponent
 
 
-def minimum(a: Operand, b: Operand) -> Node:
+def minimum(a: TensorLike, b: TensorLike) -> Node:
     """Return the smaller of each pair; at a tie the gradient goes to `a`."""
     return apply("minimum", a, b)
 
 
-def maximum(a: Operand, b: Operand) -> Node:
+def maximum(a: TensorLike, b: TensorLike) -> Node:
     """Return the larger of each pair; at a tie the gradient goes to `a`."""
     return apply("maximum", a, b)
 
 
-def less(a: Operand, b: Operand) -> Node:
+def less(a: TensorLike, b: TensorLike) -> Node:
     """Return a < b as bool."""
     return apply("less", a, b)
 
 
-def less_equal(a: Operand, b: Operand) -> Node:
+def less_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a <= b as bool."""
     return apply("less_equal", a, b)
 
 
-def equal(a: Operand, b: Operand) -> Node:
+def equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a == b as bool; the operator itself compares expressions by identity."""
     return apply("equal", a, b)
 
 
-def not_equal(a: Operand, b: Operand) -> Node:
+def not_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a != b as bool; the operator itself compares expressions by identity."""
     return logical_not(equal(a, b))
 
 
-def greater(a: Operand, b: Operand) -> Node:
+def greater(a: TensorLike, b: TensorLike) -> Node:
     """Return a > b as bool."""
     return apply("less", b, a)
 
 
-def greater_equal(a: Operand, b: Operand) -> Node:
+def greater_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a >= b as bool."""
     return apply("less_equal", b, a)
 
 
-def logical_not(x: Operand) -> Node:
+def logical_not(x: TensorLike) -> Node:
     """Return whether a bool is False."""
     return apply("equal", _as_bool(x, "logical_not"), False)  # noqa: FBT003 - the number 0 of bools
 
 
-def logical_and(a: Operand, b: Operand) -> Node:
+def logical_and(a: TensorLike, b: TensorLike) -> Node:
     """Return whether both bools are True."""
     return apply("where", _as_bool(a, "logical_and"), _as_bool(b, "logical_and"), constant(value=False))
 
 
-def logical_or(a: Operand, b: Operand) -> Node:
+def logical_or(a: TensorLike, b: TensorLike) -> Node:
     """Return whether at least one of two bools is True."""
     return apply("where", _as_bool(a, "logical_or"), constant(value=True), _as_bool(b, "logical_or"))
 
 
-def where(condition: Operand, a: Operand, b: Operand) -> Node:
+def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Node:
     """Return `a` where the condition holds, else `b`."""
     return apply("where", condition, *lift("where", (a, b)))  # numbers must not take the condition's dtype
 
 
-def cast(x: Operand, dtype: Any) -> Node:
+def cast(x: TensorLike, dtype: Any) -> Node:
     """Return `x` in another dtype; gradients flow between float dtypes."""
     node = _as_node(x, "cast")
     name = TensorType((), dtype).dtype
     return node if node.dtype == name else apply("cast", node, dtype=name)
 
 
-def sum(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the sum over instance axes (all of them by default)."""
     return _reduced("sum", x, axis, keepdims)
 
 
-def mean(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the mean over instance axes (all of them by default)."""
     node = _as_node(x, "mean")
     if not node.type.is_float:
@@ -242,7 +242,7 @@ def mean(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool 
     return _reduced("mean", node, axis, keepdims) * (1.0 / count)
 
 
-def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
+def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the maximum along one axis, or of all elements; at a tie the gradient goes to the first."""
     node = _as_node(x, "max")
     if axis is None:
@@ -253,12 +253,12 @@ def max(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
     return _keep(result, node, (at,)) if keepdims else result
 
 
-def min(x: Operand, axis: int | None = None, *, keepdims: bool = False) -> Node:
+def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
     return 0 - max(negative(x), axis, keepdims=keepdims)
 
 
-def argmax(x: Operand, axis: int | None = None) -> Node:
+def argmax(x: TensorLike, axis: int | None = None) -> Node:
     """Return the index (int64) of the first maximum along an axis, or among all elements in order."""
     node = _as_node(x, "argmax")
     if axis is None:
@@ -266,34 +266,34 @@ def argmax(x: Operand, axis: int | None = None) -> Node:
     return apply("argmax", node, axis=_axis(node, axis, "argmax"))
 
 
-def softmax(x: Operand, axis: int = -1) -> Node:
+def softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
     node = _as_node(x, "softmax")
     return apply("softmax", node, axis=_axis(node, axis, "softmax"))
 
 
-def logsumexp(x: Operand, axis: int = -1) -> Node:
+def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     """Return log(sum(exp(x))) along an axis, stable for large x."""
     node = _as_node(x, "logsumexp")
     return apply("logsumexp", node, axis=_axis(node, axis, "logsumexp"))
 
 
-def cross_entropy(logits: Operand, label: Operand) -> Node:
+def cross_entropy(logits: TensorLike, label: TensorLike) -> Node:
     """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``."""
     return apply("cross_entropy", logits, _as_node(label, "cross_entropy"))
 
 
-def one_hot(ids: Operand, size: int, dtype: str = "float32") -> Node:
+def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
     """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
     return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)
 
 
-def gather(table: Operand, ids: Operand) -> Node:
+def gather(table: TensorLike, ids: TensorLike) -> Node:
     """Return rows of a table (a parameter or constant); an id out of range is an error."""
     return apply("gather", table, _as_node(ids, "gather"))
 
 
-def reshape(x: Operand, shape: int | Sequence[int]) -> Node:
+def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     """Return the elements in another shape; one extent may be -1."""
     node = _as_node(x, "reshape")
     sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
@@ -307,7 +307,7 @@ def reshape(x: Operand, shape: int | Sequence[int]) -> Node:
     return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
 
 
-def transpose(x: Operand, axes: Sequence[int] | None = None) -> Node:
+def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
     """Return the tensor with its axes permuted, reversed by default."""
     node = _as_node(x, "transpose")
     if axes is None:
@@ -315,14 +315,14 @@ def transpose(x: Operand, axes: Sequence[int] | None = None) -> Node:
     return apply("transpose", node, axes=tuple(_axis(node, a, "transpose") for a in axes))
 
 
-def expand_dims(x: Operand, axis: int) -> Node:
+def expand_dims(x: TensorLike, axis: int) -> Node:
     """Return the tensor with a new axis of extent 1."""
     node = _as_node(x, "expand_dims")
     at = _axis(node, axis, "expand_dims", extra=1)
     return reshape(node, (*node.shape[:at], 1, *node.shape[at:]))
 
 
-def squeeze(x: Operand, axis: int) -> Node:
+def squeeze(x: TensorLike, axis: int) -> Node:
     """Return the tensor without one axis of extent 1."""
     node = _as_node(x, "squeeze")
     at = _axis(node, axis, "squeeze")
@@ -331,20 +331,20 @@ def squeeze(x: Operand, axis: int) -> Node:
     return index(node, (slice(None),) * at + (0,))
 
 
-def broadcast_to(x: Operand, shape: Sequence[int]) -> Node:
+def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
     """Return the tensor repeated along axes of extent 1 to `shape`."""
     node = _as_node(x, "broadcast_to")
     sizes = tuple(int(size) for size in shape)
     return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
 
 
-def pad(x: Operand, before: int, after: int, axis: int = 0) -> Node:
+def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
     """Return `x` with zeros before and after it along an instance axis."""
     node = _as_node(x, "pad")
     return apply("pad", node, axis=_axis(node, axis, "pad"), before=int(before), after=int(after))
 
 
-def concat(xs: Sequence[Operand], axis: int = 0) -> Node:
+def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors joined along an existing axis."""
     nodes = [_as_node(x, "concat") for x in xs]
     if not nodes:
@@ -352,7 +352,7 @@ def concat(xs: Sequence[Operand], axis: int = 0) -> Node:
     return nodes[0] if len(nodes) == 1 else apply("concat", *nodes, axis=_axis(nodes[0], axis, "concat"))
 
 
-def stack(xs: Sequence[Operand], axis: int = 0) -> Node:
+def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors of one type joined along a new axis."""
     nodes = [_as_node(x, "stack") for x in xs]
     if not nodes:
@@ -360,7 +360,7 @@ def stack(xs: Sequence[Operand], axis: int = 0) -> Node:
     return apply("stack", *nodes, axis=_axis(nodes[0], axis, "stack", extra=1))
 
 
-def split(x: Operand, parts: int, axis: int = 0) -> tuple[Node, ...]:
+def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = _as_node(x, "split")
     at = _axis(node, axis, "split")

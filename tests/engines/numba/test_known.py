@@ -30,8 +30,8 @@ from foldbatch.static import ops
 from foldbatch.static.cell import stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import apply, input_node, parameter_node
-from foldbatch.static.routines import Target
 from foldbatch.types import VOID, TensorType
+from tests.engines import unfused
 from tests.engines.random_cells import Runnable, runnables
 from tests.scheduler.random_traces import leveled
 
@@ -269,13 +269,8 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
 @settings(max_examples=60, deadline=None)
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Any, share: str | None) -> None:
     """Whatever cells there are, and however the batch is laid out; loops are not fused, as each is compiled."""
-    from foldbatch.engines.numba import known  # noqa: PLC0415 - it needs Numba
-
     batch = runnable.batch(layout, share)
-    target = Target()
-    with mock.patch.object(numba_engine, "TARGET", target), mock.patch.object(known, "TARGET", target):
-        engine = numba_engine.load(runnable.model, debug=True)
-        assert engine.training.bound.training
+    engine = unfused.load(runnable.model, debug=True)
     feeds = [[data.astype(np.int64) for data in columns] for columns in batch.feeds]
     run = engine.forward(engine.ready(batch, training=True), feeds, engine.memory())
     oracle = Reference(runnable.model.cells, runnable.model.signatures, batch.merged.trace)

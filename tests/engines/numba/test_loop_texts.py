@@ -13,7 +13,7 @@ from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, TARGET, spell
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, constant, input_node
-from foldbatch.static.loops import Buffer, Loop, Operation, Place, Sweep
+from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
 from foldbatch.static.op import OPS
 from foldbatch.types import TensorType
 from tests.engines.numba.walking import by_numba  # noqa: F401 - a fixture
@@ -54,15 +54,15 @@ def test_a_loop_is_python_over_raw_memory() -> None:
         (
             Sweep(
                 (4,),
-                (Place(0, 4, 0, (1,)), Place(1, 0, 0, (1,))),
+                (Element(0, 4, 0, (1,)), Element(1, 0, 0, (1,))),
                 (Operation(gates, (0, 1)),),
-                ((2, Place(2, 0, 0, (1,))),),
+                ((2, Element(2, 0, 0, (1,))),),
             ),
             Sweep(
                 (2,),
-                (Place(2, 0, 0, (1,)), Place(2, 0, 2, (1,))),
+                (Element(2, 0, 0, (1,)), Element(2, 0, 2, (1,))),
                 (Operation(product.inputs[0], (0,)), Operation(product, (2, 1))),
-                ((3, Place(3, 2, 0, (1,))),),
+                ((3, Element(3, 2, 0, (1,))),),
             ),
         ),
         batched=True,
@@ -89,8 +89,8 @@ def test_whole_rows_are_one_loop() -> None:
     """Numbers are constants of their op's dtype."""
     x = input_node(V)
     node = x * constant(0.5)
-    place = Place(0, 3, 0, (1,))
-    sweep = Sweep((3,), (place,), (Operation(node, (0, node.inputs[1])),), ((1, Place(1, 3, 0, (1,))),))
+    place = Element(0, 3, 0, (1,))
+    sweep = Sweep((3,), (place,), (Operation(node, (0, node.inputs[1])),), ((1, Element(1, 3, 0, (1,))),))
     loop = Loop(
         (Buffer("float32", 2, written=False), Buffer("float32", 2, written=True)), (sweep,), batched=True
     )

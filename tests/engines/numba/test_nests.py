@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.nests import Part, Strides, by_rows, merged, parts
+from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
 
 SHAPES = st.lists(st.integers(1, 3), max_size=5).map(tuple)
 
 
-def addresses(part: Part, place: int) -> list[int]:
+def addresses(part: Stretch, place: int) -> list[int]:
     turns = product(*(range(extent) for extent in part.extents))
     return [part.offsets[place] + sum(np.multiply(turn, part.strides[place])) for turn in turns]
 

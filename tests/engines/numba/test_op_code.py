@@ -16,7 +16,7 @@ from foldbatch.static.routines import Target
 from foldbatch.static.stages import VIEWS
 from foldbatch.types import TensorType
 from tests.engines.numba.walking import by_numba  # noqa: F401 - a fixture
-from tests.engines.numpy.test_kernel import (  # noqa: F401 - the same tests
+from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests
     test_a_kernel_checks_computed_indices,
     test_an_op_on_all_rows_is_the_op_on_each,
     test_an_op_that_takes_integers_computes_them_exactly,

@@ -1,0 +1,18 @@
+"""The Numba engine without fused loops: nothing is compiled for a model, so that many models can be tried.
+
+Everything else is the same: instructions, the compiled walk, and the functions that it calls.
+"""
+
+from __future__ import annotations
+
+from foldbatch.engines import numba
+from foldbatch.engines.arrays import ArrayEngine
+from foldbatch.model.model import Model
+from foldbatch.static.routines import Target
+
+
+def load(model: Model, *, debug: bool) -> ArrayEngine:
+    """Return the engine for a model."""
+    engine = numba.load(model, debug=debug)
+    engine.target = Target()
+    return engine
