@@ -131,14 +131,17 @@ class ArrayEngine:
         return Ready(kernels, batch, kernels.adapt(batch.schedule, tables))
 
     def launched(self, ready: Ready) -> list[Launched]:
-        """Return the launch table of a batch for a report."""
+        """Return the launch table of a batch for a report, without what an engine does between kernels."""
+        keys = ready.kernels.bound.keys
         launches: list[Launched] = []
         for table in (ready.tables.forward, ready.tables.backward):
             if table is not None:
                 rows = np.append(0, np.cumsum(table.bounds[:, 1] - table.bounds[:, 0])).tolist()
                 for kernel, first, last in table.launches[:, :HEAD].tolist():
-                    cell, direction, stage = ready.kernels.bound.keys[kernel]
-                    launches.append(Launched(direction, cell, stage, last - first, rows[last] - rows[first]))
+                    if kernel < len(keys):
+                        cell, direction, *stage = keys[kernel]
+                        levels, calls = last - first, rows[last] - rows[first]
+                        launches.append(Launched(direction, cell, " ".join(stage).strip(), levels, calls))
         return launches
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:

@@ -156,6 +156,20 @@ def test_what_is_known_is_not_computed_by_kernels_too(again: bool) -> None:
     assert variants(launched(program, BATCH, training=False)) == FORWARD
 
 
+def test_a_report_tells_which_steps_know_rows() -> None:
+    """With as many calls as the step that it stands for; what is done around it is no kernel of a cell."""
+    program, *_ = programs("consumer", again=False)
+    calls = {}
+    for fewest in (1, 99):
+        with thresholds(FEWEST=fewest):
+            launches = program.describe(BATCH).launches
+        (step,) = [
+            x for x in launches if x.stage.startswith("step") and x.direction == "forward" and x.rows == 5
+        ]
+        calls[step.stage] = step.levels, step.rows
+    assert calls == {"step known": (3, 5), "step": (3, 5)}
+
+
 @pytest.mark.parametrize("others", [{"FEWEST": 99}, {"LEAST": 0.9}])
 def test_a_batch_below_a_threshold_is_left_alone(others: dict[str, float]) -> None:
     """Its launch tables are those that it had without; the next batch is not."""
