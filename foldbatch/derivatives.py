@@ -1,7 +1,7 @@
 """Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs.
 
 They run the traces of the program itself through cells of their own, see `foldbatch.model.dual`
-and `foldbatch.model.inputs`.
+and `foldbatch.model.sources`.
 """
 
 from __future__ import annotations
