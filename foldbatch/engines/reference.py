@@ -151,6 +151,9 @@ class ReferenceEngine:
     def __init__(self, model: Model) -> None:
         self.model = model
 
+    def sum_copies(self, dtype: str) -> None:
+        """Return nothing: NumPy sums rows of equal id."""
+
     def memory(self) -> None:
         """Return nothing: every value is an array of its own."""
 

@@ -173,7 +173,8 @@ class Runner:
         for parameter in self.model.parameters:
             if parameter.trainable:
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-                gradients[parameter] = total(terms) if terms else self._no_gradient(parameter)
+                sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
+                gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
         return gradients
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
