@@ -90,8 +90,8 @@ class Reference:
             inputs, read = self._inputs[k, i]
             base = int(self.trace.calls[k][i, 0])
             given = [total.get(base + j, np.zeros(node.shape)) for j, node in seeds.items()]
-            for (what, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
-                kind, key = what
+            for (target, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
+                kind, key = target
                 if kind == "gradient":
                     assert isinstance(key, Parameter)
                     gradients[key] = np.asarray(gradients.get(key, 0.0) + value)

@@ -25,7 +25,7 @@ _KEY = TensorType((), "int64")
 BITS = 24  # so that float32 holds every number exactly
 
 KEY = input_node(_KEY, CALL, "key")
-"""The key of this call, one for all of a call's cells: whoever runs a cell that reads it provides it."""
+"""The key of a call, the same in all cells of the call; the engine that runs a cell provides it."""
 
 SITES = itertools.count()
 """Numbers for the places in models that draw: each draws its own numbers from the same key."""

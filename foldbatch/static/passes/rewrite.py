@@ -39,7 +39,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
-    """Return what `transform` makes of the graph, showing it no node behind the graph's inputs."""
+    """Return the graph after `transform`, which sees no node behind the graph's inputs."""
     interior = [x for x in graph.inputs if x.op is not INPUT]
     if not interior:
         return transform(graph)
@@ -62,10 +62,10 @@ def _walk(graph: Graph, rule: Rule) -> Graph:
 
 
 def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> Graph:
-    """Return the graph with every node replaced by what `rule` makes of it, who is told what it was.
+    """Return the graph with every node replaced by the result of `rule` for the node and its new operands.
 
-    `rule` gets the node as it stands in the graph, so that it can look it up, and its operands, already
-    rewritten. It may look behind inputs: use it where all of them are inputs throughout, or in `sealed`.
+    `rule` gets the node as it stands in the graph, so that it can look it up, and the rewritten operands. It
+    may look behind inputs: use this only where all inputs are input nodes, or in `sealed`.
     """
     new: dict[Node, Node] = {x: x for x in graph.inputs}
     for node in graph.nodes:
