@@ -51,8 +51,8 @@ def _blocks(table: Array) -> Iterator[tuple[int, int]]:
 
 
 def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
-    known = params.parameters if isinstance(params, ParameterStore) else params
-    if name not in known:
+    parameters = params.parameters if isinstance(params, ParameterStore) else params
+    if name not in parameters:
         expected = f"a parameter of {', '.join(params) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
     return isinstance(params, ParameterStore) and not params.parameters[name].trainable

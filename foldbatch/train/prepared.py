@@ -151,7 +151,7 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
 
 def _columns(model: Model) -> list[list[Column]]:
     """Return, per cell, the arrays that a trace has of it: calls, levels, elements, then feeds."""
-    found = []
+    arrays = []
     for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
         width = 1 + cell.arguments + len(cell.sequences)
         columns = [
@@ -166,16 +166,16 @@ def _columns(model: Model) -> list[list[Column]]:
             Column(f"feeds{k}_{i}", feed.type.dtype, feed.type.shape, _part("feeds", k, i))
             for i, feed in enumerate(feeds)
         ]
-        found.append(columns)
-    return found
+        arrays.append(columns)
+    return arrays
 
 
 def _part(field: str, *path: int) -> Callable[[Trace], Array]:
     def part(trace: Trace) -> Array:
-        found = getattr(trace, field)
+        array = getattr(trace, field)
         for i in path:
-            found = found[i]
-        return np.asarray(found)
+            array = array[i]
+        return np.asarray(array)
 
     return part
 
@@ -271,7 +271,7 @@ def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
             case SequenceType(element):
                 single = len(list(_terminals(element))) == 1
                 lists = [list(_held(element, iter((one,) if single else one), where)) for one in part]
-                yield [found[0] if single else found for found in lists]
+                yield [column[0] if single else column for column in lists]
             case ObjectType():
                 yield _plain(part, where)
             case _:
@@ -329,13 +329,13 @@ def _digests(program: Program) -> dict[str, str]:
     return {"policy": program.options.policy, **digests}
 
 
-def _check_digests(where: str, program: Program, found: dict[str, str]) -> None:
+def _check_digests(where: str, program: Program, digests: dict[str, str]) -> None:
     for name, digest in _digests(program).items():
-        if found.get(name) != digest:
-            what = (
-                f"those for policy {found.get(name)!r}"
+        if digests.get(name) != digest:
+            mismatch = (
+                f"those for policy {digests.get(name)!r}"
                 if name == "policy"
                 else f"those of a model with {name}"
             )
             fix = "prepare them anew, or compile what they were prepared with"
-            raise ExampleError(where, "examples prepared by this program", what, fix)
+            raise ExampleError(where, "examples prepared by this program", mismatch, fix)
