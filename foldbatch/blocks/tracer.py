@@ -327,15 +327,15 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
 
 def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:
     """Return the function, line and variables of the program where an exception left it."""
-    found = None
+    innermost = None
     trace = cause.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_code.co_filename == FILENAME and frame.f_globals is tracer.namespace:
-            found = found or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
+            innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
         trace = trace.tb_next
-    assert found is not None, "the program did not raise"
-    return found
+    assert innermost is not None, "the program did not raise"
+    return innermost
 
 
 def _unlocated(error: Exception, number: int) -> FoldbatchError:

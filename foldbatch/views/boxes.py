@@ -66,8 +66,8 @@ def _results(explanation: CellExplanation, side: str) -> Iterator[tuple[str, Nod
     """Yield what a direction yields, in words: what routines bring elsewhere, then sums of rows."""
     for part in explanation.parts:
         if part.direction == side:
-            for what, node in part.stage.results:
-                yield result_name(what, explanation.parameter_names), node
+            for key, node in part.stage.results:
+                yield result_name(key, explanation.parameter_names), node
     if side == BACKWARD and explanation.cell.sums:
         sums = explanation.cell.backward_graph.outputs[-len(explanation.cell.sums) :]
         for rows, node in zip(explanation.cell.sums, sums, strict=True):

@@ -72,7 +72,7 @@ def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Dra
     steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
     for number, step in enumerate(steps):
         of_rank[step.cell][step.start : step.stop] = number
-    of_call = [numbers[at] for numbers, at in zip(of_rank, ranks, strict=True)]
+    of_call = [numbers[rank] for numbers, rank in zip(of_rank, ranks, strict=True)]
     calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
     counted = zip(steps, calls.tolist(), strict=True)
     return of_call, tuple(DrawnStep(step.cell, step.stop - step.start, count) for step, count in counted)

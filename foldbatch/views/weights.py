@@ -49,7 +49,7 @@ def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterato
             tuple(
                 part.name
                 for part in parts
-                if any(what == ("gradient", parameter) for what, _ in part.stage.results)
+                if any(key == ("gradient", parameter) for key, _ in part.stage.results)
             ),
             tuple((names[nodes[rows.values]], names[nodes[rows.ids]]) for rows in sums),
             parameter in cell.sparse,
