@@ -334,8 +334,8 @@ class Program:
         """
         traces = self._trace_all(examples)
         step = self._drawing(step)
-        found = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
-        return found.loss, found.inputs
+        derivatives = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
+        return derivatives.loss, derivatives.inputs
 
     @cached_property
     def _derivatives(self) -> Derivatives:

@@ -69,9 +69,9 @@ class Traces:
             return _own(examples, owner).parts
         traces = self.all(examples, owner)
         if len(traces) == 1 and isinstance(examples, list | tuple):
-            known = self._known.get(id(examples[0]))
-            if known is not None and known.trace is traces[0]:
-                return self._planned(known) or traces
+            entry = self._known.get(id(examples[0]))
+            if entry is not None and entry.trace is traces[0]:
+                return self._planned(entry) or traces
         return traces
 
     def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
@@ -83,9 +83,9 @@ class Traces:
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
         for number, example in enumerate(examples):
-            known = self._known.get(id(example))  # of a tree: from the second epoch on, all there is to do
-            if known is not None and known.tree() is example:
-                traces.append(known.trace)
+            entry = self._known.get(id(example))  # of a tree: from the second epoch on, all there is to do
+            if entry is not None and entry.tree() is example:
+                traces.append(entry.trace)
             else:
                 traces.append(self._trace(example, number, owner))
         return traces
@@ -109,17 +109,17 @@ class Traces:
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 
-    def _planned(self, known: _Known) -> tuple[SubBatch, ...] | None:
+    def _planned(self, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
-        if known.parts is None and known.nbytes <= self._left:
-            known.parts = self._plan([known.trace])
-            self._left -= known.nbytes
-        return known.parts
+        if entry.parts is None and entry.nbytes <= self._left:
+            entry.parts = self._plan([entry.trace])
+            self._left -= entry.nbytes
+        return entry.parts
 
     def _forget(self, key: int) -> None:
-        known = self._known.pop(key, None)
-        if known is not None and known.parts is not None:
-            self._left += known.nbytes
+        entry = self._known.pop(key, None)
+        if entry is not None and entry.parts is not None:
+            self._left += entry.nbytes
 
 
 def _own(planned: Planned, owner: object) -> Planned:
