@@ -176,7 +176,7 @@ class Adam(Optimizer):
         return False
 
     def _corrected(self, rate: float, step: int) -> tuple[float, float]:
-        """Return eps and rate with the corrections drawn out of the quotient, which saves two passes."""
+        """Return eps and rate with the bias corrections in them, which saves two passes over the moments."""
         correction = math.sqrt(1 - self.betas[1] ** step)
         return self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
 

@@ -32,7 +32,7 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
             continue
         reads = () if node in graph.inputs else node.inputs
         name = explanation.names[node]
-        # no stage has the sums of rows: they are computed when all has run
+        # sums of rows have no stage: they are computed after all routines
         kind = _kind(explanation, node, given=node in graph.inputs) or stages.get(name, AFTER)
         drawn += [_constant(explanation, x, f"{name}.{i}") for i, x in enumerate(reads) if x.op is CONSTANT]
         keys = tuple(f"{name}.{i}" if x.op is CONSTANT else explanation.names[x] for i, x in enumerate(reads))
@@ -47,7 +47,7 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
 
 
 def _kind(explanation: CellExplanation, node: Node, *, given: bool) -> str:
-    """Return what a node that is not computed is drawn as."""
+    """Return the kind of box that stands for a node that is not computed."""
     graph = explanation.cell.graph
     if node in graph.operands:
         return "operand"
@@ -63,7 +63,7 @@ def _constant(explanation: CellExplanation, node: Node, key: str) -> Box:
 
 
 def _results(explanation: CellExplanation, side: str) -> Iterator[tuple[str, Node]]:
-    """Yield what a direction yields, in words: what routines bring elsewhere, then sums of rows."""
+    """Yield the results of a direction, with names: those that routines deliver, then sums of rows."""
     for part in explanation.parts:
         if part.direction == side:
             for key, node in part.stage.results:

@@ -1,6 +1,6 @@
-"""What was made of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients.
+"""The explanation of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients.
 
-Read off the cell and the routines that an engine makes of it, as data and as text.
+It is read off the cell and the routines that an engine makes of it, as data and as text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the nodes of a cell are called when people read about it: one name each, before and after passes."""
+"""Names for the nodes of a cell, to be read by people: one name each, before and after passes."""
 
 from __future__ import annotations
 

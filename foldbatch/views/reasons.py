@@ -1,4 +1,4 @@
-"""Why each node of a cell runs when it does: what recursive ends it reads, and which need it."""
+"""Why each node of a cell runs when it does: the recursive ends that it reads, and those that need it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from foldbatch.views.parts import StageParts
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, who reads it, and where its gradient comes from: from nowhere, if frozen or without loss.
+    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss.
 
     Attributes:
         name: as in graphs.
