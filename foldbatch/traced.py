@@ -1,8 +1,8 @@
-"""Examples and their traces: what was traced once and cannot have changed is not traced again.
+"""Examples and their traces: an example that cannot have changed is traced once.
 
 A `foldbatch.trees.Tree` cannot change, so its trace is kept as long as the tree lives. Other examples may be
-changed by their owner; `Program.prepare` traces them once where they are not. Of a tree that comes alone in a
-batch again and again, the plan of that batch is kept too, as long as all such plans take little memory.
+changed by their owner; `Program.prepare` traces them once where they are not. The plan of a batch of a single
+tree is kept too, as long as all such plans take little memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
-PLAN_BYTES, CALL_BYTES = 20_000, 300  # of one plan, and of each of its calls: about what they take
+PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a tree: its trace, and perhaps the plan of a batch of it alone."""
+    """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
 
     tree: weakref.ref[Tree]
     trace: Trace
@@ -48,7 +48,7 @@ class Traces:
     """The traces of one program's examples.
 
     Args:
-        lowered: the block, with what traces examples.
+        lowered: the block, with its tracer.
         plan: makes a batch of one trace ready.
     """
 
@@ -83,7 +83,7 @@ class Traces:
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
         for number, example in enumerate(examples):
-            entry = self._known.get(id(example))  # of a tree: from the second epoch on, all there is to do
+            entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
                 traces.append(entry.trace)
             else:

@@ -1,4 +1,4 @@
-"""A report on one batch: what stands at every arrow from examples to gradients."""
+"""A report on one batch: its calls, steps, kernels, bytes and seconds, from examples to gradients."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Frontier:
         return self._pass(np.flatnonzero(self.waits == 0))
 
     def after(self, done: Index) -> Index:
-        """Return the calls that become ready when these ready ones have run."""
+        """Return the calls that become ready when some ready calls, ``done: [n]``, have run."""
         return self._pass(self._released(done))
 
     def _released(self, done: Index) -> Index:
@@ -128,7 +128,7 @@ class Choice(Protocol):
         """Return the place of the next cell; ``ready: [cells]`` counts the calls that each could run."""
 
     def ran(self, place: int, calls: Index) -> None:
-        """Take note that these calls of a cell have run."""
+        """Take note that some calls of a cell, ``[n]``, have run."""
 
 
 class GreatestRatio:

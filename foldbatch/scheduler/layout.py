@@ -158,7 +158,7 @@ def by_producer(
     arenas: int,
     arithmetic: Arithmetic = NUMPY,
 ) -> Rows:
-    """Number rows as values are made; the order of no cell is changed."""
+    """Number rows as values are made; no order is changed. Arguments are those of `by_consumer`."""
     return Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
 
 

@@ -156,7 +156,10 @@ class _Place(NamedTuple):
 def _operands(
     trace: Trace, cells: tuple[CellSignature, ...], orders: Sequence[Index | None], rows: Rows, plan: Plan
 ) -> list[tuple[Span, ...]]:
-    """Return where each cell's operands lie, and which of them may store cotangents."""
+    """Return where each cell's operands lie, and which of them may store cotangents.
+
+    Shapes: orders, per cell ``[n]``, as from `_ranks`.
+    """
     places = {
         (k, number): _place(trace, cells, k, number, orders[k], rows)
         for k, cell in enumerate(cells)

@@ -239,7 +239,7 @@ def unpack(
 
     Args:
         form: its form.
-        packed: the integers, head and all.
+        packed: ``[*] int32``: the integers, with their head.
         loose: per cell, the feeds that are not packed.
         labels: as in `Trace`.
         result: as in `Trace`.

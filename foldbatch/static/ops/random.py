@@ -53,7 +53,7 @@ def random_bits(key: Array, site: int, shape: tuple[int, ...]) -> NDArray[np.uin
 
 
 def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the numbers with each bit depending on all others: the finaliser of SplitMix64."""
+    """Return numbers of the same shape, each bit of which depends on all: the finaliser of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
