@@ -169,7 +169,7 @@ class Program:
         return Planned(self._runner.plan(batch) if isinstance(batch, list) else batch, self)
 
     def schedule(self, examples: Iterable[Any] | Planned) -> Batch:
-        """Return the schedule of a batch that runs whole, as `describe` runs it, with what it is made for.
+        """Return the schedule of a batch that runs whole, as `describe` runs it, with its merged traces.
 
         Raises:
             ExampleError: when an example does not fit the block, or was prepared or planned by another

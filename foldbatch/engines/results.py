@@ -70,11 +70,11 @@ class Results(Sequence[Any]):
         self.loss = loss
 
     @overload
-    def __getitem__(self, at: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Any]: ...
-    def __getitem__(self, at: int | slice) -> Any:
-        return self._items[at]
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._items[index]
 
     def __len__(self) -> int:
         return len(self._items)

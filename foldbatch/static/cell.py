@@ -144,10 +144,10 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
 def _phase(
     graph: CellGraph, sides: Sequence[Side], bounds: Mapping[Node, int]
 ) -> tuple[Phase, dict[Node, int]]:
-    """Return what a phase computes, and the numbers of its kept buffers.
+    """Return a phase, and the numbers of its kept buffers.
 
     Args:
-        graph: what is computed forward.
+        graph: the forward graph.
         sides: its direction, and while training the other one.
         bounds: by feed, the number that its ids are known to be below.
     """

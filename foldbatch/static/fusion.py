@@ -207,7 +207,7 @@ def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node
 
 
 def _ordered(nodes: Sequence[Node], made: Mapping[int, Group], group_of: Mapping[Node, int]) -> list[Unit]:
-    """Return the units, each after those that it reads, else where its last node stood."""
+    """Return the units, each after the units that it reads, else in the order of last nodes."""
     place = {node: i for i, node in enumerate(nodes)}
     unit_of = {node: made[group_of[node]] if node in group_of else node for node in nodes}
     last = {unit: place[node] for node, unit in unit_of.items()}

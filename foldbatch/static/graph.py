@@ -26,7 +26,7 @@ from foldbatch.types import TensorType
 
 
 class Node:
-    """A symbolic tensor: what an op yields. Behaves as a NumPy array of instance shape.
+    """A symbolic tensor: the result of an op. Behaves as a NumPy array of instance shape.
 
     Attributes: `op`, `inputs`, `attrs`, `type`, `axis`, and `number`, which grows with every
     node made, so that sorting by it is a topological order.
@@ -319,7 +319,7 @@ def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
 
 
 def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[Node]:
-    """Return `outputs` with nodes replaced wherever they are read; what is untouched stays itself."""
+    """Return `outputs` with nodes replaced wherever they are read; untouched nodes stay themselves."""
     outputs = list(outputs)
     replaced = dict(replacement)
     for node in reachable(outputs, replacement):
@@ -332,7 +332,7 @@ def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[N
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A cut of the node DAG: what `outputs` are, given `inputs`.
+    """A cut of the node DAG: the nodes that compute `outputs` from `inputs`.
 
     `inputs` may be interior nodes of a larger graph; parameters and constants need no mention.
     """

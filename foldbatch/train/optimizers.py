@@ -1,4 +1,4 @@
-"""Optimizers: what one step does to the parameters, given their gradients.
+"""Optimizers: formulas for one step of the parameters, given their gradients.
 
 In: parameters and gradients by name, a gradient being an array or `SparseRows`. Out: nothing;
 the parameters are changed in place, after every gradient has been found fit, so that a bad

@@ -39,10 +39,10 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
         title = f"{name} {node.op.name}" if node.op not in SOURCES and reads else name
         hint = expression(node, explanation.names) if reads else name
         drawn.append(Box(name, title, f"{node.axis} {node.type}", kind, keys, hint))
-    for i, (what, node) in enumerate(_results(explanation, side)):
+    for i, (words, node) in enumerate(_results(explanation, side)):
         constant = [_constant(explanation, node, f"result {i}.0")] if node.op is CONSTANT else []
         key = constant[0].key if constant else explanation.names[node]
-        drawn += [*constant, Box(f"result {i}", what, f"{node.axis} {node.type}", "result", (key,))]
+        drawn += [*constant, Box(f"result {i}", words, f"{node.axis} {node.type}", "result", (key,))]
     return drawn
 
 

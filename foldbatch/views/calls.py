@@ -1,4 +1,4 @@
-"""The calls of a batch as data: what each reads, the step in which it runs, and whether it runs at all."""
+"""The calls of a batch as data: the calls that each reads, its step, and whether it runs at all."""
 
 from __future__ import annotations
 

@@ -148,9 +148,9 @@ def _width(words: str) -> float:
 
 
 def _layers(boxes: Sequence[Box]) -> tuple[list[list[_Place]], Wires, list[tuple[list[_Place], float]]]:
-    """Return the layers, what must lie close together, and each edge's way with where it ends.
+    """Return the layers, the wires between neighbouring layers, and each edge's way and end.
 
-    An edge ends at a part of the width of its box's upper side, from 0 to 1.
+    The end is a fraction of the width of the box's upper side, from 0 to 1.
     """
     number = _depths(boxes)
     places = {b.key: _Place(number[b.key], max(_width(b.title), _width(b.type)), b) for b in boxes}
@@ -173,7 +173,7 @@ def _layers(boxes: Sequence[Box]) -> tuple[list[list[_Place]], Wires, list[tuple
 
 
 def _depths(boxes: Sequence[Box]) -> dict[str, int]:
-    """Return each box's layer: below all that it reads; what reads nothing stands above its first reader."""
+    """Return each box's layer: below all boxes that it reads; a source stands just above its first reader."""
     by_key = {box.key: box for box in boxes}
     depth: dict[str, int] = {}
     stack = [box.key for box in boxes]
@@ -251,7 +251,7 @@ def _spread(layers: list[list[_Place]], wires: Wires) -> None:
 
 
 def _apart(layer: Sequence[_Place], wanted: Sequence[float]) -> None:
-    """Set x near what is wanted: the mean of pushing right and of pushing left, which both keep apart."""
+    """Set x near the wanted x, without overlap: the mean of pushing right and of pushing left."""
     needed = [(a.width + b.width) / 2 + _APART for a, b in pairwise(layer)]
     right, left = list(wanted), list(wanted)
     for i, distance in enumerate(needed):

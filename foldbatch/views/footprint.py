@@ -58,7 +58,7 @@ class Recomputed:
 
 
 def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffer]:
-    """Return the buffers that routines write: scratch, then stores, then what is kept."""
+    """Return the buffers that routines write: scratch, then stores, then kept buffers."""
     for kind in ("scratch", "store"):
         for part in parts:
             for name, slot in zip(slot_names(part.routine), part.routine.slots, strict=True):

@@ -14,7 +14,7 @@ Rule = Callable[[Node], Node]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """Return the graph with every node replaced by what `rule` makes of it.
+    """Return the graph with every node replaced by the result of `rule` for it.
 
     `rule` gets a node whose operands are already rewritten, and returns a node of the same type
     and batch axis, or the node itself. A node none of whose operands changed stays the identical

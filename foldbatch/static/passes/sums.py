@@ -121,7 +121,7 @@ def _is_zero(x: Node) -> bool:
 
 
 def _disjoint(candidates: Sequence[_Filled]) -> list[_Filled]:
-    """Return terms that do not overlap: of pads as many as can be, as those that end first come first."""
+    """Return terms that do not overlap; choosing those that end first gives as many pads as possible."""
     taken: list[tuple[int, int]] = []
     chosen: list[_Filled] = []
     for filled in sorted(candidates, key=lambda filled: filled.parts[-1][1]):
