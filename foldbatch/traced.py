@@ -106,6 +106,7 @@ class Traces:
                 if traces is not None:
                     traces._forget(key)
 
+            self._forget(key)  # if two threads trace a tree at once, the plan of the first is given back
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 

@@ -1,18 +1,22 @@
-"""Derivatives along tangents and of inputs: on random programs, under every engine, and by hand."""
+"""Derivatives along tangents, of inputs and from cotangents of results: on random programs, under every engine, and by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.derivatives import dense
-from foldbatch.errors import ExampleError, ParameterError, UnknownNameError
+from foldbatch.engines.engine import ENGINES
+from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
 from foldbatch.model.sources import float_reads
 from tests.derivative_checks import (
     assert_hvp,
@@ -24,7 +28,7 @@ from tests.derivative_checks import (
     tangents_of,
 )
 from tests.programs import BlockProgram, programs
-from tests.test_laws import assert_same
+from tests.test_laws import UNFUSED, assert_same
 
 hundred = settings(
     max_examples=110, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -38,7 +42,34 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
     assert_jvp(engine, program)
     assert_hvp(engine, program)
     assert_input_gradients(engine, program)
-    assert_vjp(engine, program)
+
+
+@hundred
+@given(st.booleans().flatmap(lambda dropout: programs(dropout=dropout)))
+def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
+    kept_bytes = (None, 0)[program.seed // 2 % 2]
+    assert_vjp(compiled(program, "numpy", kept_bytes=kept_bytes), program)
+
+
+@pytest.mark.numba
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@settings(hundred, max_examples=5)
+@given(programs())
+def test_loops_that_numba_compiles_pull_cotangents_back(program):
+    assert_vjp(compiled(program, "numba"), program)
+
+
+@pytest.mark.numba
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@hundred
+@given(programs(dropout=True))
+def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
+    with mock.patch.dict(ENGINES, UNFUSED):
+        engine = compiled(program, "unfused")
+        assert_jvp(engine, program)
+        assert_hvp(engine, program)
+        assert_input_gradients(engine, program)
+        assert_vjp(engine, program)
 
 
 # -- by hand
@@ -127,6 +158,7 @@ def test_derivatives_leave_parameters_and_training_as_they_were():
     program.jvp(TREES, tangents, step=0)
     program.hvp(TREES, tangents, step=0)
     program.input_gradients(TREES, step=0)
+    program.vjp(TREES, [np.ones(3)] * 4, losses=True, inputs=True, step=0)
     for name, value in before.items():
         assert_same(program.params[name], value)
     assert program.kernels() == untouched.kernels()
@@ -137,12 +169,16 @@ def test_new_values_of_parameters_are_seen_by_derivatives_made_before():
     program = fb.compile(gates())
     tangents = tangents_of(program, np.random.default_rng(0))
     program.hvp(TREES, tangents, step=0)
+    program.vjp(TREES, [np.ones(3)] * 4, step=0)
     program.params["join.weight"] *= 2
     fresh = fb.compile(gates())
     for name, value in program.params.items():
         fresh.params[name] = value
     for name, product in fresh.hvp(TREES, tangents, step=0).items():
         assert_same(program.hvp(TREES, tangents, step=0)[name], product)
+    right, found = (p.vjp(TREES, [np.ones(3)] * 4, step=0).gradients for p in (fresh, program))
+    for name, gradient in right.items():
+        assert_same(dense(found[name]), dense(gradient))
 
 
 def test_derivatives_of_nothing_are_nothing():
@@ -287,28 +323,46 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
     assert sum(step.cell == seen for step in schedule.steps) == 3
 
 
-# -- from results
+# -- cotangents of results
 
 
-def test_two_programs_one_after_the_other_have_the_gradients_of_one():
-    """The second's gradients of its data are the cotangents of the first's results."""
-    lower, upper = fb.Linear(3, "tanh", name="lower"), fb.Linear(2, name="upper")
-    loss = fb.Function(lambda y: ops.sum(ops.square(y - 0.5))) >> fb.Loss()
-    first = fb.compile(fb.Vector(2, "float64") >> lower, "numpy")
-    second = fb.compile(fb.Vector(3, "float64") >> upper >> loss, "numpy")
-    whole = fb.compile(fb.Vector(2, "float64") >> lower >> upper >> loss, "numpy")
-    for part in (first, second):
-        for name in part.params:
-            whole.params[name] = part.params[name]
-    data = np.random.default_rng(0).normal(size=(4, 2)).tolist()
-    total, gradients, inputs = second.vjp(list(first.run(data)), inputs=True)
-    (below,) = inputs.values()
-    gradients |= first.vjp(data, below.values).gradients
-    right, expected = whole.value_and_grad(data)
-    assert total == pytest.approx(right)
-    assert set(gradients) == set(expected)
-    for name, gradient in expected.items():
-        np.testing.assert_allclose(gradients[name], gradient, rtol=1e-12)
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_a_value_that_stands_twice_in_a_result_adds_up_its_cotangents(backend):
+    w = fb.Parameter([2, "float64"], [0.5, 3.0], "w")
+    scaled = fb.Vector(2, "float64") >> fb.Function(lambda x: x * w)
+    program = fb.compile(scaled >> fb.AllOf(fb.Identity(), fb.Identity()), backend)
+    x, y = np.array([1.0, 2.0]), np.array([-1.0, 4.0])
+    found = program.vjp([x, y], [([1, 10], [2, 20]), (None, [3, 0])], inputs=True)
+    assert found.gradients["w"].tolist() == (x * [3, 30] + y * [3, 0]).tolist()
+    (gradient,) = found.inputs.values()
+    assert gradient.values.tolist() == [[1.5, 90.0], [1.5, 0.0]]
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "producer"}, {"backend": "reference"}], ids=str)
+def test_a_result_that_is_read_in_the_model_too_has_the_cotangents_of_all_its_readers(options):
+    """By cells of its own recursion, and by another cell."""
+    w = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
+    chain = fb.ForwardDeclaration(output_type=[2, "float64"], name="chain")
+    again = fb.GetItem(0) >> chain() >> fb.Function(lambda h: h * h * w)
+    chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: again, False: fb.Vector(2, "float64")}))
+    model = chain() >> fb.AllOf(fb.Identity(), fb.Function(lambda h: h * h))
+    program = fb.compile(model, **{"backend": "numpy", "debug": True, **options})
+    x, a, b = np.array([2.0, 3.0]), np.array([1.0, 10.0]), np.array([5.0, 0.0])
+    found = program.vjp([((x,),), x], [(a, b), (a, b)], inputs=True)
+    h = x**2 * 0.5  # then 0.5 h**2, of which the derivative by w is h**2 + 2 * 0.5 * h * x**2
+    top = 0.5 * h**2
+    along = a + 2 * top * b
+    np.testing.assert_allclose(found.gradients["w"], np.sum(along * (h**2 + h * x**2)), rtol=1e-12)
+    (gradient,) = found.inputs.values()
+    np.testing.assert_allclose(gradient.values, [along * h * x, a + 2 * x * b], rtol=1e-12)
+
+
+@pytest.mark.parametrize("share", ["leaves", "subtrees", None])
+def test_what_runs_once_for_two_examples_has_the_cotangents_of_both(share):
+    program = fb.compile(gates(), "numpy", share=share, threads=1)
+    g = np.array([1.0, -2.0, 3.0])
+    twice = program.vjp([3, 3], [g, 2 * g], step=0).gradients
+    assert twice["table.weight"].dense().tolist() == [[0] * 3] * 3 + [(3 * g).tolist(), [0] * 3]
 
 
 def test_without_cotangents_gradients_come_from_losses():
@@ -319,18 +373,6 @@ def test_without_cotangents_gradients_come_from_losses():
     assert {name: type(g) for name, g in gradients.items()} == {n: type(g) for n, g in expected.items()}
     for name, gradient in expected.items():
         assert_same(dense(gradients[name]), dense(gradient))
-
-
-def test_losses_count_beside_cotangents_only_where_asked_to():
-    w = fb.Parameter(["float64"], 3.0, "w")
-    scaled = fb.Scalar("float64") >> fb.Function(lambda x: x * w)
-    program = fb.compile(scaled >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0), "numpy")
-    data = [1.0, 2.0]
-    assert program.vjp(data, [10, None]).gradients == {"w": 10.0}
-    assert program.vjp(data, [10, None], losses=True).gradients == {"w": 13.0}
-    assert program.vjp(data, losses=False).gradients == {"w": 0.0}
-    assert program.vjp(data, [10, None]).loss == 9.0  # the loss is what it is
-    assert program.vjp([], []).gradients == {"w": 0.0}
 
 
 def test_what_random_numbers_drop_from_results_depends_on_the_step():
@@ -344,15 +386,126 @@ def test_what_random_numbers_drop_from_results_depends_on_the_step():
     assert set(biases(1)) == {0.0, 2.0}
 
 
-def test_cotangents_that_do_not_fit_their_results_are_refused():
-    program = fb.compile(fb.Map(fb.Vector(2)), "numpy")
-    for cotangents, message in (
-        ([], r"cotangents: expected one for each of 1 examples, found 0"),
-        ([[[1, 2]]], r"cotangents\[0\]: expected a sequence of 2 cotangents, or None, found 1 of them"),
-        ([[[1, 2], [1]]], r"cotangents\[0\]\[1\]: expected numbers of shape \(2,\), found shape \(1,\)"),
-    ):
-        with pytest.raises(ExampleError, match=message):
-            program.vjp([[[1, 2], [3, 4]]], cotangents)
+def test_a_block_is_a_part_of_a_larger_model():
+    """Cotangents and gradients of data pass between two programs as they pass between two blocks of one."""
+    first = fb.Map(fb.Vector(3, "float64") >> fb.Linear(2, "tanh", init="glorot_normal", name="below"))
+    above = fb.Linear(2, "tanh", init="glorot_normal", name="above")
+    second = fb.Sum() >> above >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
+    data = np.random.default_rng(0).normal(size=(3, 4, 3)).tolist()
+    whole = fb.compile(first >> second, "numpy").value_and_grad(data)
+    below, top = fb.compile(first, "numpy"), fb.compile(fb.Map(fb.Vector(2, "float64")) >> second, "numpy")
+    pull = top.vjp(below.run(data), inputs=True)
+    ((_, cotangents),) = pull.inputs.items()
+    gradients = below.vjp(data, cotangents.values.reshape(3, 4, 2)).gradients | pull.gradients
+    assert pull.loss == pytest.approx(whole[0], rel=1e-12)
+    assert gradients.keys() == whole[1].keys()
+    for name, gradient in gradients.items():
+        assert_same(gradient, whole[1][name])
+
+
+def test_only_cotangents_count_unless_losses_shall():
+    w = fb.Parameter(fb.types.TensorType((), "float64"), 3.0, "w")
+    model = fb.Scalar("float64") >> fb.Function(lambda x: w * x) >> fb.AllOf(fb.Identity(), fb.Loss())
+    program = fb.compile(model >> fb.GetItem(0), "numpy")
+    assert program.vjp([2.0]) == (6.0, {"w": 2.0}, {})
+    assert program.vjp([2.0], [10.0]) == (6.0, {"w": 20.0}, {})
+    assert program.vjp([2.0], [10.0], losses=True) == (6.0, {"w": 22.0}, {})
+    assert program.vjp([2.0], [None]) == (6.0, {"w": 0.0}, {})
+    assert program.vjp([2.0], losses=False) == (6.0, {"w": 0.0}, {})
+
+
+def test_dropout_drops_by_the_step_where_cotangents_are_pulled_back():
+    program = fb.compile(gates(), "numpy")
+    cotangents = [np.ones(3)] * len(TREES)
+
+    def pulled_back(step: int | None = None) -> list[Any]:
+        gradients = program.vjp(TREES, cotangents, step=step).gradients
+        return [dense(gradient).tolist() for gradient in gradients.values()]
+
+    assert pulled_back(1) == pulled_back(1) != pulled_back(2)
+    assert pulled_back() == pulled_back(0)  # the first that nobody named
+    assert pulled_back() == pulled_back(1)
+
+
+def test_cotangents_fit_batches_that_were_planned_and_examples_that_were_prepared():
+    program = fb.compile(gates(), "numpy")
+    cotangents = [None, [1.0, 2.0, 3.0], np.ones(3), None]
+    right = program.vjp(TREES, cotangents, step=0)
+    for batch in (program.plan(TREES), program.prepare(TREES), (tree for tree in TREES)):
+        found = program.vjp(batch, iter(cotangents), step=0)
+        assert found.loss == right.loss
+        for name, gradient in right.gradients.items():
+            assert_same(dense(found.gradients[name]), dense(gradient))
+
+
+def test_what_is_frozen_has_no_gradient_and_where_nothing_flows_it_is_zero():
+    program = fb.compile(gates(trainable=False), "numpy")
+    assert set(program.vjp([(1, 2)], [np.ones(3)]).gradients) == {"join.weight", "join.bias"}
+    whole = fb.compile(fb.Vector(2) >> fb.Linear(3, name="layer") >> fb.Function(lambda x: ops.argmax(x, 0)))
+    for cotangents in ([None, None], None):
+        found = whole.vjp([[1, 2], [3, 4]], cotangents, inputs=True)
+        assert {name: g.any() for name, g in found.gradients.items()} == {
+            "layer.weight": False,
+            "layer.bias": False,
+        }
+        assert [gradient.values.tolist() for gradient in found.inputs.values()] == [[[0, 0], [0, 0]]]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_results_that_are_data_or_parameters_or_constants_have_cotangents_too(backend):
+    """Cotangents of what no parameter acts on, and no datum, lead nowhere."""
+    w = fb.Parameter([2], 1.0, "w")
+    fixed = fb.AllOf(fb.Vector(2), fb.FromTensor(w), fb.FromTensor(np.ones(2, "float32")))
+    program = fb.compile(fixed, backend)
+    cotangents = [([1, 2], [3, 4], [5, 6]), None, ([7, 8], [9, 10], None)]
+    found = program.vjp([[0, 0]] * 3, cotangents, inputs=True)
+    assert found.gradients["w"].tolist() == [12, 14]
+    assert [g.values.tolist() for g in found.inputs.values()] == [[[1, 2], [0, 0], [7, 8]]]
+    without = program.vjp([[0, 0]] * 3, cotangents)
+    assert (without.gradients["w"].tolist(), len(without.inputs)) == ([12, 14], 0)
+    assert fb.compile(fb.Vector(2), backend).vjp([[1, 2]], [[1, 2]]) == (0.0, {}, {})
+
+
+def test_an_id_out_of_range_names_its_example():
+    table = fb.Parameter([3, 2], 1.0)
+    program = fb.compile(fb.Scalar("int32") >> fb.Function(lambda i: ops.gather(table, i * 2)), "numpy")
+    with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
+        program.vjp([0, 1, 2], [[1, 1]] * 3)
+
+
+def test_cotangents_of_nothing_are_nothing():
+    program = fb.compile(gates(), "numpy")
+    for cotangents in ([], None):
+        found = program.vjp([], cotangents, inputs=True)
+        assert found.loss == 0.0
+        assert not any(dense(gradient).any() for gradient in found.gradients.values())
+        assert list(found.gradients) == list(program.params)
+
+
+@pytest.mark.parametrize(
+    ("cotangents", "error", "message"),
+    [
+        ([None] * 3, ExampleError, "cotangents: expected one for each of 4 examples, found 3"),
+        (1.0, ExampleTypeError, "cotangents: expected one for each of 4 examples, found float 1.0"),
+        ([None, [1.0, 2.0], None, None], ExampleError, r"cotangents\[1\]: .*shape \(3,\), found shape \(2,\)"),
+        ([{"h": 1}, None, None, None], ExampleTypeError, r"cotangents\[0\]: expected numbers of shape \(3,\), found dict"),
+        ([None, None, [1, np.nan, 3], None], ExampleError, r"cotangents\[2\]: expected finite numbers, found NaN"),
+    ],
+)  # fmt: skip
+def test_cotangents_that_do_not_fit_are_refused_and_change_nothing(cotangents, error, message):
+    program, untouched = fb.compile(gates(), "numpy"), fb.compile(gates(), "numpy")
+    before = {name: value.copy() for name, value in program.params.items()}
+    with pytest.raises(error, match=message):
+        program.vjp(TREES, cotangents)
+    with pytest.raises(BlockValueError, match="step: expected a whole number"):
+        program.vjp(TREES, [np.ones(3)] * 4, step=-1)
+    for name, value in before.items():
+        assert_same(program.params[name], value)
+    right, found = (
+        p.vjp(TREES, [np.ones(3)] * 4) for p in (untouched, program)
+    )  # the same numbers are drawn
+    for name, gradient in right.gradients.items():
+        assert_same(dense(found.gradients[name]), dense(gradient))
 
 
 # -- errors
@@ -402,6 +555,7 @@ def test_examples_that_do_not_fit_are_refused():
         lambda: program.jvp(["x"], {}),
         lambda: program.hvp(["x"], {}),
         lambda: program.input_gradients(["x"]),
+        lambda: program.vjp(["x"], [None]),
     ):
         with pytest.raises(ExampleError, match=r"tree.*at example 0"):
             call()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +56,13 @@ def _tree_model(
     both = fb.AllOf(state, fb.Identity())
     tree.resolve_to(both >> fb.AllOf(fb.GetItem(0), fb.GetItem(0) >> loss, metric) >> fb.GetItem(0))
     return tree()
+
+
+def _as_tree(nested: Any) -> Tree:
+    def built(x: Any) -> Any:
+        return ("P", *map(built, x)) if isinstance(x, tuple) else ("L", str(x))
+
+    return Tree.from_nested(built(nested))
 
 
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
@@ -419,120 +424,6 @@ def test_one_seed_one_draw() -> None:
     for name in draws[0]:
         assert draws[0][name].tobytes() == draws[1][name].tobytes()
     assert draws[0]["join.weight"].tobytes() != draws[2]["join.weight"].tobytes()
-
-
-# -- traces
-
-
-def _as_tree(nested: Any) -> Tree:
-    def built(x: Any) -> Any:
-        return ("P", *map(built, x)) if isinstance(x, tuple) else ("L", str(x))
-
-    return Tree.from_nested(built(nested))
-
-
-def test_a_tree_is_traced_once() -> None:
-    """Identity tells: an equal tree is another one, and is traced anew."""
-    nodes: list[Any] = []
-    program = fb.compile(_tree_model(seen=nodes.append))
-    trees = [_as_tree(x) for x in EXAMPLES]
-    expected = program.run(EXAMPLES)
-    nodes.clear()
-    np.testing.assert_allclose(np.array(program.run(trees)), np.array(expected), rtol=1e-13)
-    assert nodes
-    nodes.clear()
-    program.run(trees[::-1])
-    program.value_and_grad(trees)
-    program.describe(trees)
-    assert not nodes
-    twin = _as_tree(EXAMPLES[2])
-    assert twin == trees[2]
-    program.run([twin])
-    assert nodes
-    assert len(program._traces._known) == len(trees) + 1
-
-
-def test_other_examples_are_traced_each_time() -> None:
-    """They may have changed in between."""
-    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum))
-    example = [1.0, 2.0]
-    assert program.run([example])[0] == 3
-    example.append(4.0)
-    assert program.run([example])[0] == 7
-
-
-def test_a_trace_is_freed_with_its_tree() -> None:
-    """Nor does a program live as long as the trees it saw."""
-    program = fb.compile(_tree_model())
-    trees = [_as_tree(x) for x in EXAMPLES]
-    program.run(trees)
-    assert len(program._traces._known) == 5
-    del trees[2:]
-    gc.collect()
-    assert len(program._traces._known) == 2
-    watch = weakref.ref(program)
-    del program
-    gc.collect()
-    assert watch() is None
-    assert trees
-
-
-def test_a_tree_in_its_own_result_is_freed_all_the_same() -> None:
-    """A trace that holds nodes of its tree, in the result or as labels, is not kept."""
-    scalar = fb.InputTransform(lambda node: 1.0) >> fb.Scalar()
-    for model in (
-        fb.AllOf(scalar, fb.Identity()),
-        fb.Map(fb.AllOf(scalar, fb.Identity())),
-        fb.AllOf(scalar, fb.Identity()) >> fb.Metric("m"),
-    ):
-        program = fb.compile(model)
-        tree = _as_tree((1, 2))
-        watch = weakref.ref(tree)
-        program.run([tree])
-        del tree
-        gc.collect()
-        assert watch() is None
-
-
-def test_an_id_used_again_is_no_mistake() -> None:
-    """Trees come and go at the same address; each is itself."""
-    program = fb.compile(_tree_model())
-    for i in range(200):
-        tree = _as_tree((i % 7, (i % 3, i % 5)))
-        found = program.run([tree])[0]
-        if i % 40 == 0:
-            np.testing.assert_allclose(found, program.run([(i % 7, (i % 3, i % 5))])[0], rtol=1e-13)
-        del tree
-    assert len(program._traces._known) <= 1
-    tree, other = _as_tree((1, 2)), _as_tree(3)
-    program.run([other])
-    known = program._traces._known
-    known[id(tree)] = known[id(other)]  # as if `other` had died unnoticed
-    np.testing.assert_allclose(program.run([tree])[0], program.run([(1, 2)])[0], rtol=1e-13)
-
-
-def test_prepared_examples_are_not_traced_again() -> None:
-    """They stand for their examples, mixed with others; as they were when prepared."""
-    nodes: list[Any] = []
-    program = fb.compile(_tree_model(seen=nodes.append))
-    expected = program.run(EXAMPLES)
-    prepared = program.prepare(EXAMPLES)
-    nodes.clear()
-    np.testing.assert_array_equal(np.array(program.run(prepared)), np.array(expected))
-    assert program.value_and_grad(prepared)[0] == pytest.approx(expected.loss, rel=1e-13)
-    assert not nodes
-    mixed = program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]])
-    np.testing.assert_array_equal(np.array(mixed), np.array(expected))
-    again = program.prepare(prepared)
-    np.testing.assert_array_equal(np.array(program.run(again)), np.array(expected))
-
-
-def test_examples_prepared_by_another_program_are_refused() -> None:
-    """Their numbers would mean other cells."""
-    model = _tree_model()
-    one, two = fb.compile(model), fb.compile(model)
-    with pytest.raises(ExampleError, match="example 1: expected an example prepared by this program"):
-        two.run([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
 
 
 # -- errors

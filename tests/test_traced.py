@@ -1,164 +1,300 @@
-"""Examples and their traces: what cannot have changed is traced once, and nothing lives longer than it must."""
+"""Traces: a tree's is kept as long as the tree lives, and the plan of a tree alone; other examples' are not."""
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import traced
+from foldbatch import ops, traced
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.scheduler.trace import Trace
-from foldbatch.traced import Prepared, Traces
-from foldbatch.trees import Tree
+from foldbatch.trees import Tree, TreeNode
 
-OWNER = object()
+DOUBLE = fb.types.TensorType((), "float64")
 
 
-def a_program() -> fb.Program:
-    return fb.compile(fb.InputTransform(lambda example: 1.0) >> fb.Scalar(), "numpy", threads=1)
+def model(seen: Callable[[Any], None] = lambda node: None) -> fb.Block:
+    """Return a model of nested pairs of ints, as tuples or as a `Tree`: a pair is half the sum of its parts.
+
+    `seen` is called with every node that is traced. There is a loss at every pair.
+    """
+    half = fb.Parameter(DOUBLE, 0.5, "half")
+
+    def is_leaf(node: Any) -> bool:
+        seen(node)
+        return node.is_leaf if isinstance(node, TreeNode | Tree) else not isinstance(node, tuple)
+
+    tree = fb.ForwardDeclaration(output_type=DOUBLE, name="tree")
+    leaf = fb.InputTransform(lambda node: int(getattr(node, "token", node))) >> fb.Scalar("float64")
+    mean = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: (a + b) * half)
+    pair = mean >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0)
+    tree.resolve_to(fb.OneOf(is_leaf, {True: leaf, False: pair}))
+    return tree()
 
 
-def a_tree(word: str = "a") -> Tree:
-    return Tree.from_nested(("1", ("2", word), ("3", "b")))
+def value(nested: Any) -> float:
+    """Return what the model computes."""
+    return sum(map(value, nested)) / 2 if isinstance(nested, tuple) else float(nested)
 
 
-class Counted:
-    """The traces of a program's examples, with how often examples were traced and batches planned."""
+def as_tree(nested: Any) -> Tree:
+    def built(x: Any) -> Any:
+        return ("P", *map(built, x)) if isinstance(x, tuple) else ("L", str(x))
 
-    def __init__(self, block: fb.Block | None = None) -> None:
-        program = a_program() if block is None else fb.compile(block, "numpy", threads=1)
-        self.program = program
-        self.seen: list[int] = []
-        self.planned: list[list[Trace]] = []
-        lowered: Any = SimpleNamespace(tracer=SimpleNamespace(trace=self._trace), model=program.model)
-        self.traces = Traces(lowered, self._plan)
-
-    def _trace(self, example: Any, number: int) -> Trace:
-        self.seen.append(number)
-        return self.program.lowered.tracer.trace(example, number)
-
-    def _plan(self, traces: list[Trace]) -> Any:
-        self.planned.append(traces)
-        return self.program._runner.plan(traces)
+    return Tree.from_nested(built(nested))
 
 
-def test_a_tree_is_traced_once_whatever_the_batch() -> None:
-    """Identity tells: an equal tree is another one. Examples are numbered, for errors."""
-    counted, trees = Counted(), [a_tree(), a_tree(), a_tree("c")]
-    first = counted.traces.all(trees, OWNER)
-    assert counted.seen == [0, 1, 2]
-    again = counted.traces.all(trees[::-1], OWNER)
-    assert [a is b for a, b in zip(first, again[::-1], strict=True)] == [True] * 3
-    assert len(counted.seen) == 3
+def compiled(*args: Any, **options: Any) -> fb.Program:
+    return fb.compile(model(*args), "numpy", threads=1, **options)
 
 
-def test_other_examples_are_traced_each_time() -> None:
-    counted, example = Counted(), [1, 2]
-    counted.traces.all([example], OWNER)
-    counted.traces.all(iter([example]), OWNER)
-    assert len(counted.seen) == 2
+def outcome(program: fb.Program, batch: Any) -> Any:
+    """Return all that running and differentiating yields."""
+    results, (loss, gradients) = program.run(batch), program.value_and_grad(batch)
+    return list(map(float, results)), results.loss, loss, {name: float(g) for name, g in gradients.items()}
 
 
-def test_a_tree_that_its_trace_holds_is_not_kept() -> None:
-    """Else it would never die."""
-    counted = Counted(fb.AllOf(fb.InputTransform(lambda example: 1.0) >> fb.Scalar(), fb.Identity()))
-    tree = a_tree()
-    counted.traces.all([tree, tree], OWNER)
-    assert len(counted.seen) == 2
+EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
+VALUES = [value(x) for x in EXAMPLES]
 
 
-def test_what_is_known_of_a_tree_goes_with_it() -> None:
-    counted, tree = Counted(), a_tree()
-    counted.traces.work([tree], OWNER)
-    left = counted.traces._left
-    assert left < traced.PLANNED_BYTES
-    del tree
+# -- traces of trees
+
+
+def test_a_tree_is_traced_once():
+    """Identity tells: an equal tree is another one, and is traced anew."""
+    nodes: list[Any] = []
+    program = compiled(nodes.append)
+    trees = [as_tree(x) for x in EXAMPLES]
+    assert program.run(trees) == VALUES
+    assert len(nodes) == sum(tree.size for tree in trees)
+    nodes.clear()
+    assert program.run(trees[::-1]) == VALUES[::-1]
+    program.value_and_grad(trees)
+    program.describe(trees)
+    program.vjp(trees)
+    program.prepare(trees)
+    assert not nodes
+    twin = as_tree(EXAMPLES[2])
+    assert twin == trees[2]
+    assert program.run([twin]) == VALUES[2:3]
+    assert len(nodes) == twin.size
+
+
+def test_a_trace_that_is_kept_is_of_one_program():
+    nodes: list[Any] = []
+    tree, block = as_tree((1, 2)), model(nodes.append)
+    for _ in range(2):
+        assert fb.compile(block, "numpy").run([tree]) == [1.5]
+    assert len(nodes) == 2 * tree.size
+
+
+def test_other_examples_are_traced_each_time():
+    """They may have changed in between."""
+    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum), "numpy")
+    example = [1.0, 2.0]
+    assert program.run([example])[0] == 3
+    example.append(4.0)
+    assert program.run([example])[0] == 7
+    assert not program._traces._known
+
+
+def test_a_trace_is_freed_with_its_tree_and_a_program_before_it():
+    program = compiled()
+    trees = [as_tree(x) for x in EXAMPLES]
+    program.run(trees)
+    assert len(program._traces._known) == 5
+    del trees[2:]
     gc.collect()
-    assert not counted.traces._known
-    assert counted.traces._left == traced.PLANNED_BYTES
-
-
-def test_traces_live_no_longer_than_their_program() -> None:
-    program, tree = a_program(), a_tree()
-    program.run([tree])
-    watch = weakref.ref(program._traces)
+    assert len(program._traces._known) == 2
+    watch = weakref.ref(program)
     del program
+    gc.collect()
+    assert watch() is None
+    trees.clear()  # whose traces are nobody's now
+    gc.collect()
+
+
+SCALAR = fb.InputTransform(lambda node: 1.0) >> fb.Scalar()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        fb.AllOf(SCALAR, fb.Identity()),
+        fb.Map(fb.AllOf(SCALAR, fb.Identity())),
+        fb.AllOf(SCALAR, fb.Identity()) >> fb.Metric("m"),
+    ],
+    ids=["in the result", "in a sequence of the result", "as a label"],
+)
+def test_a_trace_that_holds_nodes_of_its_tree_is_not_kept(block):
+    program = fb.compile(block, "numpy")
+    tree = as_tree((1, 2))
+    watch = weakref.ref(tree)
+    program.run([tree])
+    assert not program._traces._known
+    del tree
     gc.collect()
     assert watch() is None
 
 
-def test_a_batch_of_one_tree_is_planned_once() -> None:
-    """A batch of several is not: which come together changes."""
-    counted, tree = Counted(), a_tree()
-    first = counted.traces.work([tree], OWNER)
-    assert isinstance(first, tuple)
-    assert counted.traces.work([tree], OWNER) is first
-    assert len(counted.planned) == 1
-    both = counted.traces.work([tree, a_tree()], OWNER)
-    assert isinstance(both, list)
-    assert isinstance(counted.traces.work([[1]], OWNER), list)
-    assert isinstance(counted.traces.work(iter([tree]), OWNER), list)
-    assert len(counted.planned) == 1
+def test_an_id_used_again_is_no_mistake():
+    """Trees come and go at the same address; each is itself."""
+    program = compiled()
+    for i in range(200):
+        nested = (i % 7, (i % 3, i % 5))
+        tree = as_tree(nested)
+        assert program.run([tree]) == [value(nested)]
+        del tree
+    assert len(program._traces._known) <= 1
+    tree, other = as_tree((1, 2)), as_tree(3)
+    program.run([other])
+    program._traces._known[id(tree)] = program._traces._known[id(other)]  # as if it had died unnoticed
+    assert program.run([tree]) == [1.5]
 
 
-def test_plans_are_kept_as_long_as_there_is_room() -> None:
-    """Then single trees run unplanned; a tree that dies makes room again."""
-    counted, trees = Counted(), [a_tree(), a_tree(), a_tree()]
-    size = traced.PLAN_BYTES + traced.CALL_BYTES * counted.traces.all(trees, OWNER)[0].size
-    counted.traces._left = 2 * size
-    assert [type(counted.traces.work([tree], OWNER)) for tree in trees] == [tuple, tuple, list]
-    assert isinstance(counted.traces.work([trees[0]], OWNER), tuple)
+# -- plans of single trees
+
+
+def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
+    program, tree = compiled(), as_tree(EXAMPLES[2])
+    first = outcome(program, [tree])
+    with mock.patch("foldbatch.engines.runner.schedule_batch", side_effect=AssertionError):
+        assert outcome(program, [tree]) == outcome(program, (tree,)) == first
+        with pytest.raises(AssertionError):
+            program.run([tree, tree])
+    assert first[:2] == ([VALUES[2]], program.run([EXAMPLES[2]]).loss)
+
+
+def test_examples_that_are_no_trees_or_do_not_come_in_a_list_are_planned_each_time():
+    program, tree = compiled(), as_tree(EXAMPLES[2])
+    program.run(iter([tree]))
+    program.run(program.prepare([tree]))
+    program.run([tree, tree])
+    program.run([EXAMPLES[2]])
+    (known,) = program._traces._known.values()
+    assert known.parts is None
+
+
+@pytest.mark.parametrize("options", [{}, {"batched": False}, {"policy": "by_depth"}], ids=str)
+def test_results_are_the_same_with_plans_and_without(options):
+    """With other batches and other parameters in between."""
+    trees = [as_tree(x) for x in EXAMPLES]
+    with mock.patch.object(traced, "PLANNED_BYTES", 0):
+        without = compiled(**options)
+    program = compiled(**options)
+    for number in (0.5, 0.7):
+        for each in (without, program):
+            each.params["half"] = number
+        for _ in range(2):
+            for tree in trees:
+                assert outcome(program, [tree]) == outcome(without, [tree])
+            program.run(trees)
+    assert all(known.parts is None for known in without._traces._known.values())
+    assert all(known.parts is not None for known in program._traces._known.values())
+
+
+def test_a_plan_is_given_back_when_its_tree_dies():
+    program = compiled()
+    trees = [as_tree(x) for x in EXAMPLES]
+    left = [program._traces._left]
+    for tree in trees:
+        for _ in range(2):  # it is paid for once
+            program.run([tree])
+        left.append(program._traces._left)
+    del tree
+    assert np.all(np.diff(left) <= -traced.PLAN_BYTES)
+    assert left[1] - left[2] < left[2] - left[3]  # the larger one takes more
+    trees.pop()
+    gc.collect()
+    assert program._traces._left == left[-2]
+    trees.clear()
+    gc.collect()
+    assert program._traces._left == left[0] == traced.PLANNED_BYTES
+
+
+def test_plans_are_kept_while_there_is_room():
+    trees = [as_tree(x) for x in [(1, 2)] * 4]
+    one = traced.PLAN_BYTES + 3 * traced.CALL_BYTES  # a call for each node
+    with mock.patch.object(traced, "PLANNED_BYTES", 2 * one + one // 2):
+        program = compiled()
+
+    def planned() -> list[bool]:
+        for tree in trees:
+            assert program.run([tree]) == [1.5]
+        return [program._traces._known[id(tree)].parts is not None for tree in trees]
+
+    assert planned() == [True, True, False, False]
     del trees[0]
     gc.collect()
-    assert isinstance(counted.traces.work([trees[-1]], OWNER), tuple)
+    assert planned() == [True, True, False]
 
 
-def test_results_are_the_same_with_and_without_a_plan() -> None:
-    program, tree = a_program(), a_tree()
-    first = program.run([tree])[0]
-    with mock.patch.object(program._runner, "plan", side_effect=AssertionError):
-        assert program.run([tree])[0] == first
-    assert program.run([tree, tree])[0] == first
+def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
+    program, tree = compiled(), as_tree((1, 2))
+    program.run([tree])
+    assert program._traces._left < traced.PLANNED_BYTES
+    program._traces._trace(tree, 0, program)  # as if two threads had traced it
+    assert program._traces._left == traced.PLANNED_BYTES
+    assert program.run([tree]) == [1.5]
 
 
-def test_prepared_and_planned_examples_stand_for_themselves_with_their_program_alone() -> None:
-    program, other = a_program(), a_program()
-    (prepared,) = program.prepare([a_tree()])
-    planned = program.plan([a_tree(), [1]])
-    assert program._traces.all([prepared], program) == [prepared.trace]
-    assert program._traces.work(planned, program) is planned.parts
-    assert program._traces.all(planned, program) == planned.traces
-    with pytest.raises(ExampleError, match="example 1: expected an example prepared by this program"):
-        other.run([a_tree(), prepared])
-    for method in (other._traces.work, other._traces.all):
-        with pytest.raises(
-            ExampleError, match="expected a batch planned by this program.*plan it with this one"
-        ):
-            method(planned, other)
-    assert isinstance(prepared, Prepared)
-    assert "owner" not in repr(prepared)
+# -- examples prepared and batches planned ahead
+
+
+def test_prepared_examples_are_not_traced_again():
+    """They stand for their examples, mixed with others; as they were when prepared."""
+    nodes: list[Any] = []
+    program = compiled(nodes.append)
+    prepared = program.prepare(EXAMPLES)
+    assert "owner" not in repr(prepared[0])
+    nodes.clear()
+    assert program.run(prepared) == VALUES
+    assert program.value_and_grad(prepared)[0] == program.run(prepared).loss
+    assert program.run(program.prepare(prepared)) == VALUES
+    assert not nodes
+    assert program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]]) == VALUES
+
+
+USES = [
+    "run",
+    "value_and_grad",
+    "vjp",
+    "plan",
+    "prepare",
+    "schedule",
+    "describe",
+    "input_gradients",
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_another_program_made_is_refused(use):
+    """Its numbers would mean other cells."""
+    block = model()
+    one, two = fb.compile(block, "numpy"), fb.compile(block, "numpy")
+    for _ in range(2):
+        message = "example 1: expected an example prepared by this program, found one of another program"
+        with pytest.raises(ExampleError, match=message):
+            getattr(two, use)([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
+        message = "examples: expected a batch planned by this program, found one of another program; plan it"
+        with pytest.raises(ExampleError, match=message):
+            getattr(two, use)(one.plan(EXAMPLES))
+    getattr(one, use)([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
+    getattr(one, use)(one.plan(EXAMPLES))
 
 
 @pytest.mark.parametrize(
-    "wrong", [a_tree(), "text", b"bytes", {"a": 1}, 3, None], ids=lambda x: type(x).__name__
+    "single", [3, "text", b"bytes", {"a": 1}, None, as_tree((1, 2)), next(iter(as_tree((1, 2))))]
 )
-def test_a_single_example_is_no_batch(wrong: Any) -> None:
-    with pytest.raises(
-        ExampleTypeError, match=r"examples: expected an iterable of examples.*pass a list of one"
-    ):
-        Counted().traces.all(wrong, OWNER)
-
-
-def test_an_iterator_is_read_once() -> None:
-    def examples() -> Iterator[Any]:
-        yield a_tree()
-        yield [2]
-
-    assert len(Counted().traces.all(examples(), OWNER)) == 2
+def test_a_single_example_is_no_batch(single):
+    program = compiled()
+    with pytest.raises(ExampleTypeError, match="examples: expected an iterable of examples, .*a list of one"):
+        program.run(single)
+    assert not program._traces._known

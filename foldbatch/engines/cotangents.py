@@ -35,9 +35,12 @@ def seeds_of(
     Raises:
         ExampleError: when there is not one for each example, or one does not fit its result; see `numbered`.
     """
+    expected = f"one for each of {len(results)} examples"
+    if isinstance(cotangents, str | bytes | dict) or not isinstance(cotangents, Iterable):
+        fix = "for a single example, pass a list of one"
+        raise ExampleTypeError("cotangents", expected, describe_value(cotangents), fix)
     given = list(cotangents)
     if len(given) != len(results):
-        expected = f"one for each of {len(results)} examples"
         raise ExampleError("cotangents", expected, str(len(given)), "give None for an example that has none")
     return [
         list(numbered(type_, iter(held), cotangent, f"cotangents[{i}]"))
@@ -101,11 +104,15 @@ def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
     if cotangent is None:
         return [None] * count
     expected = f"{what} of {count} cotangents, or None"
-    if not isinstance(cotangent, tuple | list | np.ndarray):
+    if not isinstance(cotangent, tuple | list | np.ndarray) or _is_scalar(cotangent):
         raise ExampleTypeError(where, expected, describe_value(cotangent), "give it the form of the result")
     if len(cotangent) != count:
         raise ExampleError(where, expected, f"{len(cotangent)} of them", "give it the form of the result")
     return list(cotangent)
+
+
+def _is_scalar(cotangent: Any) -> bool:
+    return isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
 
 
 def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
@@ -113,14 +120,17 @@ def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
         fix = "give None: only floats have derivatives"
         raise ExampleTypeError(where, f"None for a result of {type_}", describe_value(cotangent), fix)
     expected = f"numbers of shape {type_.shape}"
+    fix = "give an array of the result's shape"
     try:
-        array: Array = np.asarray(cotangent, type_.dtype)
+        array: Array = np.asarray(cotangent)
     except (ValueError, TypeError):
-        fix = "give an array of the result's shape"
         raise ExampleTypeError(where, expected, describe_value(cotangent), fix) from None
+    if array.dtype.kind not in "fiub":
+        raise ExampleTypeError(where, expected, describe_value(cotangent), fix)
     if array.shape != type_.shape:
-        fix = "give an array of the result's shape"
         raise ExampleError(where, expected, f"shape {array.shape}", fix)
+    with np.errstate(over="ignore"):  # what is too large for the dtype is infinite, and refused
+        array = array.astype(type_.dtype)
     if not np.isfinite(array).all():
         raise ExampleError(where, "finite numbers", "NaN or infinity", "look at what computes the cotangent")
     return array

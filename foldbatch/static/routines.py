@@ -195,7 +195,7 @@ class _Builder:
         section = self.buffers.sections.get(seen.root)
         if section is not None:
             seen = seen.at(section.whole, section.whole.type.size, section.start)
-        row = seen.row if node.axis.rank else 0
+        row = seen.row if node.axis.rank and seen.root.axis.rank else 0  # one row may serve all
         return Place(self._home(seen.root), node.axis, row, seen.offset, node.shape, seen.strides)
 
     def _compute(self, node: Node) -> None:

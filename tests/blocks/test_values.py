@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foldbatch.blocks.values import (
-    Broadcast,
     Object,
+    Repeated,
     Sequence,
     feed,
     leaves,
@@ -30,7 +30,7 @@ S = Sequence("s", TupleType((V, OBJECT)), (Flow(), None))
         (X, V, [X]),
         (Object("x"), OBJECT, [Object("x")]),
         (S, SequenceType(TupleType((V, OBJECT))), [S]),
-        (Broadcast((X, None)), BroadcastType(TupleType((V, VOID))), [X]),
+        (Repeated((X, None)), BroadcastType(TupleType((V, VOID))), [X]),
         ((), TupleType(()), []),
         (
             (X, (None, S), Object("x")),

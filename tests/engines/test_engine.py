@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import foldbatch as fb
 from foldbatch import ops
@@ -16,6 +20,10 @@ from foldbatch.engines import engine as engines
 from foldbatch.engines.engine import AUTO, ENGINES, choose_engine, load_engine
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic
+from tests.engines import toy
+from tests.oracle import meaning
+from tests.programs import BlockProgram, programs
+from tests.test_laws import assert_meant, assert_same, gradients_of, some
 
 needs_numba = [
     pytest.mark.numba,
@@ -72,6 +80,18 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
     other = program.schedule([[[9.0, 9.0, 9.0]]])
     engine.forward(engine.ready(other, training=False), other.feeds, memory)
     np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
+    module, needed = ENGINES[name]
+    load = inspect.signature(import_module(module).load)
+    assert list(load.parameters) == ["model", "debug"]
+    assert needed == ("numba" if name == "numba" else "")
+
+
+def test_all_engines_are_tested_here() -> None:
+    assert [*ENGINES] == ["reference", "numpy", "numba"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -151,3 +171,34 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
         fake.load.assert_called_once_with("model", debug=True)
         with pytest.raises(BackendError, match="expected No_such_module to be installed"):
             choose_engine("lacking")
+
+
+# -- a toy engine of some hundred lines: what a new one must have, and no more
+
+TOY = {"toy": ("tests.engines.toy", "")}
+
+
+@some
+@given(programs())
+def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
+    with mock.patch.dict(ENGINES, TOY):
+        engine = fb.compile(program.block, "toy", threads=1, debug=True)
+    meanings = [meaning(program.block, example) for example in program.examples]
+    assert_meant(engine, program.examples, meanings)
+    loss, gradients = gradients_of(engine, program.examples)
+    assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
+    _, right = gradients_of(fb.compile(program.block, "numpy", threads=1), program.examples)
+    assert gradients.keys() == right.keys()
+    for name in gradients:
+        assert_same(gradients[name], right[name])
+
+
+def test_a_toy_engine_counts_what_it_runs() -> None:
+    with mock.patch.dict(ENGINES, TOY):
+        program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x + 1)), "toy")
+    program.run([[1, 2, 3]])
+    assert program.engine.operations == 3 * len("x*x x*x+1 1".split())
+
+
+def test_a_toy_engine_is_small() -> None:
+    assert len(Path(toy.__file__).read_text().splitlines()) < 150

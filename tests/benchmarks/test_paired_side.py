@@ -1,0 +1,36 @@
+"""Each side of a paired run has its models, and a rate is examples by time."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from benchmarks import paired_side
+
+TREES = "(3 (4 good) (2 movie))\n(1 (2 (3 not) (1 a)) (4 good))\n"
+
+
+@pytest.mark.parametrize("case", ["sst", "child-sum"])
+def test_a_side_answers_each_task(case, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "train.txt"
+    file.write_text(TREES)
+    monkeypatch.setattr("sys.stdin", io.StringIO("train 2 0\ngradients 1 0.001\ninfer 2 0.001\n"))
+    monkeypatch.setattr(
+        paired_side, "_rate", lambda task, batches, seconds: [task(b) for b in batches] and 7.0
+    )
+    paired_side.main(case, "4", "numpy", str(file))
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [7.0] * 3
+
+
+def test_a_rate_counts_all_examples():
+    seen: list[int] = []
+    rate = paired_side._rate(lambda batch: seen.append(len(batch)), [[1, 2], [3]], 0.0005)
+    assert rate > 0
+    assert seen[:4] == [2, 1, 2, 1]
+
+
+def test_a_chain_is_long():
+    _, data = paired_side.chain([], 3)
+    assert {len(example) for example in data} == {1000}
