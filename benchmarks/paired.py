@@ -62,7 +62,7 @@ def _ask(process: subprocess.Popen[str], question: str) -> float:
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
-        raise SystemExit(f"{process.args}: expected an answer to {question!r}, found none")
+        raise SystemExit(f"{process.args!r}: expected an answer to {question!r}, found none")
     return float(json.loads(answer))
 
 

@@ -74,7 +74,8 @@ def _classified(tree: Any, leaf: fb.Block, node: fb.Block) -> fb.Block:
     state = fb.OneOf(lambda t: t.is_leaf, {True: leaf, False: node})
     labelled = fb.AllOf(state, fb.GetItem("label") >> fb.Scalar("int32"))
     tree.resolve_to(labelled >> fb.AllOf(fb.GetItem(0), loss) >> fb.GetItem(0))
-    return tree() >> fb.GetItem(0) >> classify
+    root: fb.Block = tree() >> fb.GetItem(0) >> classify
+    return root
 
 
 CASES: dict[str, Callable[[list[Any], int], tuple[fb.Block, list[Any]]]] = {
@@ -94,7 +95,11 @@ def main(case: str, hidden: str, backend: str, file: str) -> None:
         _, gradients = program.value_and_grad(batch)
         optimizer.update(program.params, gradients, scale=1 / len(batch))
 
-    tasks = {"train": train, "gradients": program.value_and_grad, "infer": program.run}
+    tasks: dict[str, Callable[[list[Any]], Any]] = {
+        "train": train,
+        "gradients": program.value_and_grad,
+        "infer": program.run,
+    }
     batches: dict[int, list[list[Any]]] = {}
     for line in sys.stdin:
         task, size, seconds = line.split()

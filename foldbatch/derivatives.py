@@ -1,7 +1,7 @@
 """Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs.
 
 They run the traces of the program itself through cells of their own, see `foldbatch.model.dual`
-and `foldbatch.model.inputs`.
+and `foldbatch.model.sources`.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class Derivatives:
 
         Args:
             traces: the batch.
-            step: of training.
+            step: the step of training.
             seeds: per example, the numbers of values with cotangents; None for none at all.
             losses: whether gradients come from losses.
-            parameters: whether those of parameters are wanted.
-            inputs: whether those of the floats are wanted that examples hold.
+            parameters: whether gradients of parameters are wanted.
+            inputs: whether gradients of the floats in examples are wanted.
         """
         reads = float_reads(self.runner.model) if inputs else {}
 

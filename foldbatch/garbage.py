@@ -1,4 +1,4 @@
-"""The search for garbage, spared while very many small objects are made, none of which is any."""
+"""A pause for Python's garbage collector, while very many small objects are made and all are needed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Return a context in which Python does not look for cyclic garbage: that may take most of the time.
+    """Return a context in which Python does not look for cyclic garbage.
 
-    It looks the more often, and at the more, the more objects there are.
+    The more objects there are, the more often Python looks, and the longer each time: where very many are
+    made, the search may take most of the time.
 
     >>> with no_garbage():
     ...     gc.isenabled()

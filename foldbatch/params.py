@@ -204,8 +204,7 @@ class Updates:
         adam: Adam's step on rows of flat tables: ``(p [n], g [r * width], mean [n], square [n], rows [r]
             int64, width, factor, beta1, 1 - beta1, beta2, 1 - beta2, eps, rate)``; `rows` are distinct,
             within the table.
-        faults: what finds whether a gradient has a NaN, an infinity, or rows not ascending or not in the
-            table:
+        faults: finds whether a gradient has a NaN, an infinity, or rows not ascending or not in the table:
             ``(values [n], rows [r] int64, height, answer [1] int64)``; the answer is 0 or 1.
     """
 

@@ -169,7 +169,7 @@ class Program:
         return Planned(self._runner.plan(batch) if isinstance(batch, list) else batch, self)
 
     def schedule(self, examples: Iterable[Any] | Planned) -> Batch:
-        """Return the schedule of a batch that runs whole, as `describe` runs it, with what it is made for.
+        """Return the schedule of a batch that runs whole, as `describe` runs it, with its merged traces.
 
         Raises:
             ExampleError: when an example does not fit the block, or was prepared or planned by another
@@ -334,8 +334,8 @@ class Program:
         """
         traces = self._trace_all(examples)
         step = self._drawing(step)
-        found = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
-        return found.loss, found.inputs
+        derivatives = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
+        return derivatives.loss, derivatives.inputs
 
     @cached_property
     def _derivatives(self) -> Derivatives:

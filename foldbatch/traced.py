@@ -1,8 +1,8 @@
-"""Examples and their traces: what was traced once and cannot have changed is not traced again.
+"""Examples and their traces: an example that cannot have changed is traced once.
 
 A `foldbatch.trees.Tree` cannot change, so its trace is kept as long as the tree lives. Other examples may be
-changed by their owner; `Program.prepare` traces them once where they are not. Of a tree that comes alone in a
-batch again and again, the plan of that batch is kept too, as long as all such plans take little memory.
+changed by their owner; `Program.prepare` traces them once where they are not. The plan of a batch of a single
+tree is kept too, as long as all such plans take little memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
-PLAN_BYTES, CALL_BYTES = 20_000, 300  # of one plan, and of each of its calls: about what they take
+PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a tree: its trace, and perhaps the plan of a batch of it alone."""
+    """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
 
     tree: weakref.ref[Tree]
     trace: Trace
@@ -48,7 +48,7 @@ class Traces:
     """The traces of one program's examples.
 
     Args:
-        lowered: the block, with what traces examples.
+        lowered: the block, with its tracer.
         plan: makes a batch of one trace ready.
     """
 
@@ -69,9 +69,9 @@ class Traces:
             return _own(examples, owner).parts
         traces = self.all(examples, owner)
         if len(traces) == 1 and isinstance(examples, list | tuple):
-            known = self._known.get(id(examples[0]))
-            if known is not None and known.trace is traces[0]:
-                return self._planned(known) or traces
+            entry = self._known.get(id(examples[0]))
+            if entry is not None and entry.trace is traces[0]:
+                return self._planned(entry) or traces
         return traces
 
     def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
@@ -83,9 +83,9 @@ class Traces:
             raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
         for number, example in enumerate(examples):
-            known = self._known.get(id(example))  # of a tree: from the second epoch on, all there is to do
-            if known is not None and known.tree() is example:
-                traces.append(known.trace)
+            entry = self._known.get(id(example))  # a tree, from the second epoch on
+            if entry is not None and entry.tree() is example:
+                traces.append(entry.trace)
             else:
                 traces.append(self._trace(example, number, owner))
         return traces
@@ -110,17 +110,17 @@ class Traces:
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 
-    def _planned(self, known: _Known) -> tuple[SubBatch, ...] | None:
+    def _planned(self, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
-        if known.parts is None and known.nbytes <= self._left:
-            known.parts = self._plan([known.trace])
-            self._left -= known.nbytes
-        return known.parts
+        if entry.parts is None and entry.nbytes <= self._left:
+            entry.parts = self._plan([entry.trace])
+            self._left -= entry.nbytes
+        return entry.parts
 
     def _forget(self, key: int) -> None:
-        known = self._known.pop(key, None)
-        if known is not None and known.parts is not None:
-            self._left += known.nbytes
+        entry = self._known.pop(key, None)
+        if entry is not None and entry.parts is not None:
+            self._left += entry.nbytes
 
 
 def _own(planned: Planned, owner: object) -> Planned:

@@ -1,4 +1,4 @@
-"""What building collects: lines of the tracing program, and regions of it with cells in the making.
+"""Records of building: lines of the tracing program, and regions of it with cells in the making.
 
 Plain records; `builder` fills them, `lower` and `tracer` read them.
 """
@@ -27,8 +27,8 @@ class MetricVisit:
     """A tensor that a `Metric` collects, with its label, until a cell of the region computes it.
 
     That cell's call comes at the region's end, after calls of loops, cases and functions that the
-    program enters meanwhile. Where it enters any, `mark` is a number drawn before from those that count
-    calls: it tells when the metric was visited.
+    program enters meanwhile. Where it enters any, `mark` is a number drawn beforehand from the counter
+    of calls: it records when the metric was visited.
     """
 
     name: str
@@ -52,10 +52,14 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the program: its text, the block it is for, and the object it looks at.
+    """A line of the program.
 
-    `expected` says what the object must have for the line to succeed, `calls` which function of
-    the user's the line calls.
+    Attributes:
+        text: the line.
+        where: the block that it is for.
+        subject: the object that it looks at.
+        expected: what the object must have for the line to succeed.
+        calls: the function of the user that the line calls.
     """
 
     text: str
@@ -67,7 +71,7 @@ class Line:
 
 @dataclass(slots=True)
 class Procedure:
-    """A function of the tracing program, in the making or done; `always` are those it calls in any case."""
+    """A function of the tracing program, in the making or done; `always`: the functions it always calls."""
 
     name: str
     path: str

@@ -34,7 +34,7 @@ ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A block that is ready to be run: its model, and a tracer that turns an example into a trace for it."""
+    """A block ready to run: its model, and a tracer that turns an example into a trace for the model."""
 
     block: AnyBlock
     model: Model
@@ -81,8 +81,8 @@ def _wires(nested: Any) -> Iterator[Flow]:
 def depth(model: Model, trace: Trace) -> int:
     """Return the longest chain of calls that compute something, in one example.
 
-    A call that computes only what a loss or a metric takes counts where a chain ends, and not on the
-    way of what it passes on.
+    A call whose computation goes to losses and metrics alone counts at the end of a chain, and not within
+    one.
     """
     cells = [cell.graph for cell in model.cells]
     passing = [_computes(cell.outputs, cell) for cell in cells]
@@ -90,7 +90,7 @@ def depth(model: Model, trace: Trace) -> int:
     chains = longest_chains(model.signatures, trace.calls, trace.elements, trace.values, passing)
     kinds = np.repeat(np.arange(len(cells)), list(map(len, trace.calls)))
     bases = np.concatenate([np.zeros(0, np.int32), *(rows[:, 0] for rows in trace.calls)])
-    order = kinds[np.argsort(bases, kind="stable")].tolist()  # that of the chains
+    order = kinds[np.argsort(bases, kind="stable")].tolist()  # the order of `chains`
     return max((n - passing[k] + ending[k] for n, k in zip(chains, order, strict=True)), default=0)
 
 
@@ -101,7 +101,7 @@ def holds_objects(model: Model, trace: Trace) -> bool:
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
-    """Whether results are more than data as it was read (categories as vectors too), constants and views."""
+    """Whether results need computation: data as read (or as one-hot vectors), constants and views do not."""
     given = set(graph.inputs)
     return any(
         n.op not in SOURCES and n not in given and not is_view(n) and n.op.name != "one_hot"

@@ -50,12 +50,12 @@ class BadDataError(Exception):
 
 
 def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
-    """Return data as one array ``[n, *shape]``, refusing what is of another shape, kind or range.
+    """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
     Args:
-        items: the data, n of them.
-        type_: what each is read as.
-        bound: of ids, how many there are.
+        items: n data.
+        type_: the type that each is read as.
+        bound: the number that ids must be below, if the data are ids.
         declared: the integer dtype whose range the data must fit, if not that of the type.
 
     Raises:
@@ -67,7 +67,7 @@ def column(items: list[Any], type_: TensorType, bound: int | None = None, declar
         return _column(items, type_, bound, declared)
     except BadDataError:
         for item in items if len(items) > 1 else ():
-            _column([item], type_, bound, declared)  # raises for the one to blame
+            _column([item], type_, bound, declared)  # raises for the item to blame
         raise
 
 
@@ -105,7 +105,7 @@ def _column(items: list[Any], type_: TensorType, bound: int | None, declared: st
 
 
 def _datum(item: Any) -> str:
-    """Describe a piece of data; of lists, say what is in them."""
+    """Describe a piece of data, a list with its items."""
     if isinstance(item, list | tuple):
         return f"{type(item).__name__} {reprlib.repr(item)}"
     return describe_value(item)
@@ -115,9 +115,18 @@ def _datum(item: Any) -> str:
 class Tracer:
     """A compiled tracing program; one thread runs it at a time, others wait.
 
-    `model` is what traces are for, `source` the program's text, `collections` the variables that hold lists
-    of what is collected. `width` is how many values are reserved for each call, `bounds` what ids must be
-    below.
+    Attributes:
+        functions: the functions of the program, the root's first.
+        model: the model that traces fit.
+        policy: the policy that levels are computed for.
+        source: the program's text.
+        namespace: the program's globals.
+        collections: the variables that hold lists of collected values.
+        width: how many value numbers each call reserves.
+        bounds: per cell and feed, the number that ids must be below, or None.
+        form: the form of traces.
+        lock: held while an example is traced.
+        running: the records of the runs under way, the innermost last.
     """
 
     functions: Sequence[Procedure]
@@ -170,10 +179,10 @@ class Tracer:
         record = _Record(self, careful=careful)
         self.namespace.update(record.bindings)
         self.running.append(record)
-        with no_garbage():  # the numbers of a long trace are very many
+        with no_garbage():  # a long trace makes very many numbers
             try:
                 result = _drive(self, record.start(example), careful=careful)
-            finally:  # a function of the user's may trace other examples with this very program
+            finally:  # a function of the user may trace other examples with this very program
                 self.running.pop()
                 outer = self.running[-1].bindings if self.running else dict.fromkeys(record.bindings)
                 self.namespace.update(outer)
@@ -327,19 +336,19 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
 
 def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:
     """Return the function, line and variables of the program where an exception left it."""
-    found = None
+    innermost = None
     trace = cause.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_code.co_filename == FILENAME and frame.f_globals is tracer.namespace:
-            found = found or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
+            innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
         trace = trace.tb_next
-    assert found is not None, "the program did not raise"
-    return found
+    assert innermost is not None, "the program did not raise"
+    return innermost
 
 
 def _unlocated(error: Exception, number: int) -> FoldbatchError:
-    """Return the error for what did not happen again when the example was read a second time."""
+    """Return the error for a failure that did not happen again when the example was read a second time."""
     where = f"model at example {number}"
     if isinstance(error, BadDataError):
         return error.kind(where, error.expected, error.found, error.fix)
@@ -352,5 +361,5 @@ def _brief(error: Exception) -> str:
 
 
 def refuse(expected: str, found: object, fix: str) -> NoReturn:
-    """Raise what the program raises when a value has no case written for it."""
+    """Raise the error for a value that no case is written for."""
     raise BadDataError(expected, describe_value(found), fix, ExampleKeyError)

@@ -1,4 +1,4 @@
-"""Writing: the lines of the tracing program, and where each of them comes from.
+"""Writing the lines of the tracing program, each with the block that it comes from.
 
 Every line remembers the block it is for and where in the data it looks, at no cost while it runs.
 """
@@ -15,8 +15,8 @@ from foldbatch.blocks.values import Object, Place
 from foldbatch.errors import BlockValueError
 
 LONGEST = 60  # characters of a block's repr in an error
-PRINTED = 12  # blocks that are printed at most to find out whether it is longer
-LOOPS = 20  # inside each other, as many as Python compiles
+PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
+LOOPS = 20  # loops inside each other: the most that Python compiles
 
 
 class Writer:
@@ -41,7 +41,7 @@ class Writer:
 
     @property
     def root(self) -> object:
-        """How paths begin, a string or what prints as one."""
+        """The beginning of paths: a string, or an object that prints as one."""
         return self._path[0]
 
     @root.setter

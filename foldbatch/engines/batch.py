@@ -28,7 +28,7 @@ class Batch:
         schedule: the control tables.
         feeds: per cell and feed, the data in rank order.
         results: each example's result, as its trace holds it.
-        seconds: what merging and building the tables took.
+        seconds: the time that merging and building the tables took.
     """
 
     merged: Merged
@@ -41,11 +41,11 @@ class Batch:
 def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
     """Return the arena of each value, -1 where a number stands for none: ``[values] int64``."""
     trace = batch.merged.trace
-    found = np.full(trace.values, -1, np.int64)
+    arenas = np.full(trace.values, -1, np.int64)
     for rows, cell in zip(trace.calls, cells, strict=True):
         for output, arena in enumerate(cell.outputs):
-            found[rows[:, 0] + output] = arena
-    return found
+            arenas[rows[:, 0] + output] = arena
+    return arenas
 
 
 def schedule_batch(

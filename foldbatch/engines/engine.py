@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -55,6 +55,7 @@ class Engine(Protocol):
         one_by_one: whether each example is a batch of its own.
         arithmetic: what the scheduler computes on whole arrays with.
         updates: compiled steps of optimizers, or None.
+        sum_copies: by dtype, what sums rows of equal id (see `sums.total`), or None for NumPy's way.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Engine(Protocol):
     one_by_one: bool
     arithmetic: Arithmetic
     updates: Any
+    sum_copies: Callable[[str], Callable[..., None] | None]
 
     def memory(self) -> Any:
         """Return memory for batches that run one after the other."""

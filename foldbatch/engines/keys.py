@@ -15,11 +15,11 @@ from foldbatch.static.ops.random import GAMMA, WORD, mixed
 
 
 def call_keys(seed: int, step: int, examples: Array, calls: Array) -> NDArray[np.int64]:
-    """Return a key for each call.
+    """Return a key for each call: ``[n]``.
 
     Args:
-        seed: the program's.
-        step: of training.
+        seed: the seed of the program.
+        step: the step of training.
         examples: ``[n]``: each call's example, counted over the whole batch.
         calls: ``[n]``: each call's number in its example.
 
@@ -43,11 +43,11 @@ def keyed(
     """Return the data of all cells with call numbers replaced by keys.
 
     Args:
-        feeds: per cell, its data.
-        keys: per cell, which of it are numbers of calls.
-        seed: the program's.
-        step: of training.
-        examples: per cell, the example of each row.
+        feeds: per cell, its data, each ``[n, ...]``.
+        keys: per cell, which feeds hold numbers of calls.
+        seed: the seed of the program.
+        step: the step of training.
+        examples: per cell ``[n]``, the example of each row.
     """
     return tuple(
         tuple(

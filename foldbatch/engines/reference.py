@@ -1,6 +1,6 @@
 """The oracle: examples one at a time, calls one at a time, in float64, by the interpreter.
 
-No schedule, no arena, no generated code: what every engine must agree with.
+It has no schedule, no arena and no generated code. Every engine must agree with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reference:
         cells: the cells; only their graphs are read.
         signatures: the scheduler's view, for how calls are packed.
         trace: the example.
-        training: whether to evaluate what is trained; backward does. Otherwise, what inference computes.
+        training: whether to evaluate the graphs of training, as `backward` needs, or those of inference.
         values: every value so far, by number.
         losses: by (cell, number), the values in order of calls.
         metrics: by (cell, number), the values in order of calls.
@@ -90,8 +90,8 @@ class Reference:
             inputs, read = self._inputs[k, i]
             base = int(self.trace.calls[k][i, 0])
             given = [total.get(base + j, np.zeros(node.shape)) for j, node in seeds.items()]
-            for (what, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
-                kind, key = what
+            for (target, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
+                kind, key = target
                 if kind == "gradient":
                     assert isinstance(key, Parameter)
                     gradients[key] = np.asarray(gradients.get(key, 0.0) + value)
@@ -151,6 +151,9 @@ class ReferenceEngine:
     def __init__(self, model: Model) -> None:
         self.model = model
 
+    def sum_copies(self, dtype: str) -> None:
+        """Return nothing: NumPy sums rows of equal id."""
+
     def memory(self) -> None:
         """Return nothing: every value is an array of its own."""
 
@@ -173,7 +176,7 @@ class ReferenceEngine:
     def forward(
         self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None
     ) -> ReferenceRun:
-        """Evaluate every call, in the order of the traces."""
+        """Evaluate every call, in the order of the traces. Shapes: feeds, each ``[n, *shape]``, by rank."""
         batch, training = ready
         tables = batch.schedule.cells
         ordered = (
@@ -215,7 +218,7 @@ class ReferenceRun:
         return self._ranked(calls)
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values, by their numbers."""
+        """Return values by their numbers: each ``[*shape]``."""
         return [self.reference.values[number] for number in numbers]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:

@@ -1,4 +1,4 @@
-"""A report on one batch: what stands at every arrow from examples to gradients."""
+"""A report on one batch: its calls, steps, kernels, bytes and seconds, from examples to gradients."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CellReport:
     """One cell: its calls, in how many steps they run, and the widths of those steps.
 
     Attributes:
-        name: the cell's.
-        calls: of all examples.
+        name: the name of the cell.
+        calls: the number of its calls, of all examples.
         distinct: how many of them run; the others are identical to one that does (`share` of
             `foldbatch.compile`).
         recursive: whether it calls itself.
-        rows: of each step.
-        forward: by stage, the ops it runs forward; `backward` backward.
+        rows: the number of rows of each step.
+        forward: by stage, the number of ops that it runs forward; `backward` likewise.
         gathered_rows: rows copied together because they did not lie side by side.
     """
 
@@ -162,7 +162,7 @@ def report_on(
     Args:
         batch: the batch.
         model: the model.
-        levels: of kernels that ran forward, and backward.
+        levels: how many kernels ran forward, and backward.
         launches: the launch table.
         buffer_bytes: bytes of all buffers held.
         phases: seconds of each phase.

@@ -17,7 +17,7 @@ from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType,
 
 @dataclass(frozen=True, slots=True)
 class MetricValues:
-    """What a metric collected over a batch, in the order of visits.
+    """The values that a metric collected over a batch, in the order of visits.
 
     That is example by example, and within an example in the order in which the model applies its blocks:
     the parts of a `Record` or a pipe one after the other, the elements of a sequence from the first to the
@@ -70,11 +70,11 @@ class Results(Sequence[Any]):
         self.loss = loss
 
     @overload
-    def __getitem__(self, at: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Any]: ...
-    def __getitem__(self, at: int | slice) -> Any:
-        return self._items[at]
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._items[index]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -91,10 +91,10 @@ class Results(Sequence[Any]):
 def collect_metric(
     parts: Sequence[tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]],
 ) -> MetricValues:
-    """Join what several cells collected under one name.
+    """Join the values that several cells collected under one name.
 
     Args:
-        parts: per cell the values ``[n, *shape]``, the place of each one's visit among the calls of the
+        parts: per cell the values ``[n, *shape]``, the place of each value's visit among the calls of the
             batch ``[n]`` (growing from example to example), the examples ``[n]``, and the labels.
     """
     values = np.concatenate([part[0] for part in parts])
@@ -111,7 +111,7 @@ def collect_metric(
 
 
 def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
-    """Return what a metric of a type collects over a batch that never visits it."""
+    """Return the values of a metric that a batch never visits: arrays of no rows."""
     none = np.zeros(0, np.int64)
     return MetricValues(np.zeros((0, *type_.shape), type_.dtype), none, none, [] if labelled else None)
 
@@ -124,8 +124,8 @@ def decode(
     Args:
         type_: the result's type.
         held: per example, the terminals of its result as its trace holds them.
-        offsets: per example, what merging added to its value numbers.
-        fetch: returns the arrays of value numbers; called once.
+        offsets: per example, the number that merging added to its value numbers.
+        fetch: returns the arrays of some value numbers; called once.
     """
     numbers: list[int] = []
     for terminals, offset in zip(held, offsets, strict=True):
@@ -146,14 +146,14 @@ def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
         case TensorType():
             return tensor(next(held))
         case SequenceType(element):
-            single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
+            single = terminal_count(element) == 1  # then an element is held as it is, else as a tuple
             return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
         case ObjectType():
             return next(held)
 
 
 def terminal_count(type_: Type) -> int:
-    """Return how many things a trace holds a value of a type as."""
+    """Return how many terminals a trace holds for a value of a type."""
     match type_:
         case TupleType(items):
             return sum(map(terminal_count, items))

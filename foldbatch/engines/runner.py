@@ -1,8 +1,8 @@
 """Running traces on an engine: a batch cut into parts, each scheduled and run, forward and backward.
 
-A runner holds what all engines share: threads with memory of their own, a lock, keys for random numbers,
-results in the order of the batch. It knows traces and results; examples and names are `foldbatch.program`'s
-part.
+All engines share a runner's parts: threads with memory of their own, a lock, keys for random numbers,
+results in the order of the batch. A runner knows traces and results; `foldbatch.program` knows examples and
+names.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a backward pass of a part yields.
+    """The results of the backward pass of a part.
 
     Attributes:
         loss: the sum of the part's losses.
-        gradients: by parameter.
+        gradients: the gradients, by parameter.
         visits: the gradients of data, where the model's cells yield them.
         size: how many examples the part has.
     """
@@ -81,7 +81,7 @@ class Runner:
     Args:
         model: the model.
         options: how to run it.
-        seed: with the step of training, what random numbers are drawn from.
+        seed: the seed of random numbers; with the step of training, it determines them.
     """
 
     def __init__(self, model: Model, options: Options, seed: int) -> None:
@@ -134,7 +134,7 @@ class Runner:
 
         Args:
             traces: the batch.
-            step: of training.
+            step: the step of training.
             seeds: the cotangents of results, or None where gradients come from losses alone.
             gather: turns the gradients of data into metrics by name.
 
@@ -145,8 +145,8 @@ class Runner:
         parts = self._each(differentiate, traces, training=True)
         nothing = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.loss) for part in parts]
-        whole = join(results) if results else Results([], gather(Visits({}, nothing, nothing)), 0.0)
-        return whole, self._summed(parts)
+        joined = join(results) if results else Results([], gather(Visits({}, nothing, nothing)), 0.0)
+        return joined, self._summed(parts)
 
     def report(self, traces: list[Trace], phases: dict[str, float]) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are seconds spent before."""
@@ -173,18 +173,19 @@ class Runner:
         for parameter in self.model.parameters:
             if parameter.trainable:
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-                gradients[parameter] = total(terms) if terms else self._no_gradient(parameter)
+                sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
+                gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
         return gradients
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
-        """Return a gradient of zeros, of the kind that batches that reach the parameter yield."""
+        """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
         shape, dtype = parameter.type.shape, parameter.type.dtype
         if any(parameter in cell.sparse for cell in self.model.cells):
             return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
         return np.zeros(shape, dtype)
 
     def _each(self, work: Callable[[SubBatch, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
-        """Apply `work` to each part of a batch, what is ready for it, and memory; return the results."""
+        """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory."""
         parts = self._cut(batch) if isinstance(batch, list) else batch
         if not parts:
             return []
@@ -193,7 +194,7 @@ class Runner:
                 memory = self._memories[0]
                 return [work(part, self._ready(part, training=training), memory) for part in parts]
             self._memories += [self.engine.memory() for _ in parts[len(self._memories) :]]
-            # all are made ready in this thread: that is Python for the most part, of which one runs at a time
+            # all are made ready in this thread: this is mostly Python, which threads cannot run side by side
             ready = [self._ready(part, training=training) for part in parts]
             tasks = [
                 partial(work, part, made, memory)
@@ -213,7 +214,7 @@ class Runner:
         return tuple(SubBatch(first, run) for first, run in runs)
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
-        """Return a part's batch, and what the engine made ready of it."""
+        """Return a part's batch, and the engine's form of it."""
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)
@@ -245,7 +246,7 @@ class Runner:
         for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):
             table = schedule.cells[k]
             labels = self._labels(k, i, merged.trace)
-            ranked = [labels[at] for at in table.order] if labels is not None else None
+            ranked = [labels[rank] for rank in table.order] if labels is not None else None
             mark = dict(self.model.marks[k]).get(i)
             visits: Array = merged.trace.calls[k][:, 0][table.order]
             if mark is not None:
@@ -264,7 +265,7 @@ class Runner:
         *,
         visited: bool = False,
     ) -> Derived:
-        """Run a part forward and backward; only where `visited`, it is told which calls read data."""
+        """Run a part forward and backward; where `visited`, the result lists the calls that read data."""
         batch, _ = ready
         cotangents: list[tuple[int, Array]] = []
         if seeds is not None:
@@ -294,7 +295,7 @@ class Runner:
         return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
 
     def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
-        """Join what cells collected; a metric that the batch never visits has no values."""
+        """Join the values that cells collected; a metric that the batch never visits has none."""
         metrics: dict[str, MetricValues] = {}
         model = self.model
         for cell, names, labels in zip(model.cells, model.metrics, model.labels, strict=True):

@@ -17,20 +17,20 @@ def sum_rows(
 ) -> SparseRows:
     """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
 
-    Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``; the result's rows are ascending. The sums are made by
-    `sum_copies`, if it is given.
+    `sum_copies`, if given, makes the sums. Shapes: ``values: [N, ..., *]``; ``ids: [N, ...]``, below `size`;
+    the result's rows are ascending.
     """
     flat = ids.reshape(-1)
     rows = values.reshape(len(flat), *values.shape[ids.ndim :])
-    if (flat[1:] > flat[:-1]).all():  # as of shared calls, each of another row
+    if (flat[1:] > flat[:-1]).all():  # shared calls read each row once
         return SparseRows(flat.astype(np.int64), np.array(rows), (size, *rows.shape[1:]))
     order = np.argsort(flat, kind="stable")
     ranked = flat[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=-1))
     if sum_copies is not None:
         sums = np.empty((len(starts), math.prod(rows.shape[1:])), rows.dtype)
-        whole = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
-        sum_copies(whole, np.append(starts, len(flat)), order, sums)
+        matrix = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
+        sum_copies(matrix, np.append(starts, len(flat)), order, sums)
         shape = (len(starts), *rows.shape[1:])
         return SparseRows(ranked[starts].astype(np.int64), sums.reshape(shape), (size, *rows.shape[1:]))
     sums = rows[order]
@@ -41,7 +41,10 @@ def sum_rows(
 
 
 def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
-    """Sum runs of rows; an empty run gives zero. ``starts, counts: [n]``, ``x: [sum(counts), *]``."""
+    """Sum runs of rows; an empty run gives zero.
+
+    Shapes: ``starts, counts: [n]``; ``x: [sum(counts), *]``; ``out: [n, *]``.
+    """
     reduce_segments(np.add, x, starts, counts, out)
 
 
@@ -70,11 +73,12 @@ def reduce_by_length(
     starts: NDArray[np.int64],
     counts: NDArray[np.int64],
     out: Array,
-    at: NDArray[np.int64] | None = None,
+    ids: NDArray[np.int64] | None = None,
 ) -> None:
     """Reduce runs of one length together: five times as fast as ``reduceat``, which goes run by run.
 
-    Shapes: as for `segment_sum`; with ``at: [sum(counts)]`` the runs are of ``x[at]``, which is not made.
+    Shapes: as for `segment_sum`. With ``ids: [sum(counts)]`` the runs are those of ``x[ids]``, an array that
+    is never made as a whole.
     """
     for count in np.unique(counts):
         runs = np.flatnonzero(counts == count)
@@ -82,14 +86,14 @@ def reduce_by_length(
             out[runs] = 0
             continue
         places = starts[runs][:, None] + np.arange(count)
-        rows = x[places if at is None else at[places]]
+        rows = x[places if ids is None else ids[places]]
         out[runs] = rows[:, 0] if count == 1 else ufunc.reduce(rows, axis=1)
 
 
 def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:
-    """Return the sum of a parameter's gradients; sparse as long as all of them are.
+    """Return the sum of a parameter's gradients; it is sparse if all of them are.
 
-    Rows are summed by `sum_copies`, if it is given.
+    `sum_copies`, if given, sums rows. Shapes: all gradients, and the result, have the parameter's shape.
     """
     if len(parts) == 1:
         return parts[0]

@@ -41,7 +41,7 @@ def _controller() -> ThreadpoolController:
 
 
 class _SingleThreadedBlas:
-    """Holds BLAS to one thread while anyone is inside; the last one out restores what was."""
+    """Holds BLAS to one thread while any program is inside; the last one out restores the former number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,8 +72,8 @@ def single_threaded_blas() -> AbstractContextManager[None]:
 def split(traces: Sequence[Trace], parts: int, weights: Sequence[int] = ()) -> list[tuple[int, list[Trace]]]:
     """Cut a batch into at most `parts` runs of traces of about as many calls each.
 
-    Returns each run with the number of its first trace. `weights` are, per cell, the numbers that a call is
-    multiplied by; where there are none at all, calls alone decide.
+    Returns each run with the number of its first trace. `weights` are, per cell, how many weights a call is
+    multiplied by; where all are 0, calls alone decide.
     """
     if parts == 1:
         return [(0, list(traces))]

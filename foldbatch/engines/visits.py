@@ -1,8 +1,8 @@
-"""Visits: from the gradients of cells' data to the gradients of what blocks read, in order of visits.
+"""Visits: from the gradients of cells' data to the gradients of blocks' data, in order of visits.
 
 Two cells of one stretch of the tracing program may read the same datum, one before a recursion and
-the other behind it. Then the datum's gradient is the sum of both cells', and since stretches nest
-like brackets, so do their calls: the first cell's open, the other's close.
+the other behind it. Then the datum's gradient is the sum of the gradients of both cells. Stretches nest
+like brackets, and so do their calls: a call of the first cell opens, a call of the second closes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Visits:
 
 
 class InputGradients(Metrics):
-    """The gradients of what blocks read, by the block's place in the model and what it is."""
+    """The gradients of data, by the path of the block that reads them."""
 
     def __getitem__(self, name: str) -> MetricValues:
         if name not in self._values:
@@ -48,12 +48,12 @@ class InputGradients(Metrics):
 
 
 def gather(visits: Visits, type_: TensorType, reads: Sequence[Sequence[Place]]) -> MetricValues:
-    """Return the gradients of all that blocks of one name read.
+    """Return the gradients of all data that blocks of one name read.
 
     Args:
         visits: the batch.
-        type_: of what is read.
-        reads: for each place in the program where it is read, the feeds that hold it, those of
+        type_: the type of the data.
+        reads: for each place in the program that reads the data, the feeds that hold them, those of
             cells that are called earlier first.
     """
     return collect_metric([_datum(visits, type_, places) for places in reads])
@@ -62,15 +62,15 @@ def gather(visits: Visits, type_: TensorType, reads: Sequence[Sequence[Place]]) 
 def _datum(
     visits: Visits, type_: TensorType, places: Sequence[Place]
 ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]:
-    """Return the gradients of what one place of the program reads, with calls and examples."""
+    """Return the gradients of one place's data, ``[n, *shape]``, with calls ``[n]`` and examples ``[n]``."""
     first = visits.calls[places[0][0]]
     total = np.zeros((len(first), *type_.shape), type_.dtype)
     for place in places:
         if place in visits.gradients:
-            found = visits.gradients[place]
+            gradient = visits.gradients[place]
             opening, closing = matched(first, visits.calls[place[0]])
-            total = total.astype(np.result_type(total, found))
-            total[opening] += found[closing]
+            total = total.astype(np.result_type(total, gradient))
+            total[opening] += gradient[closing]
     return total, first, visits.examples[places[0][0]], None
 
 

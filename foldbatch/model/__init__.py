@@ -1,1 +1,1 @@
-"""Models: cells linked with each other, without kernels, and what is made of them for an engine."""
+"""Models: cells linked with each other, without kernels, and the models derived from them."""

@@ -1,6 +1,6 @@
-"""Where gradients flow: through arenas that some source acts on, and that act on some loss.
+"""Where gradients flow: through arenas that depend on something wanted, and on which some source depends.
 
-Arenas are what cells exchange values through, so this is decided for a whole arena at once.
+Cells exchange values through arenas, so this is decided for a whole arena at once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def active_ends(
         graphs: the cells.
         reads: the arena of each operand.
         writes: the arena of each output.
-        wanted: which cells hold what gradients are wanted of, such as parameters.
+        wanted: per cell, whether gradients of something in it are wanted, such as its parameters.
         sources: where gradients come from.
     """
     lossy = [sources.losses and bool(graph.losses) for graph in graphs]

@@ -1,4 +1,4 @@
-"""What a front end hands over to be linked: cells in the making, with the wires that connect them."""
+"""Drafts of cells, with the wires that connect them: a front end makes them, and `link` reads them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from foldbatch.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Data read from the example: what it must be, and where in the model which block reads it.
+    """Data read from the example.
 
-    `declared` is the dtype that the data must fit, where that is narrower than the type they are read
-    as; else "".
+    Attributes:
+        type: the type that the data are read as.
+        where: the place in the model of the block that reads them.
+        declared: the dtype that the data must fit, where it is narrower than that of `type`; else "".
     """
 
     type: TensorType
@@ -29,17 +31,18 @@ class Draft:
 
     Attributes:
         name: the path of the first block in it.
-        number: which cell.
-        variable: the variable that holds a call's first value number.
-        operands: tensors read, with their wires; ragged ones belong to `sequences`.
-        feeds: data read.
-        outputs: values others read, with the wires they go to.
+        number: the number of the cell.
+        variable: the variable that holds the number of a call's first value.
+        operands: the tensors read, with their wires; ragged ones belong to `sequences`.
+        sequences: per sequence read, its ragged axis and the tensors of an element, with their wires.
+        feeds: the data read.
+        outputs: the values that others read, with the wires they go to.
         losses, metrics: names and nodes.
-        labels: metric numbers with labels.
-        marks: for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), the
-            metric's number and that of the feed that holds the visit's place among the calls.
-        keys: numbers of feeds that hold no data, but the call's own number.
-        nodes: all that it computes.
+        labels: the numbers of metrics with labels.
+        marks: for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), two
+            numbers: the metric's, and that of the feed that holds the visit's place among the calls.
+        keys: the numbers of feeds that hold the call's own number instead of data.
+        nodes: all nodes that it computes.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Dual programs: every value with its tangent, in the cells, arenas and traces of the program itself.
 
-When parameters move along tangents, so does all that they act on. A value x of shape ``[*]`` that
-they act on becomes the pair (x, dx), ``[2, *]``, under the same number and at the same row, so
+When parameters move along tangents, every value that depends on them moves, too. Such a value x of
+shape ``[*]`` becomes the pair (x, dx), ``[2, *]``, under the same number and at the same row, so
 traces and schedules stay as they are. The losses of the dual program are the tangents of the
-losses; those themselves are its metrics. So its forward pass yields a directional derivative,
-and its gradients are the Hessian times the tangents.
+losses; its metrics are the losses. So its forward pass yields a directional derivative, and its
+gradients are the Hessian times the tangents.
 
 Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3: reverse mode over
 forward mode.
@@ -29,12 +29,12 @@ LOSS = "loss"
 def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
     """Return the dual of a model, while training; traces and parameters are the same.
 
-    Its losses are the tangents of the model's losses, its only metric, ``LOSS``, the losses
-    themselves; its results are void.
+    Its losses are the tangents of the model's losses. Its only metric, ``LOSS``, is the model's losses. Its
+    results are void.
 
     Args:
         model: the model.
-        tangents: for every trainable parameter, the one that holds its tangent.
+        tangents: for every trainable parameter, the parameter that holds its tangent.
     """
     trained = [bool(trainable(cell.graph.outputs + cell.graph.losses)) for cell in model.cells]
     acted = acted_on(model.reads, model.writes, trained)
@@ -72,9 +72,9 @@ def dual_graph(
 
     Args:
         graph: the cell, while training.
-        operands: the numbers of operands that come as pairs, with the axis along which they are.
+        operands: the numbers of operands that are pairs, each with the axis of the pair.
         outputs: the numbers of outputs that leave as pairs, along axis 0.
-        tangents: by parameter, the one that holds its tangent.
+        tangents: by parameter, the parameter that holds its tangent.
     """
     inputs, values, moving = list(graph.operands), dict[Node, Node](), dict[Node, Node]()
     for i, axis in operands.items():
@@ -86,8 +86,8 @@ def dual_graph(
         moving[values[x]] = index(inputs[i], (*before, 1))
     results = substitute(graph.outputs + graph.losses, values)
     moving |= {node: parameter_node(tangents[node.attrs["parameter"]]) for node in trainable(results)}
-    found = jvp(results, list(moving), list(moving.values()))
-    pairs = list(zip(results, found, strict=True))
+    moved = jvp(results, list(moving), list(moving.values()))
+    pairs = list(zip(results, moved, strict=True))
     losses = pairs[len(graph.outputs) :]
     return CellGraph(
         graph.name,

@@ -43,11 +43,11 @@ def link(
     """Return the model of connected cells.
 
     Args:
-        drafts: the cells, by number; what they compute and the wires that they read and write.
+        drafts: the cells, by number.
         result: the type of an example's result.
         results: the wires whose values are tensors of results.
         parameters: in the order in which they are to be listed; those that no cell reads are left out.
-        kept_bytes: what a call may keep for its backward pass; None is no bound.
+        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
     """
     results = list(results)
     wires = _all_wires(drafts, results)
@@ -80,7 +80,7 @@ def link(
 
 
 def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
-    # what another cell of the region computes must be a mere input here, or derivatives would look behind it
+    # a node that another cell computes becomes an input here, or derivatives would look behind it
     singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     replacement = dict(zip((node for node, _ in draft.operands), singles, strict=True))
@@ -107,7 +107,7 @@ def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
 def numbered_sites(results: Sequence[Node]) -> list[Node]:
     """Return the results with the sites that draw random numbers counted from 0.
 
-    Where they stand in the cell must decide what they draw, not what was built before.
+    So the numbers drawn depend on a site's place in the cell, not on blocks built before.
     """
     drawing = [node for node in reachable(results) if node.op.name == "random"]
     new = {
@@ -118,7 +118,7 @@ def numbered_sites(results: Sequence[Node]) -> list[Node]:
 
 
 def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
-    """Return every wire that a cell writes or reads, or a result is read from, or that lies between."""
+    """Return every wire that cells write or read, the wires between them, and those of results."""
     wires: dict[Flow, None] = {}
     stack = [wire for draft in drafts for wire in draft.outputs.values()]
     stack += [wire for draft in drafts for wire in draft.reads]
@@ -196,13 +196,13 @@ def _signature(
 
 
 def _is_shareable(graph: CellGraph) -> bool:
-    """Whether calls are known by a few integers of data, and cost more than finding those alike."""
+    """Whether a few integers of data determine a call, and running it costs more than finding its equals."""
     ids = not graph.operands and all(not x.shape for x in graph.feeds)
     return ids and _is_repeatable(graph) and Graph(graph.inputs, graph.outputs).computes
 
 
 def _is_repeatable(graph: CellGraph) -> bool:
-    """Whether calls are known by integers and by what they read, and only results come of them."""
+    """Whether integers of data and arguments determine a call, and it yields nothing but results."""
     if graph.losses or graph.metrics or not graph.outputs:
         return False
     return not any(x.type.is_float for x in graph.feeds)

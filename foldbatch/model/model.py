@@ -1,7 +1,7 @@
-"""The Model: what a front end describes and every engine can run. It holds no kernel and no tracer.
+"""The Model: cells and how they are connected. Any front end can describe one, and any engine can run it.
 
-``drafts --link--> Model --load--> kernels``. Traces of examples fit a model; who makes them is the front
-end's part.
+``drafts --link--> Model --load--> kernels``. A model holds no kernel and no tracer; the front end makes the
+traces of examples.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Model:
 
     Attributes:
         result: the type of an example's result.
-        cells: staged, by number.
-        signatures: what the scheduler knows of them.
+        cells: the staged cells, by number.
+        signatures: what the scheduler knows of each cell.
         arenas: the type of each arena.
         results: the arenas that hold tensors of results.
         metrics: per cell, the names of its metrics.
         labels: per cell, the numbers of metrics that have labels.
-        marks: per cell, for metrics that are visited before other calls, the metric's number and that of
-            the feed that holds the visit's place among the calls of its example.
-        keys: per cell, which feeds hold the number of the call itself, to key random numbers by.
-        feeds: per cell, what it reads of an example, and where. Feeds of one datum that several cells read
-            are one.
-        parameters: all parameters that cells read, in the order in which blocks do.
-        kept_bytes: what a call may keep for its backward pass; None is no bound.
+        marks: per cell, for metrics that are visited before other calls, two numbers: the metric's, and that
+            of a feed, which holds the visit's place among the calls of its example.
+        keys: per cell, the feeds that hold the number of the call itself, as a key for random numbers.
+        feeds: per cell, the data of an example that it reads. Several cells that read one datum share its
+            feed.
+        parameters: all parameters that cells read, in the order in which blocks read them.
+        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
     """
 
     result: Type
@@ -87,13 +87,13 @@ def restaged(
     *,
     trained: bool = True,
 ) -> Model:
-    """Return a model with cells of other graphs, or with gradients of other things; traces stay as they are.
+    """Return a model with new graphs of cells, or with other gradients; the same traces fit it.
 
     Args:
         model: the model.
         graphs: its cells' new graphs.
         sources: where gradients come from.
-        wanted: which cells hold what gradients are wanted of.
+        wanted: per cell, whether gradients of something in it are wanted.
         feeds: per cell, the data whose gradients are wanted.
         trained: whether gradients of parameters are wanted.
     """
@@ -116,7 +116,7 @@ def restaged(
 
 
 def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
-    """Return the signature of a cell with which operands' cotangents it yields."""
+    """Return a cell's signature with its operands marked whose cotangents the cell yields."""
     operands = tuple(
         replace(operand, differentiable=i in cell.differentiated)
         for i, operand in enumerate(signature.operands)

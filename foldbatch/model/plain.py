@@ -1,8 +1,8 @@
 """A model as plain data, and back: dicts, lists, strings and numbers that JSON, say, can hold.
 
-What is written is what the model means: its cells' graphs before all passes, how they are connected, and
-where gradients flow. Reading it stages the cells anew, so a model that was written by one version gains by
-the passes of a later one. The values of parameters are not part of a model; how they are drawn is.
+The data hold the meaning of the model: its cells' graphs before all passes, how they are connected, and
+where gradients flow. Reading them stages the cells anew, so a model written by one version gains by the
+passes of a later one. The values of parameters are not part of a model; how they are drawn is.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def to_plain(model: Model) -> Plain:
 def _in_order(graphs: Sequence[CellGraph]) -> list[Node]:
     """Return the nodes of some graphs, operands first, in the order in which they were made.
 
-    That order decides in which gradients are summed. What depends on constants alone, or on the key of random
+    Gradients are summed in that order. A node that depends on constants alone, or on the key of random
     numbers, may have been made long before, for another model: it stands where it is first read.
     """
     results = [node for graph in graphs for node in graph.results]
@@ -128,7 +128,7 @@ def from_plain(plain: Mapping[str, Any]) -> Model:
     Raises:
         ModelError: when this is no model, or one of a later version, or its parts do not fit together.
     """
-    given: Any = plain  # which nobody may have checked
+    given: Any = plain  # not checked yet
     if not isinstance(given, Mapping) or given.get("format") != FORMAT:
         raise ModelError(
             "model", f"plain data of format {FORMAT!r}", "something else", "write it with to_plain"

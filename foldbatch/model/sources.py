@@ -1,8 +1,7 @@
-"""Gradients of other things, and from other sources: cells staged once more, for the same traces.
+"""Gradients of inputs, and from results: cells staged once more, for the same traces.
 
-A model's own cells yield the gradients of parameters, from its losses. These yield the gradients of the
-floats that examples hold, too, or instead; or start from cotangents of results that the caller gives. Nobody
-who does not ask for them pays for them.
+A model's own cells yield the gradients of parameters, from its losses. The cells made here can also yield
+the gradients of floats in examples, and start from given cotangents of results. They are made on demand.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ def with_gradients(
 
     Args:
         model: the model.
-        losses: whether they come from losses.
-        results: whether they come from cotangents of results.
-        parameters: whether those of parameters are wanted.
-        inputs: whether those of the floats are wanted that examples hold.
+        losses: whether gradients come from losses.
+        results: whether gradients come from cotangents of results.
+        parameters: whether gradients of parameters are wanted.
+        inputs: whether gradients of the floats in examples are wanted.
     """
     graphs = [cell.built for cell in model.cells]
     feeds = [
@@ -39,10 +38,10 @@ def with_gradients(
 
 
 def float_reads(model: Model) -> dict[str, tuple[TensorType, list[list[tuple[int, int]]]]]:
-    """Return what of an example is read as floats, by the place and the block that read it.
+    """Return the reads of floats from examples, by the path of the block that reads.
 
-    With its type, there is a list for every place of the tracing program where it is read: the
-    (cell, feed) pairs that hold it, in the order in which the cells are called.
+    Each path has the type of the data and, for every place of the tracing program that reads them there, the
+    (cell, feed) pairs that hold them, in the order in which the cells are called.
     """
     places: dict[Node, list[tuple[int, int]]] = {}
     reads: dict[str, tuple[TensorType, list[list[tuple[int, int]]]]] = {}

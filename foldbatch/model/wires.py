@@ -60,7 +60,7 @@ def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
     low: dict[K, int] = {}
     open_: list[K] = []
     is_open: set[K] = set()
-    found: list[list[K]] = []
+    components: list[list[K]] = []
     for start in nodes:
         if start in index:
             continue
@@ -88,5 +88,5 @@ def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
                     while not members or members[-1] != node:
                         members.append(open_.pop())
                         is_open.discard(members[-1])
-                    found.append(members)
-    return {node: number for number, members in enumerate(reversed(found)) for node in members}
+                    components.append(members)
+    return {node: number for number, members in enumerate(reversed(components)) for node in members}

@@ -1,10 +1,10 @@
 """Running calls as they become ready: which cell next, step by step over a whole batch.
 
 Levels fix each call's group from its own example. Where cells call each other that wastes groups:
-better look at what is ready in the whole batch, choose a cell, run all its ready calls, look
-again. Every turn runs at least one call, so it ends.
+it is better to look at the ready calls of the whole batch, choose a cell, run all its ready calls, and
+look again. Every turn runs at least one call, so this ends.
 
-A turn costs a few NumPy calls, tens of microseconds, as does the group that it makes.
+A turn costs a few NumPy calls, tens of microseconds; running the group that it makes costs as much.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """The calls of some cells and who reads whose results; what other cells make counts as given.
+    """The calls of some cells and the readers of their results; results of other cells count as given.
 
     Attributes:
         cells: the cells' numbers; below, *place* is a cell's place in this list.
-        starts: ``[cells + 1] int64``: calls are numbered cell by cell, this is where each cell's begin.
+        starts: ``[cells + 1] int64``: the number of each cell's first call; calls are numbered cell by cell.
         waits: ``[calls] int64``: how many results of these calls each call reads.
         ends: ``[calls + 1] int64``: where each call's readers begin in `readers` (compressed rows).
         readers: ``[reads] int64``: the calls that read a call's results, once for every read.
@@ -45,15 +45,15 @@ class CallGraph:
         return np.repeat(np.arange(len(self.cells)), np.diff(self.starts))
 
     def split(self, figures: Ints) -> list[Ints]:
-        """Return an array of something per call cut into one of each cell."""
+        """Cut an array with one entry per call, ``[calls]``, into one array per cell."""
         return np.split(figures, self.starts[:-1])[1:]
 
     def readers_of(self, calls: Index) -> Index:
-        """Return who reads the results of these calls, once for every read."""
+        """Return the readers of the results of some calls, once for every read: ``[n]`` to ``[reads]``."""
         lengths = self.ends[calls + 1] - self.ends[calls]
         shifts = self.ends[calls] - (np.cumsum(lengths) - lengths)
-        found: Index = self.readers[np.repeat(shifts, lengths) + np.arange(int(lengths.sum()))]
-        return found
+        readers: Index = self.readers[np.repeat(shifts, lengths) + np.arange(int(lengths.sum()))]
+        return readers
 
 
 def call_graph(trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int]) -> CallGraph:
@@ -81,9 +81,9 @@ def call_graph(trace: Trace, signatures: Sequence[CellSignature], cells: Sequenc
 
 
 class Frontier:
-    """The calls whose arguments are there; `free` ones take no time and run as soon as they are ready.
+    """The calls whose arguments are there; *free* calls take no time and run as soon as they are ready.
 
-    Shapes: ``free: [calls]`` or None. Calls come in ascending order where none is free.
+    Shapes: ``free: [calls]`` or None; arrays of calls are ``[n] int64``, ascending where none is free.
     """
 
     def __init__(self, graph: CallGraph, free: Mask | None = None) -> None:
@@ -96,7 +96,7 @@ class Frontier:
         return self._pass(np.flatnonzero(self.waits == 0))
 
     def after(self, done: Index) -> Index:
-        """Return the calls that become ready when these ready ones have run."""
+        """Return the calls that become ready when some ready calls, ``done: [n]``, have run."""
         return self._pass(self._released(done))
 
     def _released(self, done: Index) -> Index:
@@ -105,30 +105,30 @@ class Frontier:
         readers = self.graph.readers_of(done)
         np.subtract.at(self.waits, readers, 1)
         ready = np.sort(readers[self.waits[readers] == 0])
-        differs = np.ones(len(ready), bool)  # each once, however many of these results it reads
+        differs = np.ones(len(ready), bool)  # a call that reads several results is listed once
         differs[1:] = ready[1:] != ready[:-1]
         return ready[differs]
 
     def _pass(self, ready: Index) -> Index:
-        """Run the free ones among ready calls, and what they make ready, until none of these is free."""
+        """Run the free calls among ready ones, and those that become ready, until no free call is left."""
         if self.free is None:
             return ready
-        found = []
+        not_free = []
         while len(ready):
             free = self.free[ready]
-            found.append(ready[~free])
+            not_free.append(ready[~free])
             ready = self._released(ready[free])
-        return np.concatenate(found) if found else ready
+        return np.concatenate(not_free) if not_free else ready
 
 
 class Choice(Protocol):
-    """What chooses the cell that runs next; it is told of every turn."""
+    """A rule that chooses the cell to run next, and takes note of every turn."""
 
     def next(self, ready: Index) -> int:
         """Return the place of the next cell; ``ready: [cells]`` counts the calls that each could run."""
 
     def ran(self, place: int, calls: Index) -> None:
-        """Take note that these calls of a cell have run."""
+        """Take note that some calls of a cell, ``[n]``, have run."""
 
 
 class GreatestRatio:
@@ -152,12 +152,12 @@ class GreatestRatio:
         return max(np.flatnonzero(ready).tolist(), key=lambda p: (ready[p] / self.waiting[p], ready[p]))
 
     def ran(self, place: int, calls: Index) -> None:
-        """Count what waits for no call of this cell any more."""
+        """Count the calls of this cell that have become typewise ready."""
         self.waiting[place] += len(self.typewise[place].after(calls)) - len(calls)
 
 
 class LeastMeanDepth:
-    """The cell whose calls have the least mean depth, all of the batch counted; of equals the earlier one.
+    """The cell whose calls have the least mean depth in the batch; of equals the earlier one.
 
     Args:
         graph: the calls.
@@ -182,11 +182,11 @@ def drain(graph: CallGraph, choice: Choice) -> tuple[list[Ints], list[tuple[int,
 
     Args:
         graph: the calls.
-        choice: what chooses.
+        choice: the rule that chooses the cell of each turn.
 
     Returns:
-        Per cell of the graph ``[n] int32``, the turn of the cell in which each call runs, from 0 on;
-        and the turns in order: the cell's number and which of its turns it is.
+        Per cell of the graph ``[n] int32``: the turn of the cell in which each call runs, from 0 on.
+        And all turns in order, each a pair: the cell's number and the number of the cell's turn.
     """
     frontier = Frontier(graph)
     turn = np.full(len(graph.waits), -1, np.int32)

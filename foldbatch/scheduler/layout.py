@@ -28,9 +28,9 @@ class Rows:
     Attributes:
         of_value: ``[values] int64``: the row of each value, -1 where it has none yet.
         used: rows used per arena.
-        runs: by cell and operand, the first row and the number of rows that it reads, where these are
-            known to follow each other.
-        arithmetic: what numbers them.
+        runs: by cell and operand, the first row and the number of rows that the operand reads; only for
+            operands whose rows are known to be consecutive.
+        arithmetic: the functions that number rows.
     """
 
     of_value: Index
@@ -41,13 +41,16 @@ class Rows:
     def append(self, arena: int, values: Index) -> bool:
         """Give values that have no row yet the next rows of an arena, in order of first appearance.
 
-        Returns whether none of them had one, so that their rows follow each other.
+        Returns whether all of them got new rows, which then are consecutive. Shapes: ``values: [n]``.
         """
         self.used[arena], alone = self.arithmetic.number(self.of_value, values, self.used[arena])
         return alone
 
     def append_arguments(self, operand: Operand, calls: Ints, order: Index | None) -> bool:
-        """Do what `append` does for what an operand reads that is not ragged, of calls in this order."""
+        """Do as `append` does, for the values that an operand reads; the operand is not ragged.
+
+        Shapes: ``calls: [n, 1 + arguments + sequences]``; ``order: [m]``, some of the calls, None for all.
+        """
         order = np.arange(len(calls)) if order is None else order
         self.used[operand.arena], alone = self.arithmetic.number_arguments(
             self.of_value, calls, operand.places, order, self.used[operand.arena]
@@ -55,13 +58,13 @@ class Rows:
         return alone
 
     def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
-        """Give an output's values rows, where they have none yet, and return all their rows.
+        """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``.
 
         Args:
-            arena: the output's.
-            calls: the cell's, as in `Trace.calls`.
-            order: ``[n]``: some of these.
-            output: its number.
+            arena: the arena of the output.
+            calls: the calls of the cell, as in `Trace.calls`.
+            order: ``[n]``: some of these calls.
+            output: the number of the output.
         """
         rows, self.used[arena] = self.arithmetic.number_results(
             self.of_value, calls, order, output, self.used[arena]
@@ -79,8 +82,8 @@ def values_read(
 ) -> Index:
     """Return the values an operand reads, in rank order.
 
-    Shapes: ``order: [n]``, None for that of the trace; the result ``[n * width]``, or one number per
-    element of a sequence.
+    Shapes: ``order: [n]``, None for the order of the trace; the result ``[n * width]``, or ``[elements]``
+    for a ragged operand.
     """
     if operand.sequence is None:
         columns = operand.places
@@ -94,7 +97,7 @@ def values_read(
 def element_order(
     trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index
 ) -> Index:
-    """Return the permutation of a sequence argument's elements that follows the calls' ranks."""
+    """Return the elements of a sequence argument in the order of their calls: ``[n]`` to ``[elements]``."""
     lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     ranked = lengths[order]
@@ -114,10 +117,11 @@ def by_consumer(
     Args:
         trace: the merged trace.
         cells: the cells.
-        orders: by cell, the calls in rank order. None is for a cell that may run in any order, as all its
-            calls are one group: if it can be done, it gets one that makes its first operand consecutive.
-        arenas: how many there are.
-        arithmetic: what numbers rows.
+        orders: by cell ``[n]``, the calls in rank order. None is for a cell whose calls are all one group,
+            and may run in any order: where possible, its entry is replaced by an order that makes the rows
+            of its first operand consecutive.
+        arenas: the number of arenas.
+        arithmetic: the functions that number rows.
     """
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
     for k in _priority(tuple(cells)):
@@ -154,7 +158,7 @@ def by_producer(
     arenas: int,
     arithmetic: Arithmetic = NUMPY,
 ) -> Rows:
-    """Number rows as values are made; the order of no cell is changed."""
+    """Number rows as values are made; no order is changed. Arguments are those of `by_consumer`."""
     return Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
 
 

@@ -22,7 +22,7 @@ class Merged:
     """Traces joined into one.
 
     Attributes:
-        trace: the joined trace, whose `result` is empty; of one trace, that itself.
+        trace: the joined trace, with an empty `result`; a single trace is returned as it is.
         counts: per cell ``[examples] int64``: how many of its calls each example makes.
         offsets: ``[examples] int64``: what was added to each example's value numbers.
     """
@@ -40,20 +40,20 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     """Join the traces of a batch, which have one form; a batch of none has no calls.
 
     Args:
-        traces: the traces; those that are not packed are.
+        traces: the traces; those that are not packed get packed.
         cells: the cells.
-        arithmetic: what joins the integers.
+        arithmetic: the functions that join the integers.
     """
     only = traces[0].packed if len(traces) == 1 else None
-    if only is not None and only.flags.writeable:  # compiled loops do not take what is not, so it is copied
+    if only is not None and only.flags.writeable:  # compiled loops take no read-only arrays
         return _alone(traces[0])
-    its = _form(traces, cells)
+    form = _form(traces, cells)
     blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
-    packed, heads = arithmetic.join(blocks, its)
+    packed, heads = arithmetic.join(blocks, form)
     values = heads[:, 0]
     ends: Index = values.cumsum(dtype=np.int64)
     assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
-    trace = unpack(its, packed, _loose_feeds(traces, its), _labels(traces, cells))
+    trace = unpack(form, packed, _loose_feeds(traces, form), _labels(traces, cells))
     counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
     return Merged(trace, tuple(counts), ends - values)
 
@@ -68,9 +68,9 @@ def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
     if not traces:
         none = tuple(() for _ in cells)
         return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
-    its = traces[0].form or pack(traces[0]).form
-    assert its is not None
-    return its
+    first_form = traces[0].form or pack(traces[0]).form
+    assert first_form is not None
+    return first_form
 
 
 def _packed(trace: Trace) -> Ints:
@@ -79,17 +79,17 @@ def _packed(trace: Trace) -> Ints:
     return packed
 
 
-def _loose_feeds(traces: Sequence[Trace], its: Form) -> list[list[NDArray[Any]]]:
-    """Return, per cell, the feeds that are not packed."""
-    if its.packed:
-        return [[] for _ in its.integers]
+def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are not packed: each ``[n, ...]``, all examples joined."""
+    if form.packed:
+        return [[] for _ in form.integers]
     return [
         [
             np.concatenate([trace.feeds[k][i] for trace in traces])
             for i, integer in enumerate(integers)
             if not integer
         ]
-        for k, integers in enumerate(its.integers)
+        for k, integers in enumerate(form.integers)
     ]
 
 

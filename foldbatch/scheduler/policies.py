@@ -77,8 +77,8 @@ class Policy:
 
     Attributes:
         name: what users call it.
-        scope: of a cell; a call's level counts what it needs from cells of the same scope.
-        plan: from the trace of a batch, levels included, and the cells to a plan.
+        scope: gives a cell's scope; a call's level depends on calls of cells of the same scope alone.
+        plan: makes a plan from the trace of a batch, levels included, and the cells.
     """
 
     name: str
@@ -130,8 +130,8 @@ def by_component(trace: Trace, cells: Sequence[CellSignature]) -> Plan:
             turns = list(zip(repeat(k), range(height), strict=False))
         else:
             graph = call_graph(trace, cells, members)
-            found, turns = drain(graph, GreatestRatio(graph))
-            for k, group in zip(members, found, strict=True):
+            groups_of_members, turns = drain(graph, GreatestRatio(graph))
+            for k, group in zip(members, groups_of_members, strict=True):
                 groups[k] = group
         phases.append(Episode(members, turns))
     return Plan(tuple(groups), tuple(phases))
@@ -193,7 +193,7 @@ def levels(
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> tuple[Ints, ...]:
-    """Return each call's level: 0 where it needs nothing of its scope, else one more than that.
+    """Return each call's level: 0 where it needs nothing of its scope, else one above all that it needs.
 
     Args:
         policy: its `scope` says which cells' calls count.
@@ -201,14 +201,17 @@ def levels(
         calls: as in `Trace.calls`, per cell.
         elements: as in `Trace.elements`, per cell.
         values: as in `Trace.values`.
+
+    Returns:
+        Per cell ``[n] int32``.
     """
     scopes = [policy.scope(cell) for cell in cells]
-    found = [np.zeros(len(rows), np.int32) for rows in calls]
+    levels = [np.zeros(len(rows), np.int32) for rows in calls]
     for scope in sorted(set(scopes)):
         members = [k for k, s in enumerate(scopes) if s == scope]
         if any(cells[k].recursive for k in members) or len(members) > 1:
-            _level(members, cells, calls, elements, values, found)
-    return tuple(found)
+            _level(members, cells, calls, elements, values, levels)
+    return tuple(levels)
 
 
 def _level(
@@ -217,9 +220,9 @@ def _level(
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
     values: int,
-    found: Sequence[Ints],
+    levels: Sequence[Ints],
 ) -> None:
-    # Calls are numbered in an order in which arguments come first, so one sweep suffices.
+    # One sweep suffices: the numbers of a call's arguments are below its own.
     # Plain lists: at a few dozen calls an example NumPy's overhead would dominate.
     level_of = [-1] * values
     reads = {k: _reads(cells[k], calls[k], elements[k]) for k in members}
@@ -232,18 +235,21 @@ def _level(
         for value in range(base, base + outputs[k]):
             level_of[value] = level
     for k in members:
-        found[k][:] = verdicts[k]
+        levels[k][:] = verdicts[k]
 
 
 def _reads(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[list[int]]:
-    """Return the values that each call reads, those of its sequences included."""
+    """Return the values that each call reads, those of its sequences included.
+
+    Shapes: ``rows: [n, 1 + arguments + sequences]``; per sequence ``[elements, width]``; n lists result.
+    """
     reads: list[list[int]] = rows[:, 1 : 1 + cell.arguments].tolist()
     for sequence, part in enumerate(elements):
         stop = 0
         flat = part.tolist()
-        for mine, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
+        for values, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
             start, stop = stop, stop + length
-            mine.extend(value for element in flat[start:stop] for value in element)
+            values.extend(value for element in flat[start:stop] for value in element)
     return reads
 
 
@@ -251,6 +257,8 @@ def lower_bound(
     cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
 ) -> int:
     """Return a number of groups that no schedule can beat: per cell, its longest chain of calls.
+
+    Arrays are as for `levels`.
 
     Source: Chen et al. 2023 (ED-Batch), section 3.
     """
@@ -270,14 +278,17 @@ def longest_chains(
     values: int,
     counts: Sequence[bool],
 ) -> list[int]:
-    """Return, for every call, the calls of cells that count on its longest path, itself included."""
+    """Return, for every call, the length of the longest path of calls that ends with it.
+
+    Only calls of cells for which `counts` is true add to the length. Arrays are as for `levels`.
+    """
     reads = [_reads(cells[k], calls[k], elements[k]) for k in range(len(cells))]
     sweep = sorted((base, k, i) for k in range(len(cells)) for i, base in enumerate(calls[k][:, 0].tolist()))
     chain = [0] * values
-    found = []
+    lengths = []
     for base, k, i in sweep:
         length = max((chain[value] for value in reads[k][i]), default=0) + counts[k]
-        found.append(length)
+        lengths.append(length)
         for value in range(base, base + len(cells[k].outputs)):
             chain[value] = length
-    return found
+    return lengths

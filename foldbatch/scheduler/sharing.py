@@ -1,8 +1,8 @@
 """Identical calls, computed once: the same word five thousand times in a batch is one leaf.
 
-A call that reads no other call's value is known by its data alone. Where that data is a few
-integers (ids), calls that agree in all of them share one row of their kernels; the runtime
-copies a result to all the rows that want it, and sums their cotangents. A batch of SST trees
+The data alone determine a call that reads no other call's value. Where these data are a few
+integers (ids), calls that agree in all of them share one row of their kernels; the engine
+copies a result to all rows that need it, and sums their cotangents. A batch of SST trees
 has 2.6 times fewer distinct words than words.
 
 The same holds for calls that read others, if their data and all that they read are identical: whole
@@ -38,8 +38,8 @@ class Sharing:
     Attributes:
         order: ``[n] int64``: the calls, group by group, in the order in which these run.
         copies: ``[m + 1] int64``: where each group starts in `order`.
-        dropped: ``[d] int64``: calls that are not in `order`, as no call that runs reads their results.
-        instead: ``[d] int64``: for each of these, the first call of its group.
+        dropped: ``[d] int64``: the calls left out of `order`: no call that runs reads their results.
+        instead: ``[d] int64``: for each dropped call, the first call of its group.
     """
 
     order: Index
@@ -83,7 +83,7 @@ def share(
 def leaves(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
-    """Share calls that read no value and are known by a few integers."""
+    """Share calls that read no value and whose data are a few integers. Shapes: as for `subtrees`."""
     return [
         share(trace.feeds[k], len(trace.calls[k]), arithmetic) if cell.shareable else None
         for k, cell in enumerate(cells)
@@ -93,14 +93,17 @@ def leaves(
 def nothing(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
-    """Run every call."""
+    """Run every call. Shapes: as for `subtrees`."""
     return [None] * len(cells)
 
 
 def subtrees(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
-    """Share calls of `repeatable` cells whose data, and all that they read, are identical."""
+    """Share calls of `repeatable` cells whose data, and all that they read, are identical.
+
+    Shapes: ``groups``, per cell ``[n] int32``: the group of each call.
+    """
     same = stand_ins(trace, cells)
     shared = [
         _runs(same[trace.calls[k][:, 0]], groups[k]) if cell.repeatable else None
@@ -137,11 +140,12 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
     same = np.arange(trace.values)
     every = {k: _candidates(trace, cells, k) for k, cell in enumerate(cells) if cell.repeatable}
     for component in sorted({cells[k].component for k in every}):
-        members = [mine for k, mine in every.items() if cells[k].component == component]
-        for level in range(max(len(mine.levels) for mine in members)):  # arguments lie in lower ones
-            for mine in members:
-                if level < len(mine.levels) and len(mine.levels[level]) > 1:
-                    _number(same, mine, mine.levels[level])
+        members = [candidates for k, candidates in every.items() if cells[k].component == component]
+        height = max(len(candidates.levels) for candidates in members)
+        for level in range(height):  # arguments lie in lower levels
+            for candidates in members:
+                if level < len(candidates.levels) and len(candidates.levels[level]) > 1:
+                    _number(same, candidates, candidates.levels[level])
     return same
 
 
@@ -149,8 +153,15 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
 class _Candidates:
     """The calls of a repeatable cell, by level.
 
-    Shapes: ``bases: [n]``, the first values; ``arguments: [n, a]``; ``data: [n, d]``; of each sequence
-    ``lengths``, ``starts: [n, s]`` and ``elements``; ``levels``: the calls of each.
+    Attributes:
+        bases: ``[n]``: the number of each call's first value.
+        arguments: ``[n, a]``: the numbers of the values that it reads.
+        data: ``[n, d]``: its feeds, as integers.
+        lengths: ``[n, s]``: the lengths of its sequences.
+        starts: ``[n, s]``: where each of its sequences begins in `elements`.
+        elements: per sequence argument, as in `Trace.elements`.
+        levels: per level, its calls.
+        outputs: how many values a call makes.
     """
 
     bases: Index
@@ -179,23 +190,27 @@ def _candidates(trace: Trace, cells: Sequence[CellSignature], k: int) -> _Candid
     )
 
 
-def _number(same: Index, mine: _Candidates, calls: Index) -> None:
-    """Let the first of identical calls stand for all; what they read is numbered already."""
-    fixed = np.hstack([same[mine.arguments[calls]], mine.data[calls]])
-    kinds = _firsts(mine.lengths[calls])
+def _number(same: Index, candidates: _Candidates, calls: Index) -> None:
+    """Let the first of identical calls stand for all; the values that they read are numbered already.
+
+    Shapes: ``same: [values]``, changed in place; ``calls: [n]``.
+    """
+    fixed = np.hstack([same[candidates.arguments[calls]], candidates.data[calls]])
+    kinds = _firsts(candidates.lengths[calls])
     for kind in np.flatnonzero(np.bincount(kinds) > 1):  # sequences of equal lengths are a matrix
         some = np.flatnonzero(kinds == kind)
         parts = [fixed[some]]
-        for s, elements in enumerate(mine.elements):
-            at = mine.starts[calls[some], s][:, None] + np.arange(mine.lengths[calls[kind], s])
-            parts.append(same[elements[at]].reshape(len(some), -1))
+        for s, elements in enumerate(candidates.elements):
+            starts, length = candidates.starts[calls[some], s], candidates.lengths[calls[kind], s]
+            places = starts[:, None] + np.arange(length)
+            parts.append(same[elements[places]].reshape(len(some), -1))
         first = some[_firsts(np.hstack(parts))]
-        for output in range(mine.outputs):
-            same[mine.bases[calls[some]] + output] = mine.bases[calls[first]] + output
+        for output in range(candidates.outputs):
+            same[candidates.bases[calls[some]] + output] = candidates.bases[calls[first]] + output
 
 
 def _firsts(rows: Index) -> Index:
-    """Return, for each of some rows, the place of the first one that is equal."""
+    """Return, for each row, the place of the first row that is equal. Shapes: ``[n, k]`` to ``[n]``."""
     if not rows.shape[1]:
         return np.zeros(len(rows), np.int64)
     order = np.lexsort(rows.T)
@@ -207,7 +222,10 @@ def _firsts(rows: Index) -> Index:
 
 
 def _runs(same: Index, groups: Ints) -> Sharing | None:
-    """Group calls by what stands for their results, within the groups in which they run."""
+    """Put calls with the same results into one group, within the groups in which they run.
+
+    Shapes: ``same: [n]``, the value that stands for each call's first result; ``groups: [n]``.
+    """
     order = np.lexsort((same, groups))
     same, groups = same[order], groups[order]
     differs = (same[1:] != same[:-1]) | (groups[1:] != groups[:-1])
@@ -217,7 +235,7 @@ def _runs(same: Index, groups: Ints) -> Sharing | None:
 
 
 def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: int) -> Sharing:
-    """Leave out the copies that nobody reads."""
+    """Leave out the copies that nobody reads. Shapes: ``read: [values]``, ``bases: [n]``, first values."""
     owner = np.repeat(np.arange(len(sharing.copies) - 1), np.diff(sharing.copies))
     kept = read[bases[sharing.order, None] + np.arange(outputs)].any(1)
     kept[sharing.copies[:-1]] = True

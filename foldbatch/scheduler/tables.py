@@ -75,10 +75,10 @@ def build(
 def _ranks(
     plan: Plan, shared: Sequence[Sharing | None], arithmetic: Arithmetic
 ) -> tuple[list[Index | None], list[list[int]]]:
-    """Return, per cell, its calls group by group, and where the groups begin and end.
+    """Return, per cell, its calls in the order of their groups, and where the groups begin and end.
 
-    Of calls that are shared, one stands for all. None is for a cell whose order is free: all its calls
-    are one group.
+    Of shared calls only the first is listed. A cell whose calls are all one group may run them in any
+    order, so its order is None. Shapes: each order ``[n]``; bounds ``groups + 1``.
     """
     orders: list[Index | None] = []
     bounds: list[list[int]] = []
@@ -108,13 +108,13 @@ def _ranks(
 def _stand_in(
     trace: Trace, cells: Sequence[CellSignature], shared: Sequence[Sharing | None], rows: Rows
 ) -> None:
-    """Let values of calls that do not run and that nobody reads be found in the rows of their likes."""
+    """Give the values of dropped calls the rows of the calls that run instead of them."""
     for k, sharing in enumerate(shared):
         if sharing is not None and len(sharing.dropped):
             bases = trace.calls[k][:, 0]
             for output in range(len(cells[k].outputs)):
-                found = rows.of_value[bases[sharing.instead] + output]
-                rows.of_value[bases[sharing.dropped] + output] = found
+                rows_of_representatives = rows.of_value[bases[sharing.instead] + output]
+                rows.of_value[bases[sharing.dropped] + output] = rows_of_representatives
 
 
 def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: Plan) -> list[Step]:
@@ -123,15 +123,15 @@ def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: 
         members = phase.cells
         alone = _is_recursion(cells, members)
         stages = ("step",) if alone else ALL
-        whole = [(k, bounds[k][-1]) for k in members if bounds[k][-1]] if alone else []
-        steps += [Step(k, ("before",), 0, stop) for k, stop in whole]
+        sizes = [(k, bounds[k][-1]) for k in members if bounds[k][-1]] if alone else []
+        steps += [Step(k, ("before",), 0, stop) for k, stop in sizes]
         if len(members) == 1:  # it takes its turns in order
             (k,) = members
             steps += [Step(k, stages, start, stop) for start, stop in pairwise(bounds[k]) if stop > start]
         else:
             turns = [(k, bounds[k][group], bounds[k][group + 1]) for k, group in phase.turns]
             steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
-        steps += [Step(k, ("after",), 0, stop) for k, stop in whole]
+        steps += [Step(k, ("after",), 0, stop) for k, stop in sizes]
     return steps
 
 
@@ -142,7 +142,10 @@ def _is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) ->
 
 
 class _Place(NamedTuple):
-    """The rows that an operand reads: `size` from `start` on, or `rows`, each as often as `counts` says."""
+    """The rows that an operand reads: `size` rows from `start` on, or else the rows in `rows`.
+
+    Shapes: ``rows: [size]``; ``counts: [1 + last row read]``: how often each row of the arena is read.
+    """
 
     start: int | None
     size: int
@@ -153,7 +156,10 @@ class _Place(NamedTuple):
 def _operands(
     trace: Trace, cells: tuple[CellSignature, ...], orders: Sequence[Index | None], rows: Rows, plan: Plan
 ) -> list[tuple[Span, ...]]:
-    """Return where each cell's operands lie, and which of them may store cotangents."""
+    """Return where each cell's operands lie, and which of them may store cotangents.
+
+    Shapes: orders, per cell ``[n]``, as from `_ranks`.
+    """
     places = {
         (k, number): _place(trace, cells, k, number, orders[k], rows)
         for k, cell in enumerate(cells)
@@ -161,12 +167,12 @@ def _operands(
     }
     first = _first(cells, places, plan, len(rows.used))
     spans: list[tuple[Span, ...]] = [() for _ in cells]
-    for at, (start, size, found, counts) in places.items():
-        k, number = at
+    for key, (start, size, rows_read, counts) in places.items():
+        k, number = key
         operand = cells[k].operands[number]
         repeats = counts is not None and int(counts.max()) > 1
         width = len(operand.columns) or 1
-        span = Span(operand.arena, width, operand.sequence, size, start, found, repeats, at in first)
+        span = Span(operand.arena, width, operand.sequence, size, start, rows_read, repeats, key in first)
         spans[k] += (span,)
     return spans
 
@@ -177,12 +183,12 @@ def _place(
     if (cell, number) in rows.runs:
         return _Place(*rows.runs[cell, number])
     operand = cells[cell].operands[number]
-    at = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
-    if not len(at):
+    rows_read = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
+    if not len(rows_read):
         return _Place(0, 0)
-    if rows.arithmetic.consecutive(at):
-        return _Place(int(at[0]), len(at))
-    return _Place(None, len(at), at, np.bincount(at))
+    if rows.arithmetic.consecutive(rows_read):
+        return _Place(int(rows_read[0]), len(rows_read))
+    return _Place(None, len(rows_read), rows_read, np.bincount(rows_read))
 
 
 def _first(
@@ -190,18 +196,18 @@ def _first(
 ) -> set[tuple[int, int]]:
     """Return the operands, by cell and number, that may store cotangents instead of adding to what is there.
 
-    Backward, phases run in reverse order, and within one the steps of different operands interleave. So
-    an operand may store if its rows are consecutive and no other of its phase, or of a later one, reads any.
+    Backward, phases run in reverse order, and the steps of one phase interleave. So an operand may store if
+    its rows are consecutive and no other operand of its phase, or of a later phase, reads any of them.
     """
     first = set()
     readers: list[list[_Place]] = [[] for _ in range(arenas)]
     for phase in reversed(plan.phases):
         differentiable = _differentiable(cells, phase.cells)
-        for arena, at in differentiable:
-            readers[arena].append(places[at])
-        for arena, at in differentiable:
-            if _is_only(places[at], readers[arena]):
-                first.add(at)
+        for arena, key in differentiable:
+            readers[arena].append(places[key])
+        for arena, key in differentiable:
+            if _is_only(places[key], readers[arena]):
+                first.add(key)
     return first
 
 
@@ -218,30 +224,30 @@ def _differentiable(
     ]
 
 
-def _is_only(mine: _Place, readers: Sequence[_Place]) -> bool:
+def _is_only(place: _Place, readers: Sequence[_Place]) -> bool:
     """Return whether an operand's rows follow each other, and none of the other readers reads any."""
-    if mine.start is None:
+    if place.start is None:
         return False
-    begin, stop = mine.start, mine.start + mine.size
+    begin, stop = place.start, place.start + place.size
     for other in readers:
         start, size, _, counts = other
         if counts is not None:
             if counts[begin:stop].any():
                 return False
-        elif start is not None and other is not mine and begin < start + size and start < stop:
+        elif start is not None and other is not place and begin < start + size and start < stop:
             return False
     return True
 
 
 def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:
-    """Return, per arena, the rows whose cotangents no operand stores: what lies between the stored ones."""
+    """Return, per arena, the rows whose cotangents no operand stores. Shapes: each ``[rows] int64``."""
     stored: list[list[tuple[int, int]]] = [[] for _ in used]
     for table in tables:
         for span in table.operands:
             if span.first:
                 assert span.start is not None
                 stored[span.arena].append((span.start, span.start + span.size))
-    found = []
+    zero_rows = []
     for runs, rows in zip(stored, used, strict=True):
         gaps = []
         stop = 0
@@ -249,11 +255,12 @@ def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index,
             if start > stop:
                 gaps.append(np.arange(stop, start))
             stop = max(stop, end)
-        found.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]) if gaps else _NONE)
-    return tuple(found)
+        zero_rows.append(gaps[0] if len(gaps) == 1 else np.concatenate([_NONE, *gaps]) if gaps else _NONE)
+    return tuple(zero_rows)
 
 
 def _segments(trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index) -> Index:
+    """Return where the elements of each call's sequence begin: ``order: [n]`` to ``[n + 1]``."""
     segments = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths_of(trace, cells, cell, sequence).take(order), out=segments[1:])
     return segments

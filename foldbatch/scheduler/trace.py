@@ -5,9 +5,9 @@ A call's arguments are numbers of earlier values. That is all a scheduler needs 
 holds no tensor, no block, no kernel, so it can be cached, pickled and joined with others by
 adding offsets. What the example's data contributes rides along unread (`feeds`, `labels`).
 
-A finished trace is *packed*: all its small integers lie in one array, a head that counts them and then
-section after section, and what has a name is a view of that. So a batch is joined by touching one array
-an example, not dozens; a `Form` says what lies where.
+A finished trace is *packed*: all its small integers lie in one array, first a head that counts them and
+then the sections. The trace's attributes are views of that array. So a batch is joined by touching one
+array of each example instead of dozens. A `Form` describes the layout of the array.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where a cell reads values: `columns` of its arguments, side by side, from one arena.
+    """Values that a cell reads from one arena: some of its arguments, side by side.
 
-    A ragged operand reads, of every element of sequence number `sequence`, value number `member`.
-    `differentiable` says that the cell's backward kernels write this operand's cotangents. `places`,
-    ``[columns] int64``, is where the columns stand in the row of a call: made here, as batches need it.
+    A ragged operand reads one value of every element of a sequence.
+
+    Attributes:
+        arena: the arena that holds the values.
+        columns: the arguments read; of a ragged operand, none.
+        sequence: the number of the sequence; None where the operand is not ragged.
+        member: which value of each element is read.
+        differentiable: whether the cell's backward kernels write cotangents of these values.
+        places: ``[columns] int64``: where the arguments stand in the row of a call.
     """
 
     arena: int
@@ -47,7 +53,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSignature:
-    """What the scheduler knows of a cell; equal to itself alone, as batches look up what follows from it.
+    """What the scheduler knows of a cell. A signature equals itself alone: caches are keyed by it.
 
     Attributes:
         name: for reports.
@@ -57,8 +63,9 @@ class CellSignature:
         outputs: the arena of each of its values.
         arguments: how many single values a call takes.
         sequences: for each sequence argument, how many values an element has.
-        shareable: whether calls with the same data yield the same, so that one will do.
-        repeatable: whether calls with the same data and arguments do, and only results come of them.
+        shareable: whether calls with the same data have the same results, so that one can run for all.
+        repeatable: whether calls with the same data and the same arguments have the same results, and
+            yield nothing but results.
     """
 
     name: str
@@ -74,23 +81,23 @@ class CellSignature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """What lies where in a packed trace: the same for all traces of a program.
+    """The layout of a packed trace: the same for all traces of a program.
 
-    The head holds the number of values, then of calls per cell, then of elements per sequence argument.
-    Sections follow, of rows of integers: calls of each cell, elements, levels, and feeds that are single
-    integers. The form of a batch is that of its examples. Made by `form`.
+    The head holds the number of values, the number of calls of each cell, and the number of elements of
+    each sequence argument. Sections of rows follow: the calls of each cell, the elements, the levels, and
+    the feeds that are single integers. A batch has the form of its examples. Made by `form`.
 
     Attributes:
         arguments: per cell, how many single values a call takes.
         sequences: per cell and sequence argument, how many values an element has.
         integers: per cell and feed, whether it is a single integer, and so a section.
-        packed: whether all feeds are.
-        head: integers in the head.
-        sections: where in the head each section's rows are counted, and integers a row.
-        matrices: how many sections, from the first, are read as matrices: calls and elements.
-        counters: ``[sections] int64``: the same, as arrays: where its rows are counted,
-        widths: ``[sections] int64``: and integers a row.
-        numbers: ``[sections] int64``: how many of a row's integers, from the left, are value numbers.
+        packed: whether all feeds are single integers.
+        head: the length of the head.
+        sections: per section, the place in the head that counts its rows, and the length of a row.
+        matrices: the first so many sections are read as matrices: those of calls and of elements.
+        counters: ``[sections] int64``: the place in the head that counts each section's rows.
+        widths: ``[sections] int64``: the length of each section's rows.
+        numbers: ``[sections] int64``: how many integers of a row, from the left, are value numbers.
     """
 
     arguments: tuple[int, ...]
@@ -144,8 +151,8 @@ class Trace:
         labels: per metric with labels, a list of n Python objects.
         values: one more than the largest value number.
         result: what the example's result is made of: value numbers in nested tuples and lists.
-        form: of what is packed, or None.
-        packed: ``[*] int32``: the integers of which those above are views, or None; see `pack`.
+        form: the layout of `packed`, or None.
+        packed: ``[*] int32``: the array of which the arrays above are views, or None; see `pack`.
         size: number of calls.
     """
 
@@ -178,27 +185,29 @@ class Trace:
         return unpack, (self.form, self.packed, _loose(self, self.form), self.labels, self.result)
 
 
-def pack(trace: Trace, its: Form | None = None) -> Trace:
-    """Return a trace with its integers packed; `its` is its form, if that is known.
+def pack(trace: Trace, form: Form | None = None) -> Trace:
+    """Return a trace with its integers packed; `form` is its form, where the caller knows it.
 
     >>> one = Trace((np.array([[0, 7]], np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 1)
     >>> pack(one).packed
     array([1, 1, 0, 7, 0], dtype=int32)
     """
-    its = its or _form_of(trace)
+    form = form or _form_of(trace)
     assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
     elements = [part for parts in trace.elements for part in parts]
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
-    feeds = [x for mine, flags in zip(trace.feeds, its.integers, strict=True) for x in compress(mine, flags)]
+    feeds = [
+        x for columns, flags in zip(trace.feeds, form.integers, strict=True) for x in compress(columns, flags)
+    ]
     packed = np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
-    return unpack(its, packed, _loose(trace, its), trace.labels, trace.result)
+    return unpack(form, packed, _loose(trace, form), trace.labels, trace.result)
 
 
 def _form_of(trace: Trace) -> Form:
     sequences = tuple([tuple([part.shape[1] for part in parts]) for parts in trace.elements])
     columns = zip(trace.calls, sequences, strict=True)
     arguments = tuple([rows.shape[1] - 1 - len(widths) for rows, widths in columns])
-    integers = tuple([tuple([is_integer(x.dtype, x.shape[1:]) for x in mine]) for mine in trace.feeds])
+    integers = tuple([tuple([is_integer(x.dtype, x.shape[1:]) for x in feeds]) for feeds in trace.feeds])
     return form(arguments, sequences, integers)
 
 
@@ -211,16 +220,16 @@ def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
     return not shape and np.dtype(dtype) == np.int32
 
 
-def _loose(trace: Trace, its: Form) -> list[list[NDArray[Any]]]:
-    """Return, per cell, the feeds that are not packed."""
+def _loose(trace: Trace, form: Form) -> list[list[NDArray[Any]]]:
+    """Return, per cell, the feeds that are not packed: each ``[n, ...]``."""
     return [
         [x for x, integer in zip(columns, integers, strict=True) if not integer]
-        for columns, integers in zip(trace.feeds, its.integers, strict=True)
+        for columns, integers in zip(trace.feeds, form.integers, strict=True)
     ]
 
 
 def unpack(
-    its: Form,
+    form: Form,
     packed: Ints,
     loose: Sequence[Sequence[NDArray[Any]]],
     labels: tuple[tuple[list[Any], ...], ...],
@@ -229,31 +238,31 @@ def unpack(
     """Return a packed trace; its arrays are views.
 
     Args:
-        its: its form.
-        packed: the integers, head and all.
+        form: its form.
+        packed: ``[*] int32``: the integers, with their head.
         loose: per cell, the feeds that are not packed.
         labels: as in `Trace`.
         result: as in `Trace`.
     """
-    head = packed[: its.head].tolist()
+    head = packed[: form.head].tolist()
     views = []
-    stop = its.head
-    for number, (counter, width) in enumerate(its.sections):
+    stop = form.head
+    for number, (counter, width) in enumerate(form.sections):
         start, stop = stop, stop + head[counter] * width
         view = packed[start:stop]
-        views.append(view.reshape(-1, width) if number < its.matrices else view)
+        views.append(view.reshape(-1, width) if number < form.matrices else view)
     cut = iter(views)
-    calls = tuple([next(cut) for _ in its.arguments])
-    elements = tuple([tuple([next(cut) for _ in widths]) for widths in its.sequences])
-    levels = tuple([next(cut) for _ in its.arguments])
+    calls = tuple([next(cut) for _ in form.arguments])
+    elements = tuple([tuple([next(cut) for _ in widths]) for widths in form.sequences])
+    levels = tuple([next(cut) for _ in form.arguments])
     feeds = tuple(
         [
             tuple([next(cut if integer else rest) for integer in integers])
-            for integers, rest in zip(its.integers, map(iter, loose), strict=True)
+            for integers, rest in zip(form.integers, map(iter, loose), strict=True)
         ]
     )
     trace = Trace(calls, elements, levels, feeds, labels, head[0], result)
-    object.__setattr__(trace, "form", its)
+    object.__setattr__(trace, "form", form)
     object.__setattr__(trace, "packed", packed)
     return trace
 

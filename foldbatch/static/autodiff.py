@@ -48,13 +48,13 @@ def vjp(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]
     'add'
     """
     active = depends_on(outputs, wrt)
-    found: dict[Node, list[Node]] = {}
+    contributions_to: dict[Node, list[Node]] = {}
     for output, cotangent in zip(outputs, cotangents, strict=True):
         if output in active:
-            found.setdefault(output, []).append(_along(cotangent, output))
+            contributions_to.setdefault(output, []).append(_along(cotangent, output))
     totals: dict[Node, Node] = {}
     for node in reversed(reachable([output for output in outputs if output in active])):
-        contributions = found.pop(node, None)
+        contributions = contributions_to.pop(node, None)
         if not contributions:
             continue
         g = contributions[0] if len(contributions) == 1 else apply("add", *contributions)
@@ -64,12 +64,12 @@ def vjp(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]
         assert node.op.vjp is not None, f"op {node.op.name} is active but has no derivative"
         for x, contribution in zip(node.inputs, node.op.vjp(g, node, *node.inputs), strict=True):
             if contribution is not None and x in active:
-                found.setdefault(x, []).append(_along(_like(contribution, x), x))
+                contributions_to.setdefault(x, []).append(_along(_like(contribution, x), x))
     return [totals.get(node) for node in wrt]
 
 
 def _along(g: Node, x: Node) -> Node:
-    """Give a derivative that is the same for every row of `x` a row for each, so that sums count them."""
+    """Repeat a derivative that is the same for every row of `x`, so that sums count each row."""
     if g.axis is UNBATCHED and x.axis is not UNBATCHED:
         return apply("batch", g, axis=x.axis)
     return apply("repeat", g, axis=x.axis) if g.axis.rank < x.axis.rank else g
@@ -100,13 +100,13 @@ def _spread(g: Node, x: Node) -> Node:
 
 def jvp(outputs: Sequence[Node], wrt: Sequence[Node], tangents: Sequence[Node]) -> list[Node | None]:
     """Return, for each output, its tangent when `wrt` moves along `tangents`; None where it is zero."""
-    known: dict[Node, Node] = {x: _along(tangent, x) for x, tangent in zip(wrt, tangents, strict=True)}
+    tangent_of: dict[Node, Node] = {x: _along(tangent, x) for x, tangent in zip(wrt, tangents, strict=True)}
     active = depends_on(outputs, wrt)
     for node in reachable(outputs):
-        if node not in active or node in known:
+        if node not in active or node in tangent_of:
             continue
-        moved = tuple(known.get(x) for x in node.inputs)
+        moved = tuple(tangent_of.get(x) for x in node.inputs)
         if any(t is not None for t in moved):
             assert node.op.jvp is not None, f"op {node.op.name} is active but has no derivative"
-            known[node] = _along(node.op.jvp(moved, node, *node.inputs), node)
-    return [known.get(output) for output in outputs]
+            tangent_of[node] = _along(node.op.jvp(moved, node, *node.inputs), node)
+    return [tangent_of.get(output) for output in outputs]

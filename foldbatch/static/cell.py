@@ -1,8 +1,8 @@
-"""A cell: a static function of tensors that the scheduler groups calls of, cut in stages, without kernels.
+"""A cell: a static function of tensors, cut in stages, without kernels. The scheduler groups its calls.
 
-From a `CellGraph` (what the blocks of one place compute) and its `Ends` (which of its ends are recursive, and
-where gradients flow) `stage_cell` finds what each routine computes: graph -> passes -> stages -> vjp -> kept
-values -> `Stage`s. Engines make kernels of these. Nothing here knows of examples, schedules or engines.
+`stage_cell` starts from a `CellGraph`, the computation of one place of a program, and its `Ends`, which say
+what is recursive and where gradients flow. It goes graph -> passes -> stages -> vjp -> kept values ->
+`Stage`s. Engines make kernels of stages. Nothing here knows of examples, schedules or engines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """A table's gradient that is a sum of rows: where the values and their ids are when a batch has run.
+    """A table's gradient that is a sum of rows: where to find values and ids after a batch has run.
 
     Both are bound to kept buffers or feeds. Shapes: ``values: [N, ..., *]``, ``ids: [N, ...]``.
     """
@@ -44,13 +44,13 @@ class RowSums:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a cell computes while training, or in inference: by stage, for each direction.
+    """The computation of a cell while training, or in inference.
 
     Attributes:
-        graph: what is computed forward.
-        forward: by the stage's name.
-        backward: by the stage's name; none in inference.
-        kept: the buffers between these.
+        graph: the forward graph.
+        forward: the forward stages, by name.
+        backward: the backward stages, by name; none in inference.
+        kept: the buffers that pass values between stages.
     """
 
     graph: CellGraph
@@ -66,12 +66,12 @@ class Cell:
     Attributes:
         built: the graph before all passes.
         ends: which ends are recursive, and where gradients flow.
-        training: what is trained, and how.
-        inference: what inference computes from the same inputs.
-        backward_graph: what computes the gradients, sums of rows included.
-        parameters: those that it reads.
+        training: its computation while training.
+        inference: its computation in inference, from the same inputs.
+        backward_graph: the graph of the gradients, sums of rows included.
+        parameters: the parameters that it reads.
         sums: the gradients that are sums of rows.
-        sparse: the parameters all of whose gradients here are: tables that are looked up.
+        sparse: the parameters with no other gradient here than sums of rows: tables that are looked up.
     """
 
     built: CellGraph
@@ -90,17 +90,17 @@ class Cell:
 
     @property
     def graph(self) -> CellGraph:
-        """What is trained."""
+        """The forward graph while training."""
         return self.training.graph
 
     @property
     def differentiated(self) -> frozenset[int]:
         """The operands whose cotangents the backward routines yield."""
-        results = (what for stage in self.training.backward.values() for what, _ in stage.results)
+        results = (target for stage in self.training.backward.values() for target, _ in stage.results)
         return frozenset(key for kind, key in results if kind == "cotangent" and isinstance(key, int))
 
     def phase(self, *, training: bool) -> Phase:
-        """Return what is computed while training, or in inference."""
+        """Return the computation while training, or in inference."""
         return self.training if training else self.inference
 
 
@@ -144,10 +144,10 @@ def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> C
 def _phase(
     graph: CellGraph, sides: Sequence[Side], bounds: Mapping[Node, int]
 ) -> tuple[Phase, dict[Node, int]]:
-    """Return what a phase computes, and the numbers of its kept buffers.
+    """Return a phase, and the numbers of its kept buffers.
 
     Args:
-        graph: what is computed forward.
+        graph: the forward graph.
         sides: its direction, and while training the other one.
         bounds: by feed, the number that its ids are known to be below.
     """
@@ -170,7 +170,7 @@ def _checked(graph: CellGraph, bounds: Mapping[Node, int]) -> set[Node]:
 def _stages(
     graph: CellGraph, sides: Sequence[Side], kept: Mapping[Node, int], checked: set[Node]
 ) -> list[dict[str, Stage]]:
-    """Return what routines compute, by direction and stage."""
+    """Return the stages by direction and name."""
     given = {node: Binding("operand", i) for i, node in enumerate(graph.operands)}
     given |= {node: Binding("feed", i) for i, node in enumerate(graph.feeds)}
     given |= {node: Binding("cotangent", i) for side in sides for i, node in side.seeds.items()}
@@ -178,7 +178,7 @@ def _stages(
     stages: list[dict[str, Stage]] = [{} for _ in sides]
     for i, name in ((i, name) for i in range(len(sides)) for name in STAGES):
         key = i, name
-        results = [(what, node) for what, node in sides[i].results if sides[i].stage_of(node) == name]
+        results = [(target, node) for target, node in sides[i].results if sides[i].stage_of(node) == name]
         own = {node: kept[node] for node in kept if owner[node] == key}
         if not results and not own:
             continue

@@ -1,4 +1,4 @@
-"""What a cell computes, before it is compiled: a graph with named ends, and which of these recur."""
+"""The graph of a cell before it is compiled, with named inputs and results, and which of these recur."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from foldbatch.static.op import Axis
 
 @dataclass(frozen=True, slots=True)
 class CellGraph:
-    """What one place of a program computes per call.
+    """The graph that one place of a program computes per call.
 
-    `operands` are inputs that are results of other calls (CALL or ragged axis), `feeds` inputs
-    read from the example, `outputs` the results others read; `losses` are scalars to be summed
-    over the batch, `metrics` are collected.
+    Attributes:
+        name: the name of the cell.
+        operands: inputs that are results of other calls, with a CALL or a ragged axis.
+        feeds: inputs read from the example.
+        outputs: results that other calls read.
+        losses: scalars to be summed over the batch.
+        metrics: results to be collected.
     """
 
     name: str
@@ -45,8 +49,14 @@ class CellGraph:
 class Ends:
     """Which operands and outputs (by number) are recursive, and which carry gradients.
 
-    `active_feeds` are data whose gradients are wanted; `trained` says that those of parameters are, `losses`
-    that losses are where gradients come from, besides the outputs that carry them.
+    Attributes:
+        recursive_operands: the operands that the recursion computes.
+        recursive_outputs: the outputs that the recursion reads.
+        active_operands: the operands whose cotangents are wanted.
+        active_outputs: the outputs whose cotangents are given.
+        active_feeds: the feeds whose gradients are wanted.
+        trained: whether gradients of parameters are wanted.
+        losses: whether gradients start from losses, besides the active outputs.
     """
 
     recursive_operands: frozenset[int] = frozenset()
@@ -64,24 +74,24 @@ def feed_bounds(graph: CellGraph) -> dict[Node, int]:
     bounds: dict[Node, int] = {}
     for node in reachable(graph.results, graph.inputs):
         if node.op.bound:
-            at, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
-            source = index_source(node.inputs[at])
+            place, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
+            source = index_source(node.inputs[place])
             if source in feeds:
                 bounds[source] = min(size, bounds.get(source, size))
     return bounds
 
 
 def index_source(node: Node) -> Node:
-    """Return the node whose values an index has, behind casts and reshapes."""
+    """Return the node that holds the values of an index, behind casts and reshapes."""
     while node.op.name in ("cast", "reshape") and node.inputs[0].dtype.startswith("int"):
         node = node.inputs[0]
     return node
 
 
 def transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGraph:
-    """Return the cell's graph with what `transform` makes of it; itself where that is nothing."""
-    whole = Graph(graph.inputs, graph.results)
-    results = iter(transform(whole).outputs)
+    """Return the cell's graph after `transform`; the very same graph where nothing changed."""
+    joined = Graph(graph.inputs, graph.results)
+    results = iter(transform(joined).outputs)
     parts = [tuple(next(results) for _ in part) for part in (graph.outputs, graph.losses, graph.metrics)]
     new = CellGraph(graph.name, graph.operands, graph.feeds, *parts)
-    return graph if new.results == whole.outputs else new
+    return graph if new.results == joined.outputs else new

@@ -1,8 +1,8 @@
 """The reference interpreter: one instance of a graph, op by op, in float64. The oracle.
 
 It knows nothing of batches, schedules, buffers or generated code. A tensor along a ragged axis
-is a list of instances; an op that leaves a ragged axis sums over it, unless it is one that takes
-a sequence as a whole.
+is a list of instances; an op that leaves a ragged axis sums over it, unless the op takes a sequence
+as a whole.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def evaluate(graph: Graph, values: Sequence[Value], dtype: str = "float64") -> l
     >>> evaluate(Graph((x,), (x * x,)), [[1.0, 3.0]])[0].tolist()
     [1.0, 9.0]
     """
-    known: dict[Node, Value] = {}
+    value_of: dict[Node, Value] = {}
     lengths: dict[Axis, int] = {}
     for node, value in zip(graph.inputs, values, strict=True):
         if node.axis.rank == 2:
-            known[node] = [_as_float(x, dtype) for x in value]
-            lengths[node.axis] = len(known[node])
+            value_of[node] = [_as_float(x, dtype) for x in value]
+            lengths[node.axis] = len(value_of[node])
         else:
-            known[node] = _as_float(value, dtype)
+            value_of[node] = _as_float(value, dtype)
     for node in graph.nodes:
-        known[node] = _evaluate_node(node, [known[x] for x in node.inputs], lengths, dtype)
-    return [known[node] for node in graph.outputs]
+        value_of[node] = _evaluate_node(node, [value_of[x] for x in node.inputs], lengths, dtype)
+    return [value_of[node] for node in graph.outputs]
 
 
 def _as_float(value: Any, dtype: str) -> Array:
@@ -65,11 +65,11 @@ def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype:
     if spread is None:
         return _as_float(node.op.evaluate(attrs, *xs), dtype)
     if node.op.whole:
-        whole = [
+        operands = [
             _joined(x, source) if source.axis is spread else x
             for x, source in zip(xs, node.inputs, strict=True)
         ]
-        value = _as_float(node.op.evaluate(attrs, *whole), dtype)
+        value = _as_float(node.op.evaluate(attrs, *operands), dtype)
         return list(value) if node.axis is spread else value
     elements = []
     for i in range(lengths[spread]):

@@ -1,10 +1,10 @@
 """Fusion: which elementwise ops run in one loop over the rows.
 
 A *group* is a connected set of elementwise ops along one batch axis that no other op needs halfway.
-A loop over its rows computes it in *sweeps*, each over the elements of one shape: what one sweep
-alone reads never leaves the registers, what a later sweep reads (a slice of all gates, say) lasts
-for one row, and only what others read is written for every row. Views cost nothing inside a group,
-nor do concatenations all of whose parts are computed in it.
+A loop over its rows computes it in *sweeps*, each over the elements of one shape. A value that only its
+own sweep reads stays in registers. A value that a later sweep reads (a slice of all gates, say) lasts for
+one row. Only values read outside the group are written for every row. Views cost nothing inside a group,
+nor does a concatenation if the group computes all its parts.
 
 This is a decision about graphs; how a loop is written is the backend's business.
 
@@ -30,10 +30,10 @@ class Group:
     """Ops that run in one loop.
 
     Attributes:
-        nodes: all of them, operands first.
-        sweeps: those that compute, by sweep; all of a sweep have one shape.
-        written: those that others read.
-        passing: those that a later sweep reads, and nobody else: of each, one row suffices.
+        nodes: all nodes of the group, operands first.
+        sweeps: per sweep, the nodes that it computes; they have one shape.
+        written: the nodes that are read outside the group.
+        passing: the nodes that only a later sweep reads: of each, one row suffices.
     """
 
     nodes: tuple[Node, ...]
@@ -43,7 +43,7 @@ class Group:
 
     @property
     def reads(self) -> Iterator[tuple[int, Node, Node]]:
-        """What is read from memory: the number of the sweep, the reader and its operand."""
+        """The reads from memory: the number of the sweep, the reader and its operand."""
         number = {node: i for i, sweep in enumerate(self.sweeps) for node in sweep}
         for node, i in number.items():
             for x in node.inputs:
@@ -61,20 +61,20 @@ def groups(
     takes: Callable[[Node], bool],
     alone: Callable[[Node], bool],
 ) -> list[Unit]:
-    """Return what a kernel computes as units in an order in which they can run.
+    """Return the units of a kernel, in an order in which they can run.
 
-    Views that are read inside of groups only are left out.
+    Views that are only read inside groups are left out.
 
     Args:
-        nodes: what the kernel computes, operands first.
-        results: those read after the kernel ends, or by other kernels.
-        whole_of: those computed as part of a concatenation, which it is.
+        nodes: the nodes that the kernel computes, operands first.
+        results: the nodes read after the kernel ends, or by other kernels.
+        whole_of: by node that is computed as part of a concatenation, the concatenation.
         takes: whether a loop may compute a node.
-        alone: whether it is worth a loop of its own.
+        alone: whether a node is worth a loop of its own.
     """
-    found = _Grouping(nodes, whole_of, takes)
-    found.grow()
-    members = {g: part for g, part in found.members.items() if len(part) > 1 or alone(part[0])}
+    grouping = _Grouping(nodes, whole_of, takes)
+    grouping.grow()
+    members = {g: part for g, part in grouping.members.items() if len(part) > 1 or alone(part[0])}
     group_of = {node: g for g, part in members.items() for node in part}
     read = _read_outside(nodes, results, whole_of, group_of)
     made = {g: _group(part, read, whole_of) for g, part in members.items()}
@@ -94,7 +94,7 @@ class _Grouping:
         self.members: dict[int, list[Node]] = {}
 
     def grow(self) -> None:
-        """Put every node that may be into the groups of its operands, as far as no circle arises."""
+        """Put every node that a loop may compute into the groups of its operands, unless a circle arises."""
         for i, node in enumerate(self.nodes):
             roots = dict.fromkeys(_roots(node))
             before = {self.group_of[x]: x.axis for x in roots if x in self.group_of}
@@ -110,7 +110,7 @@ class _Grouping:
                 self._join(i, node, chosen)
 
     def _is_joined(self, node: Node) -> bool:
-        """Whether a node is a concatenation whose parts all are computed in it, by groups."""
+        """Whether a node is a concatenation all of whose parts groups compute, straight into its buffer."""
         if node.op.name != "concat":
             return False
         parts = _roots(node)
@@ -157,7 +157,7 @@ def _read_outside(
     whole_of: Mapping[Node, Node],
     group_of: Mapping[Node, int],
 ) -> set[Node]:
-    """Return what is read by others than the group that computes it, and the views needed for that."""
+    """Return the nodes that are read outside the group that computes them, and the views needed for that."""
     read: set[Node] = set()
     stack = list(results)
     for node in nodes:
@@ -178,7 +178,7 @@ def _read_outside(
 
 
 def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node, Node]) -> Group:
-    """Arrange a group in sweeps: an op comes after those whose elements it reads in another order."""
+    """Arrange a group in sweeps: an op that reads elements in another order comes in a later sweep."""
     inside = set(nodes)
     sweeps: list[list[Node]] = []
     ready: dict[Node, int] = {}
@@ -192,11 +192,11 @@ def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node
             if root in inside:
                 same = _is_direct(node, x) and root.op.name != "concat"
                 first = max(first, ready[root] + (not same))
-        at = next((i for i in range(first, len(sweeps)) if sweeps[i][0].shape == node.shape), len(sweeps))
-        if at == len(sweeps):
+        sweep = next((i for i in range(first, len(sweeps)) if sweeps[i][0].shape == node.shape), len(sweeps))
+        if sweep == len(sweeps):
             sweeps.append([])
-        sweeps[at].append(node)
-        ready[node] = at
+        sweeps[sweep].append(node)
+        ready[node] = sweep
     for node in nodes:
         if node.op.name != "concat":
             for x, root in zip(node.inputs, _roots(node), strict=True):
@@ -207,7 +207,7 @@ def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node
 
 
 def _ordered(nodes: Sequence[Node], made: Mapping[int, Group], group_of: Mapping[Node, int]) -> list[Unit]:
-    """Return the units, each after those that it reads, else where its last node stood."""
+    """Return the units, each after the units that it reads, else in the order of last nodes."""
     place = {node: i for i, node in enumerate(nodes)}
     unit_of = {node: made[group_of[node]] if node in group_of else node for node in nodes}
     last = {unit: place[node] for node, unit in unit_of.items()}

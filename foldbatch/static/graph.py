@@ -26,7 +26,7 @@ from foldbatch.types import TensorType
 
 
 class Node:
-    """A symbolic tensor: what an op yields. Behaves as a NumPy array of instance shape.
+    """A symbolic tensor: the result of an op. Behaves as a NumPy array of instance shape.
 
     Attributes: `op`, `inputs`, `attrs`, `type`, `axis`, and `number`, which grows with every
     node made, so that sorting by it is a topological order.
@@ -272,9 +272,9 @@ def index(x: Node, key: Any) -> Node:
     """Return ``x[key]`` for ints, slices of step 1, ``...`` and None."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(k is Ellipsis for k in keys):
-        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        ellipsis = next(i for i, k in enumerate(keys) if k is Ellipsis)
         missing = x.ndim - sum(k is not None and k is not Ellipsis for k in keys)
-        keys[at : at + 1] = [slice(None)] * missing
+        keys[ellipsis : ellipsis + 1] = [slice(None)] * missing
     shape: list[int] = []
     axis = 0
     for k in keys:
@@ -307,32 +307,32 @@ def index(x: Node, key: Any) -> Node:
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
     """Return the nodes that `outputs` depend on, operands first, not looking behind `stop`."""
     stops = set(stop)
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     stack = list(outputs)
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             if node not in stops:
                 stack.extend(node.inputs)
-    return sorted(found, key=lambda node: node.number)
+    return sorted(nodes, key=lambda node: node.number)
 
 
 def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[Node]:
-    """Return `outputs` with nodes replaced wherever they are read; what is untouched stays itself."""
+    """Return `outputs` with nodes replaced wherever they are read; untouched nodes stay themselves."""
     outputs = list(outputs)
-    known = dict(replacement)
+    replaced = dict(replacement)
     for node in reachable(outputs, replacement):
-        if node in known:
+        if node in replaced:
             continue
-        inputs = tuple(known[x] for x in node.inputs)
-        known[node] = node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
-    return [known[node] for node in outputs]
+        inputs = tuple(replaced[x] for x in node.inputs)
+        replaced[node] = node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
+    return [replaced[node] for node in outputs]
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A cut of the node DAG: what `outputs` are, given `inputs`.
+    """A cut of the node DAG: the nodes that compute `outputs` from `inputs`.
 
     `inputs` may be interior nodes of a larger graph; parameters and constants need no mention.
     """

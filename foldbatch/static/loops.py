@@ -1,4 +1,4 @@
-"""A loop over rows as plain data: what a backend is asked to write in its own language.
+"""A loop over rows as plain data, for engines to write in a language of theirs.
 
 A loop visits its rows in order; in each row its sweeps run one after the other, each over the
 elements of its shape. A sweep loads elements, computes, and stores.
@@ -14,7 +14,7 @@ from foldbatch.static.graph import Node
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array that a loop is given, without gaps; two of them never overlap where one is written."""
+    """An array that a loop works on, without gaps; a written array never overlaps another."""
 
     dtype: str
     ndim: int
@@ -23,7 +23,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """Where a sweep finds an element: in buffer number `buffer`, as `strided.Access` says."""
+    """The place of an element: in buffer number `buffer`, at the strides of a `strided.Access`."""
 
     buffer: int
     row: int
@@ -65,9 +65,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops inside each other: how many turns each takes, and each place's strides along them.
+    """Loops inside each other.
 
-    Where `by_rows`, the first takes so many turns for every row.
+    Attributes:
+        turns: how many turns each loop takes, the outermost first.
+        strides: per place, its strides along each loop.
+        by_rows: whether the first loop takes its turns once for every row.
     """
 
     turns: tuple[int, ...]

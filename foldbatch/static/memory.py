@@ -1,11 +1,11 @@
-"""Where a kernel's values live: lifetimes to buffers.
+"""Buffers of a kernel's values, planned from their lifetimes.
 
 A value is one of: *given* (an argument), *kept* (read by another kernel, so it has a buffer of
 its own for the whole batch), a *view* of another, a *section* of the concatenation that will
 read it (so concatenating copies nothing), or *scratch*. A scratch buffer is reused as soon as
 its value is dead, by the very op that reads it last where that op can work in place.
-Of a group of ops that runs in one loop, only what others read needs a buffer, and what one sweep
-passes to a later one needs one row.
+Of a group of ops that runs in one loop, only values read outside need a buffer; a value that one
+sweep passes to a later one needs one row.
 
 Source: the order (lifetimes, in place, free list) follows NNVM's plan_memory pass (2016).
 """
@@ -65,11 +65,11 @@ def plan(
     """Return where each node of a kernel lives.
 
     Args:
-        units: what the kernel computes, operands first: nodes, and groups that run in one loop.
+        units: the nodes of the kernel, and groups that run in one loop, operands first.
         kept: nodes with buffers of their own.
         results: nodes read after the kernel ends.
         overwrites: by op name, the operands whose buffer the op may write its result to.
-        sections: what `sections_of` says of the nodes, if that is known already.
+        sections: the result of `sections_of` for the nodes, if the caller has it.
     """
     nodes = [node for unit in units for node in (_with_views(unit) if isinstance(unit, Group) else (unit,))]
     if sections is None:
@@ -78,7 +78,7 @@ def plan(
 
 
 def _with_views(group: Group) -> Iterator[Node]:
-    """Yield a group's nodes, each after the views that it reads, which may be no units."""
+    """Yield a group's nodes, each after the views that it reads; such views need not be units."""
     for node in group.nodes:
         for x in node.inputs:
             views = [x]
@@ -138,16 +138,16 @@ class _Planner:
             node = self.made.sections[node].whole
         if access(node).root is not node or node in self.kept or node in self.made.scratch:
             return
-        for at in self.overwrites.get(node.op.name, ()):
-            x = node.inputs[at] if at < len(node.inputs) else None
-            if x is not None and self._dies(x, node, i) and not _is_read_again(node, at, self.root):
+        for operand in self.overwrites.get(node.op.name, ()):
+            x = node.inputs[operand] if operand < len(node.inputs) else None
+            if x is not None and self._dies(x, node, i) and not _is_read_again(node, operand, self.root):
                 self._give(node, self.made.scratch[x])
                 self.made.in_place += 1
                 return
         self._take(node, node.axis)
 
     def _dies(self, x: Node, node: Node, i: int) -> bool:
-        """Whether `x` has a scratch buffer fit for `node` that unit number `i` is the last to read."""
+        """Whether unit `i` is the last reader of the scratch buffer of `x`, and `node` fits into it."""
         slot = self.made.scratch.get(x)
         return (
             slot is not None
@@ -157,13 +157,13 @@ class _Planner:
         )
 
     def _place_group(self, group: Group, i: int) -> None:
-        """Place what a loop writes: where operands were that nobody needs any more, else apart."""
-        number = {node: at for at, sweep in enumerate(group.sweeps) for node in sweep}
+        """Place the values that a loop writes: in buffers of operands that die here, else in new ones."""
+        number = {node: step for step, sweep in enumerate(group.sweeps) for node in sweep}
         last: dict[Node, int] = {}  # after which sweep an operand may be overwritten, element by element
-        for at, node, x in group.reads:
+        for step, node, x in group.reads:
             if x in self.root and self.root[x] not in number:
                 direct = self.root[x] is x and x.shape == node.shape
-                last[self.root[x]] = max(last.get(self.root[x], 0), at if direct else len(group.sweeps))
+                last[self.root[x]] = max(last.get(self.root[x], 0), step if direct else len(group.sweeps))
         for node in group.nodes:
             home = self.made.sections[node].whole if node in self.made.sections else node
             if home in self.kept or home in self.made.scratch:
@@ -171,7 +171,9 @@ class _Planner:
             if home in group.passing:
                 self._take(home, UNBATCHED)
             elif home in group.written or home is not node:
-                dead = (x for x, at in last.items() if at <= number.get(home, -1) and self._dies(x, home, i))
+                dead = (
+                    x for x, step in last.items() if step <= number.get(home, -1) and self._dies(x, home, i)
+                )
                 place = next(dead, None)
                 if place is None:
                     self._take(home, home.axis)
@@ -180,32 +182,32 @@ class _Planner:
                     self.made.in_place += 1
 
 
-def _is_read_again(node: Node, at: int, root: Mapping[Node, Node]) -> bool:
-    """Whether overwriting operand number `at` could spoil another operand before it is read.
+def _is_read_again(node: Node, operand: int, root: Mapping[Node, Node]) -> bool:
+    """Whether overwriting operand number `operand` could spoil another operand before it is read.
 
-    A view of it could be read in another order, the operand itself by a later pass of a sum.
+    The other operand may be a view of it, read in another order, or the same node in a later pass of a sum.
     """
-    x = node.inputs[at]
+    x = node.inputs[operand]
     if node.inputs == (x, x):
         return False
-    return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != at)
+    return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != operand)
 
 
 def sections_of(nodes: Sequence[Node], fixed: Collection[Node]) -> dict[Node, Section]:
     """Find values that can be computed straight into the concatenation that reads them."""
     computed = set(nodes)
     sections: dict[Node, Section] = {}
-    for whole in nodes:
-        if whole.op.name != "concat" or whole.ndim != 1:
+    for concat in nodes:
+        if concat.op.name != "concat" or concat.ndim != 1:
             continue
         start = 0
-        for part in whole.inputs:
+        for part in concat.inputs:
             x, stop = part, start + part.shape[0]
             while x.op.name == "reshape" and x in computed:
                 x = x.inputs[0]
             direct = x in computed and x.op.name != "concat" and x not in fixed and _may_be_strided(x)
-            if direct and x not in sections and x.axis is whole.axis:
-                sections[x] = Section(whole, start, stop)
+            if direct and x not in sections and x.axis is concat.axis:
+                sections[x] = Section(concat, start, stop)
             start = stop
     return sections
 
@@ -216,7 +218,7 @@ def _may_be_strided(node: Node) -> bool:
 
 
 def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node, Node]:
-    """Return the node whose buffer holds each computed node: its own, a view's operand, a section's whole."""
+    """Return the node whose buffer holds each node: itself, a view's operand, or a section's whole."""
     root: dict[Node, Node] = {}
     for node in nodes:
         if node in sections:
@@ -229,7 +231,7 @@ def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node
 def _last_reads(
     units: Sequence[Unit], results: Collection[Node], root: Mapping[Node, Node]
 ) -> dict[Node, int]:
-    """Return, for each node that has a buffer, the unit after which nothing in it is read any more."""
+    """Return, for each node that has a buffer, the last unit that reads anything in the buffer."""
     last: dict[Node, int] = {}
     for i, unit in enumerate(units):
         for node in unit.nodes if isinstance(unit, Group) else (unit,):

@@ -20,10 +20,10 @@ Held = tuple[Node, tuple[int, ...]]
 def pack(
     operands: Sequence[Node], results: Sequence[Node], recursive: Collection[int] | None = None
 ) -> tuple[list[Held], list[Node]]:
-    """Return new operands, each with the numbers of the old ones it holds, and the results of these.
+    """Return new operands, each with the numbers of the old operands in it, and the results in terms of them.
 
-    Only operands with a row per call are packed, each into the first group that wants it. Those whose
-    numbers are in `recursive` are not packed with others: what those compute with need not wait.
+    Only operands with a row per call are packed, each into the first group that wants it. Operands whose
+    numbers are in `recursive` are not packed with others, as nodes that read only the others need not wait.
     """
     late = {operands[i] for i in recursive or ()}
     numbers = {node: i for i, node in enumerate(operands) if node.axis is CALL}
@@ -36,12 +36,14 @@ def pack(
         if not _joins(node) or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
             continue
         first = members[0]
-        whole = input_node(TensorType((len(members), *first.shape), first.dtype), name="pack")
+        pack_input = input_node(TensorType((len(members), *first.shape), first.dtype), name="pack")
         for i, x in enumerate(members):
-            replaced[x] = index(whole, i)
-        replaced[node] = whole if node.shape == whole.shape else apply("reshape", whole, shape=node.shape)
+            replaced[x] = index(pack_input, i)
+        replaced[node] = (
+            pack_input if node.shape == pack_input.shape else apply("reshape", pack_input, shape=node.shape)
+        )
         held = tuple(numbers[x] for x in members)
-        packed[held[0]] = (whole, held)
+        packed[held[0]] = (pack_input, held)
     taken = {i for _, held in packed.values() for i in held}
     left = [(i, node) for i, node in enumerate(operands) if i in packed or i not in taken]
     new = [packed.get(i, (node, (i,))) for i, node in left]

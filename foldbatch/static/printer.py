@@ -18,12 +18,12 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     Without `names`, nodes are called ``%0 ...`` from the inputs on. The order of lines and the names follow
     from the graph alone, not from what was built before.
 
-    With `names` there are lines for ops only, in the order in which kernels compute them: the name of a
-    parameter or of a constant says what it is.
+    With `names` there are lines for ops only, in the order in which kernels compute them, as the names of
+    parameters and constants speak for themselves.
 
     Args:
-        graph: what is printed.
-        names: of all its nodes.
+        graph: the graph.
+        names: the names of all its nodes.
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.graph import input_node
@@ -66,7 +66,7 @@ def _in_order_of_reading(graph: Graph) -> list[Node]:
 
 
 def expression(node: Node, names: Mapping[Node, str]) -> str:
-    """Return what a node is: a call of its op on nodes that have `names`, a parameter, or a constant."""
+    """Return a node as text: a call of its op on nodes that have `names`, a parameter, or a constant."""
     if node.op is PARAMETER:
         return f"parameter {parameter_name(node.attrs['parameter'])}"
     if node.op is CONSTANT:
@@ -99,7 +99,7 @@ def unlike(name: str, taken: Collection[str]) -> str:
 
 
 def constant_name(value: Array) -> str:
-    """Return a small constant as a list, and of a large one the shape and what it is filled with.
+    """Return a small constant as a list, a large one as its shape and the number that fills it.
 
     >>> import numpy as np
     >>> constant_name(np.array([1.5, 2.0])), constant_name(np.zeros((3, 3)))

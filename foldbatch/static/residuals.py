@@ -1,7 +1,7 @@
-"""Residuals: what forward keeps for backward, and what is computed again instead, under a byte budget.
+"""Residuals: the values that forward keeps for backward, and those computed again, under a byte budget.
 
-Source: Chen et al. 2016 (Training deep nets with sublinear memory cost); what is chosen here is
-within one call of a cell, where computing again costs elementwise work and saves a row for each call.
+Source: Chen et al. 2016 (Training deep nets with sublinear memory cost). Here the choice is made within
+one call of a cell: computing a value again costs elementwise work and saves a row for each call.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from foldbatch.static.graph import Node
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.sides import Staged, backward_side, kept_between
 
-DEAR = frozenset({"linear", "matmul", "sum_outer"})  # whose work exceeds that of reading what they made
+DEAR = frozenset(
+    {"linear", "matmul", "sum_outer"}
+)  # computing these again costs more than reading the result
 
 
 def choose(staged: Staged, ends: Ends, budget: int | None) -> frozenset[Node]:
     """Return the nodes that backward computes again, so that a call keeps no more than `budget` bytes.
 
     Nodes are tried from the cheapest to the dearest, the largest first, and taken unless the kept bytes
-    grow; matrix products are never computed again. Where that is not enough, it is as near as it gets.
+    grow; matrix products are never computed again. Where that is not enough, the budget is exceeded.
 
     Args:
         staged: the cell's graph, optimized.
@@ -38,9 +40,7 @@ def choose(staged: Staged, ends: Ends, budget: int | None) -> frozenset[Node]:
         node = min(candidates, key=lambda n: (not n.op.elementwise, -n.type.nbytes, n.number))
         tried.add(node)
         fewer = _kept(staged, ends, chosen | {node})
-        if _bytes(fewer) <= _bytes(
-            kept
-        ):  # what costs nothing may save later, with another that reads the same
+        if _bytes(fewer) <= _bytes(kept):  # no gain yet may become one, with another reader of the same node
             chosen, kept = chosen | {node}, fewer
     return chosen
 

@@ -31,7 +31,7 @@ def print_routine(routine: Routine, parameters: Names | None = None) -> str:
 
     Args:
         routine: what is printed.
-        parameters: what parameters are called; without it, as they call themselves.
+        parameters: the names of parameters; by default, their own.
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.cell import stage_cell
@@ -55,22 +55,22 @@ def print_routine(routine: Routine, parameters: Names | None = None) -> str:
 def print_statements(routine: Routine, parameters: Names | None = None) -> list[str]:
     """Return a line for each statement of a routine, and one for its results; a fused loop has several.
 
-    Slots have the names of `slot_names`. Of a slot that is not read or written as it is, the line says which
-    elements of a row: ``k2[0:4]``, ``x0 as [4]`` in another shape, ``w.T`` transposed, and where neither is
-    enough ``w at 2 + 4i + j as [3,2]``: the number of element ``[i, j]`` in the row.
+    Slots have the names of `slot_names`. Where a place is not the whole slot, the line shows the elements of
+    a row: ``k2[0:4]`` a range, ``x0 as [4]`` another shape, ``w.T`` a transpose, and in all other cases
+    ``w at 2 + 4i + j as [3,2]``: the number of element ``[i, j]`` in the row.
     """
     slots = list(zip(slot_names(routine, parameters), routine.slots, strict=True))
     lines = [line for statement in routine.statements for line in _statement(statement, slots)]
-    results = (f"{result_name(what, parameters)}: {_place(place, slots)}" for what, place in routine.results)
+    results = (f"{result_name(key, parameters)}: {_place(place, slots)}" for key, place in routine.results)
     return [*lines, f"return ({', '.join(results)})"]
 
 
 def slot_names(routine: Routine, parameters: Names | None = None) -> list[str]:
-    """Return what each slot of a routine is called: by what memory it is, and its number.
+    """Return the name of each slot of a routine: a letter for its kind of memory, and its number.
 
     ``x`` is an operand, ``g`` the cotangent of an output, ``f`` data of the examples, ``k`` a kept buffer,
-    ``d`` where an operand's cotangents go, ``s`` scratch, in the order of use, and ``offsets`` say where the
-    elements of sequences begin. Parameters have their names, and constants are written out.
+    ``d`` the cotangents of an operand, ``s`` scratch, in the order of use, and ``offsets`` the starts of
+    sequences. Parameters have their names, and constants are written out.
     """
     names: list[str] = []
     scratch = count()
@@ -85,13 +85,13 @@ def slot_names(routine: Routine, parameters: Names | None = None) -> list[str]:
     return names
 
 
-def result_name(what: tuple[str, object], parameters: Names | None = None) -> str:
+def result_name(result: tuple[str, object], parameters: Names | None = None) -> str:
     """Return what a result is, in words.
 
     >>> result_name(("value", 0)), result_name(("cotangent", 1)), result_name(("loss", 0))
     ('output 0', 'cotangent of x1', 'loss 0')
     """
-    kind, key = what
+    kind, key = result
     if isinstance(key, Parameter):
         return f"gradient of {_parameter(key, parameters)}"
     return _RESULTS.get(kind, f"{kind} {{}}").format(key)
@@ -155,7 +155,7 @@ def _place(place: Place, slots: _Slots) -> str:
 
 
 def _elements(name: str, slot: Slot, offset: int, shape: Sequence[int], strides: Sequence[int]) -> str:
-    """Return which elements of a row of a slot are meant."""
+    """Return elements of a row of a slot, as text."""
     size = prod(shape)
     if _lie_in_order(shape, strides):
         if size != slot.type.size:

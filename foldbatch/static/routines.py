@@ -20,18 +20,18 @@ from foldbatch.types import TensorType
 What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 SEGMENTS = TensorType((), "int64")
 
-# Ops whose rows are the elements of sequences, and that must know where each call's begin.
+# Ops on the elements of sequences: they read the `segments` slot, where each call's elements begin.
 ON_SEQUENCES = frozenset({"repeat", "segment_sum", "segment_max", "segment_is_max", "segment_softmax"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an engine's kernels can do, as plain data.
+    """The abilities of an engine's kernels, as plain data.
 
     Attributes:
         fused: the ops that a fused loop may hold; none, where there are no fused loops.
-        dtypes: of all that such a loop reads and writes.
-        alone: those of these ops that are worth a loop of their own; a sum of three and more terms is, too.
+        dtypes: the dtypes that such a loop may read and write.
+        alone: the fused ops that are worth a loop of their own; a sum of three and more terms is, too.
         overwrites: by op, the operands whose buffer the result may overwrite.
     """
 
@@ -52,13 +52,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one routine computes, whatever engine runs it.
+    """The computation of one routine, whatever engine runs it.
 
     Attributes:
         name: its direction and stage, such as ``forward_step``.
-        results: what it yields, and what each result is.
+        results: its results, each with its kind and number.
         kept: the nodes that it leaves for other routines, with the numbers of their buffers.
-        given: what it may read, and what memory that is.
+        given: the nodes that it may read, with the memory that holds them.
         computed: the nodes that it computes and does not keep.
         checked: nodes of ids that are known to be in range.
         axes: the ragged axes of the cell, in order.
@@ -82,7 +82,7 @@ class Stage:
 
     @property
     def stores(self) -> dict[Node, int]:
-        """The cotangents of operands, by number, that it can write where they belong."""
+        """The cotangents of operands that it can write straight into their arenas, with operand numbers."""
         nodes = [node for _, node in self.results]
         return {
             node: number
@@ -94,12 +94,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """A routine with what it was made from, for those who want to see it.
+    """A routine with the plans that it was made from, for views.
 
     Attributes:
         routine: the statements.
-        graph: what they compute.
-        buffers: where the values live that the routine computes.
+        graph: the graph that they compute.
+        buffers: the places of computed values.
         units: ops, and groups of ops that run in one loop, in order.
     """
 
@@ -115,7 +115,7 @@ def routine_of(stage: Stage, target: Target) -> Routine:
 
 
 def plan_stage(stage: Stage, target: Target) -> PlannedStage:
-    """Return the statements of a stage for a target, with what they were made from."""
+    """Return the statements of a stage for a target, with the plans that they were made from."""
     graph = stage.graph
     computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
     sections = sections_of(computed, {*stage.kept, *graph.outputs})
@@ -148,8 +148,8 @@ class _Builder:
             elif access(unit).root is unit:
                 self._compute(unit)
         results = tuple(
-            Result(Binding(*what), self._place(node))
-            for what, node in self.stage.results
+            Result(Binding(*key), self._place(node))
+            for key, node in self.stage.results
             if node not in self.stores
         )
         for _, place in results:
@@ -166,13 +166,13 @@ class _Builder:
         return self.slots[key]
 
     def _segments(self, axis: Axis) -> None:
-        """See to it that the rows along a ragged axis can be counted."""
+        """Add the `segments` slot of a ragged axis, unless the routine has it."""
         if axis.rank == 2 and axis not in self.segments:
             self.segments[axis] = len(self.made)
             self.made.append(Slot(Binding("segments", self.stage.axes.index(axis)), SEGMENTS, axis))
 
     def _home(self, node: Node) -> int:
-        """Return the slot that holds nothing but a node."""
+        """Return the slot that holds a node alone."""
         if node in self.stage.kept:
             binding = Binding("kept", self.stage.kept[node])
         elif node in self.stores:
@@ -190,16 +190,16 @@ class _Builder:
         return self._slot(binding, node.type, node.axis)
 
     def _place(self, node: Node) -> Place:
-        """Return where the elements of a node lie."""
+        """Return the place of a node's elements."""
         seen = access(node)
-        whole = self.buffers.sections.get(seen.root)
-        if whole is not None:
-            seen = seen.at(whole.whole, whole.whole.type.size, whole.start)
-        row = seen.row if node.axis.rank else 0
+        section = self.buffers.sections.get(seen.root)
+        if section is not None:
+            seen = seen.at(section.whole, section.whole.type.size, section.start)
+        row = seen.row if node.axis.rank and seen.root.axis.rank else 0  # one row may serve all
         return Place(self._home(seen.root), node.axis, row, seen.offset, node.shape, seen.strides)
 
     def _compute(self, node: Node) -> None:
-        if is_view(node):  # of something whose elements lie in another order: it must be copied
+        if is_view(node):  # no strides of the operand's memory give these elements: they are copied
             (x,) = node.inputs
             strides = tuple(prod(x.shape[i + 1 :]) for i in range(x.ndim))
             copy = replace(self._place(node), shape=x.shape, strides=strides)
@@ -227,7 +227,7 @@ class _Builder:
         return Place(self.segments[axis], axis, 1, 0, (), ())
 
     def _check(self, node: Node) -> None:
-        """Refuse ids out of range, unless the data they are was checked when it was traced."""
+        """Add a check that ids are in range, unless they were checked when the example was traced."""
         if node.op.bound is None:
             return
         number, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
@@ -239,17 +239,17 @@ class _Builder:
                 axis = CALL
             self._add(Statement("check_range", axis, tuple(reads), None, {"size": size}))
 
-    def _without_parts_in_place(self, whole: Node, reads: Sequence[Place | None]) -> list[Place | None]:
-        """Return the parts of a concatenation, None for those that were computed where they belong."""
+    def _without_parts_in_place(self, concat: Node, reads: Sequence[Place | None]) -> list[Place | None]:
+        """Return the parts of a concatenation; None for a part that was computed in its place."""
         parts = list(reads)
         start = 0
-        for i, part in enumerate(whole.inputs):
+        for i, part in enumerate(concat.inputs):
             x = part
             while x.op.name == "reshape" and x not in self.buffers.sections:
                 x = x.inputs[0]
-            if self.buffers.sections.get(x) == Section(whole, start, start + part.shape[0]):
+            if self.buffers.sections.get(x) == Section(concat, start, start + part.shape[0]):
                 parts[i] = None
-            start += part.shape[0] if whole.ndim == 1 else 0
+            start += part.shape[0] if concat.ndim == 1 else 0
         return parts
 
     # -- fused loops
@@ -262,7 +262,7 @@ class _Builder:
 
 
 class _LoopWriter:
-    """Describes a group as a loop: `buffers` by the slots that they are, and `sweeps`."""
+    """Describes a group as a loop: its `buffers`, by the numbers of their slots, and its `sweeps`."""
 
     def __init__(self, builder: _Builder, group: Group) -> None:
         self.builder = builder

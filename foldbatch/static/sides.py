@@ -1,7 +1,7 @@
-"""The two directions of a cell: what forward and backward compute, in which stage, and what is kept between.
+"""The two directions of a cell: the nodes of forward and backward, their stages, and the values kept between.
 
-The backward graph is derived from the forward one after all passes, so whatever these merged is
-merged in the gradients too.
+The backward graph is derived from the forward graph after all passes, so nodes that the passes merged
+are merged in the gradients too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[int, str]  # of a routine: the direction's number and the stage
 
 
 class RowGradient(NamedTuple):
-    """A table's gradient that is a sum of rows: `node` is that of `values` to the rows that `ids` say."""
+    """A table's gradient that is a sum of rows: `node` adds each row of `values` to row `ids`."""
 
     parameter: Parameter
     node: Node
@@ -34,16 +34,16 @@ class RowGradient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One direction: its results with what they are, and the stage of each node that it computes.
+    """One direction of a cell: its results, and the stage of each node that it computes.
 
     Attributes:
         given: the nodes that it reads and does not compute.
-        results: what it yields.
-        recursive_inputs: those given that the recursion itself makes.
-        recursive_outputs: those results that the recursion reads.
-        stage: of each node that it computes.
-        seeds: backward, the cotangents that it is given, by the numbers of outputs.
-        rows: backward, the gradients that are sums of rows. They are not made here: values and ids are left.
+        results: its results, each with its kind and number.
+        recursive_inputs: the given nodes that the recursion computes.
+        recursive_outputs: the results that the recursion reads.
+        stage: the stage of each node that it computes.
+        seeds: backward, the cotangents that it reads, by the numbers of outputs.
+        rows: backward, the gradients that are sums of rows. The sums are made later, of values and ids.
     """
 
     given: tuple[Node, ...]
@@ -55,7 +55,7 @@ class Side:
     rows: tuple[RowGradient, ...] = ()
 
     def stage_of(self, node: Node) -> str:
-        """Return when a result is ready; one that is merely passed on, when it may be."""
+        """Return the stage that yields a result; a given node is yielded in the first stage that has it."""
         if node in self.stage:
             return self.stage[node]
         if node in self.recursive_inputs:
@@ -88,7 +88,7 @@ def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str
     Args:
         graph: as the blocks built it.
         ends: which ends are recursive: that decides what runs per level.
-        training: whether what is to be trained is wanted, or what infers.
+        training: whether the graph is for training, or for inference.
     """
     graph = transformed(graph, partial(in_phase, training=training))
     yield "in_phase", graph
@@ -103,7 +103,7 @@ def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str
         yield name, graph
         if name != passes.STAGED[-1][0]:  # a simpler sum would have all its terms in one again
             for simplification, transform in passes.PIPELINE:
-                if graph is not before:  # else it is as simple as it gets
+                if graph is not before:  # an unchanged graph is simplified already
                     graph = transformed(graph, transform)
                 yield simplification, graph
 
@@ -115,7 +115,7 @@ def optimized(graph: CellGraph, ends: Ends, *, training: bool) -> Staged:
 
 
 def forward_side(graph: CellGraph, ends: Ends) -> Side:
-    """Return what runs forward: values, losses, metrics."""
+    """Return the forward direction: values, losses, metrics."""
     results: list[tuple[What, Node]] = []
     for kind, nodes in (("value", graph.outputs), ("loss", graph.losses), ("metric", graph.metrics)):
         results += [((kind, i), node) for i, node in enumerate(nodes)]
@@ -127,7 +127,7 @@ def forward_side(graph: CellGraph, ends: Ends) -> Side:
 
 
 def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tuple[What, Node]]]:
-    """Return the cotangent inputs by output number, and what the backward graph computes."""
+    """Return the cotangent inputs by output number, and the results of the backward graph."""
     seeds = {i: input_node(graph.outputs[i].type, name=f"g{i}") for i in sorted(ends.active_outputs)}
     losses = graph.losses if ends.losses else ()
     outputs = [graph.outputs[i] for i in seeds] + list(losses)
@@ -135,21 +135,21 @@ def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tupl
     weights = trainable(outputs) if ends.trained else []
     inputs = [("cotangent", i, graph.operands[i]) for i in sorted(ends.active_operands)]
     inputs += [("feed", i, graph.feeds[i]) for i in sorted(ends.active_feeds)]
-    found = iter(vjp(outputs, gs, [x for _, _, x in inputs] + weights))
+    gradients = iter(vjp(outputs, gs, [x for _, _, x in inputs] + weights))
     results: list[tuple[What, Node]] = []
     for kind, i, x in inputs:
-        g = next(found)
+        g = next(gradients)
         if g is not None:
             results.append(((kind, i), g if g.axis is x.axis else apply("batch", g, axis=x.axis)))
     for weight in weights:
-        g = next(found)
+        g = next(gradients)
         if g is not None:
             results.append((("gradient", weight.attrs["parameter"]), g))
     return seeds, results
 
 
 def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = frozenset()) -> Side:
-    """Return what runs backward: cotangents of what is read, gradients of parameters.
+    """Return the backward direction: cotangents of operands and feeds, gradients of parameters.
 
     Args:
         staged: the cell's graph, optimized, with the other direction.
@@ -164,7 +164,7 @@ def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = fro
     if recomputed:
         nodes = substitute(nodes, {**{x: x for x in given}, **_again(recomputed, given)})
     nodes = list(passes.run(Graph(given, tuple(nodes))).outputs)
-    results = [(what, node) for (what, _), node in zip(results, nodes, strict=True)]
+    results = [(key, node) for (key, _), node in zip(results, nodes, strict=True)]
     recursive_inputs = frozenset(seeds[i] for i in ends.recursive_outputs if i in seeds)
     recursive_outputs = frozenset(
         node for (kind, i), node in results if kind == "cotangent" and i in ends.recursive_operands
@@ -179,7 +179,7 @@ def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = fro
 
 
 def _again(recomputed: Collection[Node], given: Collection[Node]) -> dict[Node, Node]:
-    """Return nodes that compute the same once more, as nodes of their own (NNVM's mirror)."""
+    """Return copies of nodes, which compute the same values a second time (NNVM's mirror)."""
     new: dict[Node, Node] = {x: x for x in given}
     for node in sorted(recomputed, key=lambda node: node.number):
         new[node] = apply(node.op.name, *substitute(node.inputs, new), **node.attrs, again=True)
@@ -192,22 +192,22 @@ def _rows_apart(
     """Part the gradients that are sums of rows from the other results: they stay sparse."""
     others: list[tuple[What, Node]] = []
     rows: list[RowGradient] = []
-    for what, node in results:
+    for key, node in results:
         terms: tuple[Node, ...] = (node,)
         if node.op.name == "add" and any(x.op.name == "sum_rows" for x in node.inputs):
             terms = node.inputs
         for term in terms:
-            parameter = what[1]
+            parameter = key[1]
             if isinstance(parameter, Parameter) and term.op.name == "sum_rows" and term.inputs[0].axis.rank:
                 values, ids = (_lasting(x, feeds) for x in term.inputs)
                 rows.append(RowGradient(parameter, term, values, ids))
             else:
-                others.append((what, term))
+                others.append((key, term))
     return others, rows
 
 
 def _lasting(node: Node, feeds: Collection[Node]) -> Node:
-    """Return a node whose value is there when the batch has run: itself, or a copy of it."""
+    """Return a node whose value still exists when the batch has run: the node, or a copy of it."""
     if node in feeds or not (is_view(node) or node.op in SOURCES):
         return node
     return apply("add", node)
@@ -216,7 +216,7 @@ def _lasting(node: Node, feeds: Collection[Node]) -> Node:
 def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
     """Return the nodes that one routine computes and another reads, each with the routine that computes it.
 
-    Those that are left for sums of rows are among them.
+    They include the values and ids of sums of rows.
     """
     owner = owners(sides)
     given = [x for side in sides for x in side.given if x.op in SOURCES]
@@ -224,10 +224,10 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
     for gradient in (gradient for side in sides for gradient in side.rows):
         kept |= {node: owner[node] for node in (gradient.values, gradient.ids) if node in owner}
     keys = [(i, stage) for i in range(len(sides)) for stage in STAGES]
-    for key in reversed(keys):  # looking for what is kept may uncover more
+    for key in reversed(keys):  # a kept node may read nodes of earlier routines, which are kept then
         results = results_of(sides, key)
-        mine = [node for node, owned_by in kept.items() if owned_by == key]
-        for node in outside([*results, *mine], key, owner, given):
+        kept_here = [node for node, owned_by in kept.items() if owned_by == key]
+        for node in outside([*results, *kept_here], key, owner, given):
             kept.setdefault(node, owner[node])
     return kept
 

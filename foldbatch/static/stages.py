@@ -1,9 +1,9 @@
 """Which part of a cell runs when: before, step, after.
 
-Of a cell that takes part in a recursion, only what lies on a path from a recursive input to a
-recursive output must wait for its turn, level by level (*step*). What depends on no recursive
-input (*before*: embeddings, input projections) and what no recursive output depends on
-(*after*: classifiers, losses) runs once per batch, over all calls. The same cut serves the
+In a cell that takes part in a recursion, only the nodes on a path from a recursive input to a
+recursive output must wait for their turn, level by level (*step*). Nodes that depend on no recursive
+input (*before*: embeddings, input projections) and nodes on which no recursive output depends
+(*after*: classifiers, losses) run once per batch, over all calls. The same cut serves the
 backward graph, whose recursive inputs are the cotangents of recursive outputs; there all
 parameter gradients fall into *after*.
 
@@ -21,8 +21,8 @@ from foldbatch.static.op import UNBATCHED
 BEFORE, STEP, AFTER = STAGES = ("before", "step", "after")
 StageOf = Callable[[Node], str]
 
-# These only look at their operand's memory in another way, so every stage that wants one makes
-# its own instead of storing it.
+# Ops that only look at their operand's memory in another way. A stage that reads such a node computes
+# it again instead of storing it.
 VIEWS = frozenset({"reshape", "slice", "transpose", "broadcast_to", "batch"})
 
 
@@ -59,9 +59,9 @@ def postpone(
 ) -> dict[Node, str]:
     """Return the stages of a backward graph with the derivatives of gates moved to where they are read.
 
-    What the step alone reads and can make elementwise from what is given (1 - h h from h) could
-    be made before, for all calls at once. But that writes as much memory as the gates take, to
-    read it back level by level. What is the same for the whole batch stays: it is made once.
+    A node that only the step reads, and that elementwise ops make from given nodes (1 - h h from h), could
+    run before, for all calls at once. But that would write as much memory as the gates take, and read
+    it back level by level. A node with one value for the whole batch stays: it is computed once.
     """
     stages = dict(stages)
     cheap: set[Node] = set()

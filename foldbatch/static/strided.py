@@ -30,7 +30,7 @@ class Access:
     strides: tuple[int, ...]
 
     def at(self, root: Node, row: int, offset: int) -> Access:
-        """Return the same elements as part of a buffer that holds this root from `offset` on."""
+        """Return the same elements in the buffer of another root, which holds this root from `offset` on."""
         return replace(self, root=root, row=row, offset=self.offset + offset)
 
 
@@ -42,8 +42,8 @@ def access(node: Node) -> Access:
     >>> from foldbatch.static.graph import input_node
     >>> from foldbatch.types import TensorType
     >>> x = input_node(TensorType((2, 5)))
-    >>> found = access(x[1, 2:])
-    >>> found.root is x, found.row, found.offset, found.strides
+    >>> part = access(x[1, 2:])
+    >>> part.root is x, part.row, part.offset, part.strides
     (True, 10, 7, (1,))
     """
     chain = [node]
@@ -52,23 +52,23 @@ def access(node: Node) -> Access:
     root, start = chain[-1], _bytes(chain[-1])
     seen = start
     for view in reversed(chain[:-1]):
-        found = seen if view.op.name == "batch" else np.asarray(view.op.evaluate(view.attrs, seen))
-        if view.type.size and not np.may_share_memory(found, start):
+        view_of_seen = seen if view.op.name == "batch" else np.asarray(view.op.evaluate(view.attrs, seen))
+        if view.type.size and not np.may_share_memory(view_of_seen, start):
             root, start = view, _bytes(view)
-            found = start
-        seen = found
+            view_of_seen = start
+        seen = view_of_seen
     offset = _address(seen) - _address(start) if node.type.size else 0
     return Access(root, root.type.size if root.axis.rank else 0, offset, seen.strides)
 
 
-def broadcast(found: Access, shape: Sequence[int], wanted: Sequence[int]) -> Access:
-    """Return the access to a value of one shape as an operand of an op whose result has another."""
+def broadcast(access_of_operand: Access, shape: Sequence[int], wanted: Sequence[int]) -> Access:
+    """Return the access to an operand of one shape in an op whose result has the shape `wanted`."""
     missing = len(wanted) - len(shape)
     strides = (
-        0 if i < missing or shape[i - missing] != extent else found.strides[i - missing]
+        0 if i < missing or shape[i - missing] != extent else access_of_operand.strides[i - missing]
         for i, extent in enumerate(wanted)
     )
-    return replace(found, strides=tuple(strides))
+    return replace(access_of_operand, strides=tuple(strides))
 
 
 def _bytes(node: Node) -> Array:

@@ -1,4 +1,4 @@
-"""What a legal graph is. Run after every transformation of one; a breach is a bug of ours."""
+"""The rules of a legal graph, checked after every transformation; a breach is a bug of ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verify(graph: Graph, where: str = "graph") -> Graph:
 
 
 def _infer(node: Node) -> tuple[TensorType, Axis]:
-    """Return what the rules say the node's type and axis are."""
+    """Return the node's type and axis according to the rules of its op."""
     axes = tuple(x.axis for x in node.inputs)
     type_ = node.op.infer(tuple(x.type for x in node.inputs), node.attrs)
     if node.op.axis:

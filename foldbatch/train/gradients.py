@@ -76,10 +76,10 @@ def _scaled(gradient: Any, factor: float) -> Any:
 def fitting_gradient(
     name: str, parameter: object, gradient: Any, factor: float = 1.0, updates: Updates | None = None
 ) -> tuple[Any, float]:
-    """Return a gradient in its parameter's dtype once it, times a factor, is known to fit.
+    """Check that a gradient, times a factor, fits its parameter; return it in the parameter's dtype.
 
-    It comes as an array of one axis or more, or `SparseRows`, and with it what it is still to be multiplied
-    by: the factor, or 1 where that had to be done first. With compiled `updates` the check is one pass.
+    The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
+    1 where it had to be applied first. With compiled `updates` the check is one pass.
 
     Raises:
         ParameterError: when the parameter cannot be updated in place, or the gradient has another
@@ -117,7 +117,7 @@ def takes(array: NDArray[Any]) -> bool:
 
 
 def _is_known_good(gradient: Any, values: Array, updates: Updates) -> bool:
-    """Return whether there is a compiled check, and it finds no fault; it does not tell which."""
+    """Return whether there is a compiled check, and it finds no fault; it cannot say which fault."""
     check = updates.faults(values.dtype)
     if check is None or not takes(values):
         return False

@@ -2,8 +2,8 @@
 
 An optimizer's formula sees a block of a parameter, its gradient and its moments, as arrays of
 one shape, and changes them in place. This module cuts parameters into blocks that stay in a
-core's cache, so that the only temporary arrays are two blocks kept between steps; brings a
-sparse gradient into the block it belongs to; and checks all gradients before it changes anything.
+core's cache, so that the only temporary arrays are two blocks kept between steps. It spreads a
+sparse gradient over its block, and checks all gradients before it changes anything.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def _finite(where: str, value: object) -> float:
 
 
 def _blocks(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table, each of about `BLOCK` elements."""
+    """Yield first and last (excluded) rows of the blocks of a table ``[n, *]``, of about `BLOCK` elements."""
     rows = len(table)
     step = max(1, BLOCK * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
-    known = params.parameters if isinstance(params, ParameterStore) else params
-    if name not in known:
+    parameters = params.parameters if isinstance(params, ParameterStore) else params
+    if name not in parameters:
         expected = f"a parameter of {', '.join(params) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
     return isinstance(params, ParameterStore) and not params.parameters[name].trainable
@@ -80,7 +80,7 @@ class Optimizer:
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
         factors = lr_factors or {}
         self.lr_factors = {k: within(f"{kind} lr_factors[{k!r}]", factors[k], 0) for k in factors}
-        self._updates: Updates | None = None  # compiled loops of the parameters under way
+        self._updates: Updates | None = None  # compiled loops of the store being updated
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Array]] = {}
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
@@ -165,15 +165,19 @@ class Optimizer:
         raise NotImplementedError
 
     def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        """Update a block of a parameter and its moments in place; `g` must not be changed."""
+        """Update a block of a parameter and its moments in place; `g` must not be changed.
+
+        Shapes: all arrays ``[rows, *]``, alike.
+        """
         raise NotImplementedError
 
     def _in_one_pass(
         self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
     ) -> bool:
-        """Update tables, of `SparseRows` those rows only, without blocks; return whether that can be done.
+        """Update a parameter and its moments without blocks; return whether that can be done.
 
-        If not, nothing has changed.
+        If not, nothing has changed. Of `SparseRows` only those rows are updated. Shapes: tables ``[n, *]``,
+        alike.
         """
         return False
 
@@ -185,7 +189,7 @@ class Optimizer:
             self._apply(p, self._block_gradient(p, gradient, factor, start, stop), moments, rate, step)
 
     def _block_gradient(self, p: Array, gradient: Any, factor: float, start: int, stop: int) -> Array:
-        """Return rows `start` to `stop` of the gradient, scaled, with weight decay, in scratch if need be."""
+        """Return rows `start` to `stop` of the gradient, scaled, with weight decay; ``[stop - start, *]``."""
         g = self._scratch(0, p)
         if isinstance(gradient, SparseRows):
             first, last = np.searchsorted(gradient.rows, (start, stop))
@@ -214,7 +218,7 @@ class Optimizer:
                 table[rows] = block
 
     def _scratch(self, slot: int, like: Array) -> Array:
-        """Return an array of that shape and dtype whose content does not matter; one per slot."""
+        """Return an array of the shape and dtype of `like`, with any content; one per slot."""
         buffer = self._buffers.get((slot, like.dtype))
         if buffer is None or buffer.size < like.size:
             buffer = self._buffers[slot, like.dtype] = np.empty(max(BLOCK, like.size), like.dtype)

@@ -1,4 +1,4 @@
-"""Optimizers: what one step does to the parameters, given their gradients.
+"""Optimizers: formulas for one step of the parameters, given their gradients.
 
 In: parameters and gradients by name, a gradient being an array or `SparseRows`. Out: nothing;
 the parameters are changed in place, after every gradient has been found fit, so that a bad
@@ -176,7 +176,7 @@ class Adam(Optimizer):
         return False
 
     def _corrected(self, rate: float, step: int) -> tuple[float, float]:
-        """Return eps and rate with the corrections drawn out of the quotient, which saves two passes."""
+        """Return eps and rate with the bias corrections in them, which saves two passes over the moments."""
         correction = math.sqrt(1 - self.betas[1] ** step)
         return self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
 

@@ -14,7 +14,7 @@ from foldbatch.errors import TrainingError
 from foldbatch.program import Program
 from foldbatch.types import describe_value
 
-END: Final = object()  # what stands for the batch after the last
+END: Final = object()  # stands for the batch after the last
 
 
 def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Planned]:

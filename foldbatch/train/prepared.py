@@ -1,9 +1,9 @@
 """Prepared data sets: the traces of many examples in one file, to be read in place of the examples.
 
 The file is what NumPy writes with `np.savez`: flat arrays of all examples' numbers, a few texts in
-JSON, and no code. Each array has its checksum there. It belongs to a model: whether the program that
-reads it makes traces of the same form is told by digests, which know the tracing program but not what
-functions of the user's compute; when those change, prepare anew.
+JSON, and no code. Each array has its checksum there. A file belongs to a model: digests tell whether the
+program that reads it makes traces of the same form. They cover the tracing program, but not functions of
+the user that it calls; when these change, prepare anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from foldbatch.types import (
 
 VERSION = 1
 PLAIN = (str, int, float, bool, type(None))
-# what reading a zip archive of arrays may raise when it is none, or damaged
+# errors that reading a file raises when it is no zip archive of arrays, or a damaged one
 DAMAGE = (
     zipfile.BadZipFile,
     ValueError,
@@ -62,7 +62,7 @@ Arrays = dict[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An array that all examples' traces have: its rows' dtype and shape, and where they lie in a trace."""
+    """An array in the traces of all examples: its name, the dtype and shape of a row, and how to get it."""
 
     name: str
     dtype: str
@@ -151,7 +151,7 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
 
 def _columns(model: Model) -> list[list[Column]]:
     """Return, per cell, the arrays that a trace has of it: calls, levels, elements, then feeds."""
-    found = []
+    arrays = []
     for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
         width = 1 + cell.arguments + len(cell.sequences)
         columns = [
@@ -166,22 +166,22 @@ def _columns(model: Model) -> list[list[Column]]:
             Column(f"feeds{k}_{i}", feed.type.dtype, feed.type.shape, _part("feeds", k, i))
             for i, feed in enumerate(feeds)
         ]
-        found.append(columns)
-    return found
+        arrays.append(columns)
+    return arrays
 
 
 def _part(field: str, *path: int) -> Callable[[Trace], Array]:
     def part(trace: Trace) -> Array:
-        found = getattr(trace, field)
+        array = getattr(trace, field)
         for i in path:
-            found = found[i]
-        return np.asarray(found)
+            array = array[i]
+        return np.asarray(array)
 
     return part
 
 
 def _pack(model: Model, traces: Sequence[Trace]) -> Arrays:
-    """Return all traces as arrays: what lies in them row after row, and how much of it is whose."""
+    """Return all traces as arrays: the rows of all examples, and how many rows each example has."""
     arrays: Arrays = {"values": np.array([trace.values for trace in traces], np.int64)}
     for k, columns in enumerate(_columns(model)):
         arrays[f"count{k}"] = np.array([len(trace.calls[k]) for trace in traces], np.int64)
@@ -223,7 +223,9 @@ def _unpack(model: Model, arrays: Arrays, examples: int) -> Iterator[Trace]:
         rows = arrays[f"calls{k}"]
         calls.append(cut(rows))
         levels.append(cut(arrays[f"levels{k}"]))
-        values = np.repeat(arrays["values"], counts)  # of each call's example; what is compiled does not look
+        values = np.repeat(
+            arrays["values"], counts
+        )  # of each call's example; compiled loops do not check ranges
         _check_range(rows[:, : 1 + cell.arguments], values)
         _check_range(rows[:, :1] + max(len(cell.outputs) - 1, 0), values)
         _check_range(arrays[f"levels{k}"][:, None], values)
@@ -245,13 +247,13 @@ def _unpack(model: Model, arrays: Arrays, examples: int) -> Iterator[Trace]:
 
 
 def _check_range(rows: Array, limits: Array) -> None:
-    """Refuse rows of numbers that are not from 0 to below their row's limit."""
+    """Refuse numbers below 0, or not below their row's limit. Shapes: ``rows: [n, k]``, ``limits: [n]``."""
     if len(rows) != len(limits) or (rows < 0).any() or (rows >= limits[:, None]).any():
         raise ValueError("a number out of range")
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:
-    """Return the rows of each example, which end at `ends`."""
+    """Return the rows of each example, which end at `ends`: ``[rows, *]`` with ``ends: [examples]``."""
     stops = ends.tolist()
     if (stops[-1] if stops else 0) != len(rows):
         raise ValueError("rows left over, or missing")
@@ -259,19 +261,19 @@ def _cut(rows: Any, ends: Array) -> list[Any]:
 
 
 def _together(columns: Sequence[Sequence[Any]], examples: int) -> list[tuple[Any, ...]]:
-    """Return, per example, what it has of each column."""
+    """Return, per example, its part of each column."""
     return list(zip(*columns, strict=True)) if columns else [()] * examples
 
 
 def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
-    """Yield what a trace holds a result of a type as, in lists; see `foldbatch.engines.results.walk`."""
+    """Yield the terminals of a result of a type, as lists; see `foldbatch.engines.results.walk`."""
     for terminal in _terminals(type_):
         part = next(held)
         match terminal:
             case SequenceType(element):
                 single = len(list(_terminals(element))) == 1
                 lists = [list(_held(element, iter((one,) if single else one), where)) for one in part]
-                yield [found[0] if single else found for found in lists]
+                yield [column[0] if single else column for column in lists]
             case ObjectType():
                 yield _plain(part, where)
             case _:
@@ -279,7 +281,7 @@ def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
 
 
 def _terminals(type_: Type) -> Iterator[Type]:
-    """Yield the types of the things that a trace holds a value of a type as."""
+    """Yield the types of the terminals that a trace holds for a value of a type."""
     match type_:
         case TupleType(items):
             for item in items:
@@ -308,7 +310,7 @@ def _parsed(text: Array) -> Any:
 
 
 def _digests(program: Program) -> dict[str, str]:
-    """Return what the form of traces depends on, by what an error says where that differs."""
+    """Return digests of everything that decides the form of traces; the keys are words for errors."""
     model, tracer = program.model, program.lowered.tracer
     cells = [
         (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
@@ -329,13 +331,13 @@ def _digests(program: Program) -> dict[str, str]:
     return {"policy": program.options.policy, **digests}
 
 
-def _check_digests(where: str, program: Program, found: dict[str, str]) -> None:
+def _check_digests(where: str, program: Program, digests: dict[str, str]) -> None:
     for name, digest in _digests(program).items():
-        if found.get(name) != digest:
-            what = (
-                f"those for policy {found.get(name)!r}"
+        if digests.get(name) != digest:
+            mismatch = (
+                f"those for policy {digests.get(name)!r}"
                 if name == "policy"
                 else f"those of a model with {name}"
             )
             fix = "prepare them anew, or compile what they were prepared with"
-            raise ExampleError(where, "examples prepared by this program", what, fix)
+            raise ExampleError(where, "examples prepared by this program", mismatch, fix)

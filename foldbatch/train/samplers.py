@@ -247,18 +247,18 @@ def _of_each(
     of_tree: Callable[[Tree], int],
     of_prepared: Callable[[Prepared], int],
 ) -> Index:
-    found = np.zeros(_count(where, examples), np.int64)
+    costs = np.zeros(_count(where, examples), np.int64)
     for number, example in enumerate(examples):
         if isinstance(example, Tree):
-            found[number] = of_tree(example)
+            costs[number] = of_tree(example)
         elif isinstance(example, Prepared):
-            found[number] = of_prepared(example)
+            costs[number] = of_prepared(example)
         else:
             fix = "give what program.prepare(examples) returns"
             raise ExampleTypeError(
                 f"{where} at example {number}", "a Tree or a prepared example", describe_value(example), fix
             )
-    return found
+    return costs
 
 
 def _numbers(where: str, values: ArrayLike, *, whole: bool) -> NDArray[Any]:

@@ -32,22 +32,22 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
             continue
         reads = () if node in graph.inputs else node.inputs
         name = explanation.names[node]
-        # no stage has the sums of rows: they are computed when all has run
+        # sums of rows have no stage: they are computed after all routines
         kind = _kind(explanation, node, given=node in graph.inputs) or stages.get(name, AFTER)
         drawn += [_constant(explanation, x, f"{name}.{i}") for i, x in enumerate(reads) if x.op is CONSTANT]
         keys = tuple(f"{name}.{i}" if x.op is CONSTANT else explanation.names[x] for i, x in enumerate(reads))
         title = f"{name} {node.op.name}" if node.op not in SOURCES and reads else name
         hint = expression(node, explanation.names) if reads else name
         drawn.append(Box(name, title, f"{node.axis} {node.type}", kind, keys, hint))
-    for i, (what, node) in enumerate(_results(explanation, side)):
+    for i, (words, node) in enumerate(_results(explanation, side)):
         constant = [_constant(explanation, node, f"result {i}.0")] if node.op is CONSTANT else []
         key = constant[0].key if constant else explanation.names[node]
-        drawn += [*constant, Box(f"result {i}", what, f"{node.axis} {node.type}", "result", (key,))]
+        drawn += [*constant, Box(f"result {i}", words, f"{node.axis} {node.type}", "result", (key,))]
     return drawn
 
 
 def _kind(explanation: CellExplanation, node: Node, *, given: bool) -> str:
-    """Return what a node that is not computed is drawn as."""
+    """Return the kind of box that stands for a node that is not computed."""
     graph = explanation.cell.graph
     if node in graph.operands:
         return "operand"
@@ -63,11 +63,11 @@ def _constant(explanation: CellExplanation, node: Node, key: str) -> Box:
 
 
 def _results(explanation: CellExplanation, side: str) -> Iterator[tuple[str, Node]]:
-    """Yield what a direction yields, in words: what routines bring elsewhere, then sums of rows."""
+    """Yield the results of a direction, with names: those that routines deliver, then sums of rows."""
     for part in explanation.parts:
         if part.direction == side:
-            for what, node in part.stage.results:
-                yield result_name(what, explanation.parameter_names), node
+            for key, node in part.stage.results:
+                yield result_name(key, explanation.parameter_names), node
     if side == BACKWARD and explanation.cell.sums:
         sums = explanation.cell.backward_graph.outputs[-len(explanation.cell.sums) :]
         for rows, node in zip(explanation.cell.sums, sums, strict=True):

@@ -1,4 +1,4 @@
-"""The calls of a batch as data: what each reads, the step in which it runs, and whether it runs at all."""
+"""The calls of a batch as data: the calls that each reads, its step, and whether it runs at all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, 
     sweep = sorted(
         (int(base), k, i) for k, rows in enumerate(trace.calls) for i, base in enumerate(rows[:, 0])
     )
-    maker: dict[int, int] = {}  # by the number of a value, that of the call whose result it is
+    maker: dict[int, int] = {}  # by the number of a value, the number of the call that makes it
     calls: list[Call] = []
     for base, k, i in sweep:
         maker |= dict.fromkeys(range(base, base + len(cells[k].outputs)), len(calls))
@@ -72,7 +72,7 @@ def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Dra
     steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
     for number, step in enumerate(steps):
         of_rank[step.cell][step.start : step.stop] = number
-    of_call = [numbers[at] for numbers, at in zip(of_rank, ranks, strict=True)]
+    of_call = [numbers[rank] for numbers, rank in zip(of_rank, ranks, strict=True)]
     calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
     counted = zip(steps, calls.tolist(), strict=True)
     return of_call, tuple(DrawnStep(step.cell, step.stop - step.start, count) for step, count in counted)
@@ -85,14 +85,14 @@ def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:
         ranks = np.zeros(len(bases), np.int64)
         ranks[table.order] = np.arange(len(table.order))
         return ranks
-    # identical calls, be their results copied or not, are told by the rows in which their results lie
+    # identical calls, copied or not, are recognised by the rows of their results
     rank_of_row = np.zeros(batch.schedule.arena_rows[cells[k].outputs[0]], np.int64)
     rank_of_row[table.outputs[0]] = np.repeat(np.arange(len(table.order)), np.diff(table.copies))
     return rank_of_row[batch.schedule.row_of[bases]]
 
 
 def _reads(batch: Batch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
-    """Return the numbers of the values that each of a cell's calls reads."""
+    """Return the numbers of the values that each of a cell's calls reads: n lists."""
     trace = batch.merged.trace
     reads: list[list[int]] = arguments_of(trace, cells, k).tolist()
     for sequence, elements in enumerate(trace.elements[k]):

@@ -134,7 +134,7 @@ def _picture(boxes: Sequence[Box]) -> tuple[str, float, float]:
     left = min((place.x - place.width / 2 for place in places), default=0.0)
     for place in places:
         place.x -= left
-    parts = [_edge(points, at) for points, at in edges]
+    parts = [_edge(points, fraction) for points, fraction in edges]
     parts += [_box(place, place.box) for place in places if place.box]
     right = max((place.x + place.width / 2 for place in places), default=0.0)
     return "\n".join(parts), right, max(len(layers) * (_HEIGHT + _GAP) - _GAP, 0.0)
@@ -148,9 +148,9 @@ def _width(words: str) -> float:
 
 
 def _layers(boxes: Sequence[Box]) -> tuple[list[list[_Place]], Wires, list[tuple[list[_Place], float]]]:
-    """Return the layers, what must lie close together, and each edge's way with where it ends.
+    """Return the layers, the wires between neighbouring layers, and each edge's way and end.
 
-    An edge ends at a part of the width of its box's upper side, from 0 to 1.
+    The end is a fraction of the width of the box's upper side, from 0 to 1.
     """
     number = _depths(boxes)
     places = {b.key: _Place(number[b.key], max(_width(b.title), _width(b.type)), b) for b in boxes}
@@ -166,14 +166,14 @@ def _layers(boxes: Sequence[Box]) -> tuple[list[list[_Place]], Wires, list[tuple
             for place in passed:
                 layers[place.layer].append(place)
             way = [start, *passed, end]
-            at = (i + 1) / (len(box.reads) + 1)
-            wires += [(x, y, at if y is end else 0.5) for x, y in pairwise(way)]
-            edges.append((way, at))
+            fraction = (i + 1) / (len(box.reads) + 1)
+            wires += [(x, y, fraction if y is end else 0.5) for x, y in pairwise(way)]
+            edges.append((way, fraction))
     return layers, wires, edges
 
 
 def _depths(boxes: Sequence[Box]) -> dict[str, int]:
-    """Return each box's layer: below all that it reads; what reads nothing stands above its first reader."""
+    """Return each box's layer: below all boxes that it reads; a source stands just above its first reader."""
     by_key = {box.key: box for box in boxes}
     depth: dict[str, int] = {}
     stack = [box.key for box in boxes]
@@ -187,16 +187,16 @@ def _depths(boxes: Sequence[Box]) -> dict[str, int]:
     for box in boxes:
         for key in box.reads:
             first[key] = min(depth[box.key], first.get(key, depth[box.key]))
-    return {key: first.get(key, 1) - 1 if not by_key[key].reads else at for key, at in depth.items()}
+    return {key: first.get(key, 1) - 1 if not by_key[key].reads else layer for key, layer in depth.items()}
 
 
 def _neighbours(wires: Wires) -> tuple[Near, Near]:
     """Return, by place, the neighbours above and below, each with where the edge meets it."""
     above: Near = {}
     below: Near = {}
-    for start, end, at in wires:
+    for start, end, fraction in wires:
         above.setdefault(id(end), []).append((start, 0.5))
-        below.setdefault(id(start), []).append((end, at))
+        below.setdefault(id(start), []).append((end, fraction))
     return above, below
 
 
@@ -210,7 +210,7 @@ def _ordered(layers: list[list[_Place]], wires: Wires) -> list[list[_Place]]:
 
         def mean(place: _Place) -> float:
             others = near.get(id(place)) or [(place, 0.5)]
-            return sum(rank[id(x)] + at for x, at in others) / len(others)
+            return sum(rank[id(x)] + fraction for x, fraction in others) / len(others)
 
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             layer.sort(key=mean)
@@ -228,7 +228,7 @@ def _crossings(layers: list[list[_Place]], below: Near) -> int:
     for layer in layers:
         ends: list[float] = []
         for place in layer:
-            of_place = sorted(rank[id(x)] + at for x, at in below.get(id(place), ()))
+            of_place = sorted(rank[id(x)] + fraction for x, fraction in below.get(id(place), ()))
             count += sum(len(ends) - bisect(ends, end) for end in of_place)
             for end in of_place:
                 insort(ends, end)
@@ -251,7 +251,7 @@ def _spread(layers: list[list[_Place]], wires: Wires) -> None:
 
 
 def _apart(layer: Sequence[_Place], wanted: Sequence[float]) -> None:
-    """Set x near what is wanted: the mean of pushing right and of pushing left, which both keep apart."""
+    """Set x near the wanted x, without overlap: the mean of pushing right and of pushing left."""
     needed = [(a.width + b.width) / 2 + _APART for a, b in pairwise(layer)]
     right, left = list(wanted), list(wanted)
     for i, distance in enumerate(needed):
@@ -281,10 +281,10 @@ def _rectangle(kind: str, x: float, y: float, width: float, height: float) -> st
     return f"<rect class='fb-box fb-{kind}' {size} rx='{height / 2 if kind in _ROUND else 3:g}'/>"
 
 
-def _edge(way: Sequence[_Place], at: float) -> str:
+def _edge(way: Sequence[_Place], fraction: float) -> str:
     """Return a line from the lower side of the first place to the upper side of the last, and its head."""
     first, last = way[0], way[-1]
-    end = last.x + (at - 0.5) * last.width * 0.8
+    end = last.x + (fraction - 0.5) * last.width * 0.8
     line = f"M{first.x:.1f} {first.top + _HEIGHT:.1f}"
     x, y = first.x, first.top + _HEIGHT
     for place in way[1:]:

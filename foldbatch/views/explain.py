@@ -1,6 +1,6 @@
-"""What was made of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients.
+"""The explanation of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients.
 
-Read off the cell and the routines that an engine makes of it, as data and as text.
+It is read off the cell and the routines that an engine makes of it, as data and as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foldbatch.static.sides import trail
 from foldbatch.static.statements import Routine
 from foldbatch.views import footprint
 from foldbatch.views.footprint import NamedBuffer, Recomputed
-from foldbatch.views.naming import name_nodes, whole
+from foldbatch.views.naming import joined, name_nodes
 from foldbatch.views.parts import BACKWARD, FORWARD, StageParts, parts_of
 from foldbatch.views.reasons import Placed, place
 from foldbatch.views.weights import Weight, weights
@@ -36,23 +36,23 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class CellExplanation:
-    """What was made of one cell, for training; prints itself.
+    """The explanation of one cell, for training; prints itself.
 
     Attributes:
         cell: the cell itself.
-        names: what each node is called, in every graph.
-        graph_before: as the blocks built it.
-        passes: what changed it, in order.
-        graph_after: what is trained.
+        names: the name of each node, in every graph.
+        graph_before: the graph as the blocks built it.
+        passes: the passes that changed it, in order.
+        graph_after: the graph after all passes, for training.
         parts: the stages with their routines, in the order in which they run.
-        inference: the same of what infers.
+        inference: the same for inference.
         stages: every node of every routine, with its stage and the reason.
-        buffers: what routines write.
+        buffers: the buffers that routines write.
         unplaced: nodes without memory of their own: the insides of fused loops.
-        recomputed: what is computed again rather than kept.
-        parameters: with their gradients.
+        recomputed: the nodes computed again rather than kept.
+        parameters: the parameters, with their gradients.
         planned: bytes of one row of all buffers, by axis: ``N`` per call, ``1`` once for the batch.
-        unplanned: what they would be if every node had its own.
+        unplanned: those bytes if every node had a buffer of its own.
     """
 
     cell: Cell
@@ -107,12 +107,12 @@ class CellExplanation:
 
 
 def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
-    """Return what was made of a cell.
+    """Return the explanation of a cell.
 
     Args:
         cell: the cell.
-        target: what the kernels of the engine can do that the cell is explained for.
-        names: those of parameters, where a program gives them some.
+        target: the target of the engine that the cell is explained for.
+        names: the names of parameters, where a program gives them some.
 
     >>> from foldbatch.engines.numpy import TARGET
     >>> from foldbatch.static.cell import stage_cell
@@ -135,9 +135,9 @@ def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | No
     return CellExplanation(
         cell,
         node_names,
-        whole(cell.built),
+        joined(cell.built),
         steps,
-        whole(cell.graph),
+        joined(cell.graph),
         parts,
         parts_of(cell.inference, target),
         tuple(place(cell, parts, node_names)),
@@ -157,9 +157,9 @@ def ops_in(graph: Graph) -> int:
 
 def _trail(cell: Cell) -> Iterator[Pass]:
     """Run the passes again, one by one; those that change nothing are left out."""
-    before = whole(cell.built)
+    before = joined(cell.built)
     for name, of_cell in trail(cell.built, cell.ends, training=True):
-        graph = whole(of_cell)
+        graph = joined(of_cell)
         if graph.outputs != before.outputs:
             yield Pass(name, graph, ops_in(graph))
         before = graph
@@ -248,7 +248,7 @@ def _weights(explanation: CellExplanation) -> Iterator[str]:
 def _inference(explanation: CellExplanation) -> Iterator[str]:
     graph = explanation.cell.inference.graph
     if graph is not explanation.cell.graph:
-        yield from _graph("graph in inference", whole(graph), explanation.names)
+        yield from _graph("graph in inference", joined(graph), explanation.names)
     lines = [f"{part.when}, {_statements(part.routine)}" for part in explanation.inference]
     lines.append(f"together {_bytes(footprint.planned(explanation.inference))}")
     yield from _titled("routines in inference", lines)

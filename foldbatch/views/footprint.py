@@ -1,4 +1,4 @@
-"""What a cell's routines need memory for: buffers and what lives in each, and what is made anew instead."""
+"""The memory of a cell's routines: buffers with the nodes in each, and nodes computed again instead."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class NamedBuffer:
     """Memory for rows that a routine writes.
 
     Attributes:
-        name: what the routine calls it.
+        name: its name in the routine.
         kind: scratch (reused within the routine), kept (read by other routines) or store (a cotangent,
             written where it belongs).
         routine: the name of the routine that writes it.
         type: of one row.
         axis: ``N`` a row per call, ``1`` one for the batch, else a row per element of a sequence.
         nodes: the names of the nodes that live in it, in order.
-        sections: of those, the ones computed into a part of it: name, start, stop.
+        sections: the nodes computed into a part of it: name, start, stop.
         in_place: pairs of a node and the operand whose memory it overwrites.
-        readers: of a kept one, the routines that read it and the nodes they compute from it.
+        readers: of a kept buffer, the routines that read it and the nodes they compute from it.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Recomputed:
 
 
 def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffer]:
-    """Return the buffers that routines write: scratch, then stores, then what is kept."""
+    """Return the buffers that routines write: scratch, then stores, then kept buffers."""
     for kind in ("scratch", "store"):
         for part in parts:
             for name, slot in zip(slot_names(part.routine), part.routine.slots, strict=True):
@@ -107,7 +107,7 @@ def _buffer(
 
 
 def recomputed(parts: StageParts, names: Mapping[Node, str]) -> Iterator[Recomputed]:
-    """Return what more than one routine computes."""
+    """Return the nodes that more than one routine computes."""
     routines: dict[Node, list[str]] = {}
     for part in parts:
         for node in part.computed:

@@ -1,4 +1,4 @@
-"""What the nodes of a cell are called when people read about it: one name each, before and after passes."""
+"""Names for the nodes of a cell, to be read by people: one name each, before and after passes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
 from foldbatch.static.printer import constant_name, parameter_name, unlike
 
 
-def whole(graph: CellGraph) -> Graph:
-    """Return all that a cell computes as one graph."""
+def joined(graph: CellGraph) -> Graph:
+    """Return the graph of all results of a cell: outputs, losses and metrics joined."""
     return Graph(graph.inputs, graph.results)
 
 
@@ -39,7 +39,7 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
     }
     computed = 0
     staged = (stage.graph for stage in stages)
-    for graph in (whole(cell.built), *graphs, whole(cell.graph), cell.backward_graph, *staged):
+    for graph in (joined(cell.built), *graphs, joined(cell.graph), cell.backward_graph, *staged):
         for node in graph.nodes:
             if node in names:
                 continue

@@ -1,4 +1,4 @@
-"""The stages of a cell as an engine's routines compute them: what explanations are read off."""
+"""The stages of a cell with an engine's routines, from which explanations are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StagePart:
     Attributes:
         direction: ``forward`` or ``backward``.
         when: ``before``, ``step`` or ``after``.
-        stage: what it computes, for any engine.
+        stage: its computation, for any engine.
         planned: the routine that one engine makes of it.
     """
 
@@ -36,17 +36,17 @@ class StagePart:
 
     @property
     def routine(self) -> Routine:
-        """What it does, statement by statement."""
+        """Its statements."""
         return self.planned.routine
 
     @property
     def graph(self) -> Graph:
-        """What it computes: results first, then what it keeps."""
+        """Its graph: results first, then kept nodes."""
         return self.planned.graph
 
     @property
     def buffers(self) -> Buffers:
-        """Where the values live that it computes."""
+        """The places of computed values."""
         return self.planned.buffers
 
     @property

@@ -101,9 +101,9 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
 
 
 def _placed(calls: Sequence[Call]) -> tuple[tuple[Place, ...], Place]:
-    """Return a place for each call, and the size of all: above what it reads, in the middle of it.
+    """Return a place for each call, and the size of the picture.
 
-    Examples stand side by side.
+    A call stands above the calls that it reads, in the middle. Examples stand side by side.
     """
     height: list[int] = []
     for call in calls:

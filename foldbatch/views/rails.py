@@ -33,13 +33,13 @@ def draw_rails(boxes: Sequence[Box]) -> str:
         left.subtract(set(box.reads))
         ending = [i for i in read if left[rails[i] or ""] == 0]
         free = [i for i, key in enumerate(rails) if key is None]
-        at = min(ending or free or [len(rails)])
-        if at == len(rails):
+        rail = min(ending or free or [len(rails)])
+        if rail == len(rails):
             rails.append(None)
-        rows.append((_row(rails, at, set(read), set(ending), _SIGNS.get(box.kind, "○")), box))
+        rows.append((_row(rails, rail, set(read), set(ending), _SIGNS.get(box.kind, "○")), box))
         for i in ending:
             rails[i] = None
-        rails[at] = box.key if left[box.key] else None
+        rails[rail] = box.key if left[box.key] else None
         while rails and rails[-1] is None:
             rails.pop()
     width = max((len(row) for row, _ in rows), default=0)
@@ -57,13 +57,13 @@ def _late(boxes: Sequence[Box]) -> list[Box]:
     return [*ordered, *waiting.values()]
 
 
-def _row(rails: Sequence[str | None], at: int, read: set[int], ending: set[int], sign: str) -> str:
+def _row(rails: Sequence[str | None], rail: int, read: set[int], ending: set[int], sign: str) -> str:
     """Draw one line: the node at its column, corners where it reads, bars where values pass."""
-    first, last = min({at, *read}), max({at, *read})
+    first, last = min({rail, *read}), max({rail, *read})
     text = ""
     for i, key in enumerate(rails):
         inside = first <= i <= last
-        if i == at:
+        if i == rail:
             text += sign
         elif i in read:
             ends = i in ending

@@ -1,4 +1,4 @@
-"""Why each node of a cell runs when it does: what recursive ends it reads, and which need it."""
+"""Why each node of a cell runs when it does: the recursive ends that it reads, and those that need it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[
 
 
 def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
-    """Return the recursive inputs and outputs of a direction, with what they are called."""
+    """Return the recursive inputs and outputs of a direction, with their names."""
     graph, ends = cell.graph, cell.ends
     inputs, outputs = Reached(set), Reached(set)
     if direction == FORWARD:

@@ -14,7 +14,7 @@ from foldbatch.views.parts import StageParts
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, who reads it, and where its gradient comes from: from nowhere, if frozen or without loss.
+    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss.
 
     Attributes:
         name: as in graphs.
@@ -49,7 +49,7 @@ def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterato
             tuple(
                 part.name
                 for part in parts
-                if any(what == ("gradient", parameter) for what, _ in part.stage.results)
+                if any(key == ("gradient", parameter) for key, _ in part.stage.results)
             ),
             tuple((names[nodes[rows.values]], names[nodes[rows.ids]]) for rows in sums),
             parameter in cell.sparse,

@@ -9,14 +9,14 @@ import pytest
 
 from foldbatch.params import Parameter
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.routines import ON_SEQUENCES, SEGMENTS, Stage, Target, plan_stage, routine_of
 from foldbatch.static.statements import Binding, Routine
 from foldbatch.types import TensorType
 from tests.engines.interpret import FUSED
 from tests.static.routine_text import text
-from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph
+from tests.static.run_kernel import TARGET, interpret, random_rows, routine_of_graph, run_graph
 
 V = TensorType((3,))
 
@@ -354,3 +354,14 @@ def test_a_routine_may_run_level_by_level(fused: bool) -> None:
     for levels in ([(0, 5)], [(0, 1), (1, 1), (1, 4), (4, 5)], [(2, 5), (0, 2)]):
         for found, expected in zip(run_graph(graph, rows, (), levels, fused=fused), whole, strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_part_of_what_is_the_same_for_all_rows_is_one_row_for_all() -> None:
+    """A section of an unbatched concatenation, given a row for each call, is read at one place."""
+    a, b = (parameter_node(Parameter(TensorType((3,)), 0.5, name)) for name in "ab")
+    part = ops.tanh(a)
+    whole = ops.concat([part, ops.tanh(b)])
+    graph = Graph((), (ops.batched(part), ops.batched(ops.sum(whole * whole))))
+    routine = routine_of_graph(graph)
+    rows = {result.place.row for result in routine.results}
+    assert rows == {0}

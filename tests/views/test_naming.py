@@ -11,7 +11,7 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, input_node, parameter_node
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.types import TensorType
-from foldbatch.views.naming import name_nodes, whole
+from foldbatch.views.naming import joined, name_nodes
 from tests.views.explained import tree_node
 
 V = TensorType((3,))
@@ -24,7 +24,7 @@ def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():
     (h,) = cell.graph.outputs
     assert print_graph(Graph(cell.built.inputs, (h,)), names).endswith(f"\nreturn ({names[h]})")
     assert {names[x] for x in cell.backward_graph.inputs} >= {"x0", "f0", "g0"}
-    computed = [names[node] for node in whole(cell.built).nodes if node.inputs]
+    computed = [names[node] for node in joined(cell.built).nodes if node.inputs]
     assert computed == [f"%{i}" for i in range(len(computed))]
 
 

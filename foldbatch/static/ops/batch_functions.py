@@ -95,6 +95,6 @@ def when_training(a: TensorLike, b: TensorLike) -> Node:
 
 
 def batched(x: TensorLike) -> Node:
-    """Return `x` with a row per call, repeating what is the same for the whole batch."""
+    """Return `x` with a row per call; a single value for the whole batch is repeated."""
     (node,) = lift("batched", (x,))
     return node if node.axis.rank else apply("batch", node, axis=CALL)

@@ -72,7 +72,7 @@ def _extents(spec: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def _summed(letters: str, node: Node, wanted: set[str]) -> tuple[str, Node]:
-    """Sum over the letters that nobody wants."""
+    """Sum over the letters that neither the other operands nor the result have."""
     axes = tuple(i for i, letter in enumerate(letters) if letter not in wanted)
     if not axes:
         return letters, node
@@ -87,7 +87,7 @@ def _ordered(letters: str, node: Node, wanted: str) -> Node:
 def _joined(
     a_letters: str, a: Node, b_letters: str, b: Node, later: set[str], extents: dict[str, int]
 ) -> tuple[str, Node]:
-    """Return the product of two operands, summed over the letters that only they have."""
+    """Return the product of two operands, summed over the letters that no one else has."""
     a_letters, a = _summed(a_letters, a, later | set(b_letters))
     b_letters, b = _summed(b_letters, b, later | set(a_letters))
     shared = [x for x in a_letters if x in b_letters]
@@ -114,8 +114,8 @@ def _by_elements(a_letters: str, a: Node, b_letters: str, b: Node, later: set[st
 
 def _spread(letters: str, node: Node, every: str) -> Node:
     """Return a tensor with an axis for every letter, of extent 1 where it has none."""
-    mine = "".join(x for x in every if x in letters)
-    ordered = _ordered(letters, node, mine)
+    wanted = "".join(x for x in every if x in letters)
+    ordered = _ordered(letters, node, wanted)
     shape = iter(ordered.shape)
     return _shaped(ordered, [next(shape) if x in letters else 1 for x in every])
 

@@ -248,9 +248,9 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     if axis is None:
         result = apply("max", reshape(node, -1), axis=0)
         return _keep(result, node, _axes(node, None, "max")) if keepdims else result
-    at = _axis(node, axis, "max")
-    result = apply("max", node, axis=at)
-    return _keep(result, node, (at,)) if keepdims else result
+    place = _axis(node, axis, "max")
+    result = apply("max", node, axis=place)
+    return _keep(result, node, (place,)) if keepdims else result
 
 
 def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
@@ -300,10 +300,10 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
         fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
     if -1 in sizes:
-        known = 1
+        rest = 1
         for size in sizes:
-            known *= size if size != -1 else 1
-        sizes[sizes.index(-1)] = node.type.size // known if known else 0
+            rest *= size if size != -1 else 1
+        sizes[sizes.index(-1)] = node.type.size // rest if rest else 0
     return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
 
 
@@ -318,17 +318,17 @@ def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
 def expand_dims(x: TensorLike, axis: int) -> Node:
     """Return the tensor with a new axis of extent 1."""
     node = _as_node(x, "expand_dims")
-    at = _axis(node, axis, "expand_dims", extra=1)
-    return reshape(node, (*node.shape[:at], 1, *node.shape[at:]))
+    place = _axis(node, axis, "expand_dims", extra=1)
+    return reshape(node, (*node.shape[:place], 1, *node.shape[place:]))
 
 
 def squeeze(x: TensorLike, axis: int) -> Node:
     """Return the tensor without one axis of extent 1."""
     node = _as_node(x, "squeeze")
-    at = _axis(node, axis, "squeeze")
-    if node.shape[at] != 1:
+    place = _axis(node, axis, "squeeze")
+    if node.shape[place] != 1:
         fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
-    return index(node, (slice(None),) * at + (0,))
+    return index(node, (slice(None),) * place + (0,))
 
 
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
@@ -363,8 +363,9 @@ def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
 def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = _as_node(x, "split")
-    at = _axis(node, axis, "split")
-    if parts < 1 or node.shape[at] % parts:
-        fail("split", f"a divisor of {node.shape[at]}", str(parts))
-    size = node.shape[at] // parts
-    return tuple(index(node, (slice(None),) * at + (slice(i * size, (i + 1) * size),)) for i in range(parts))
+    place = _axis(node, axis, "split")
+    if parts < 1 or node.shape[place] % parts:
+        fail("split", f"a divisor of {node.shape[place]}", str(parts))
+    size = node.shape[place] // parts
+    before = (slice(None),) * place
+    return tuple(index(node, (*before, slice(i * size, (i + 1) * size))) for i in range(parts))

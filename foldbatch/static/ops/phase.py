@@ -1,4 +1,4 @@
-"""What is one thing while training and another in inference: dropout, teacher forcing.
+"""Values that differ between training and inference: dropout, teacher forcing.
 
 `when_training` only marks a place. Before a cell is compiled, `foldbatch.static.passes.phase` puts
 the one operand or the other there, so kernels of inference compute nothing for training only.

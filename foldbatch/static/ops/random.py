@@ -25,7 +25,7 @@ _KEY = TensorType((), "int64")
 BITS = 24  # so that float32 holds every number exactly
 
 KEY = input_node(_KEY, CALL, "key")
-"""The key of this call, one for all of a call's cells: whoever runs a cell that reads it provides it."""
+"""The key of a call, the same in all cells of the call; the engine that runs a cell provides it."""
 
 SITES = itertools.count()
 """Numbers for the places in models that draw: each draws its own numbers from the same key."""
@@ -53,7 +53,7 @@ def random_bits(key: Array, site: int, shape: tuple[int, ...]) -> NDArray[np.uin
 
 
 def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the numbers with each bit depending on all others: the finaliser of SplitMix64."""
+    """Return numbers of the same shape, each bit of which depends on all: the finaliser of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

@@ -15,7 +15,7 @@ from foldbatch.static.passes.fold_constants import fold
 
 
 def in_place_of(node: Node, x: Node) -> Node | None:
-    """Return `x` along the axis of `node`, which it equals; None where the types differ."""
+    """Return `x`, which equals `node`, along the axis of `node`; None where the types differ."""
     if x.type != node.type:
         return None
     if x.axis is node.axis:
@@ -81,10 +81,10 @@ def plus_zero(node: Node) -> Node | None:
 
 def without_spreading(node: Node) -> Node | None:
     """``op(broadcast_to(x), y)`` is ``op(x, y)`` where y is as large; likewise ``op(batch(x), y)``."""
-    spreads = [at for at, x in enumerate(node.inputs) if x.op.name in ("broadcast_to", "batch")]
-    attempts = [spreads, *([at] for at in spreads)] if len(spreads) > 1 else [spreads]
+    spreads = [i for i, x in enumerate(node.inputs) if x.op.name in ("broadcast_to", "batch")]
+    attempts = [spreads, *([i] for i in spreads)] if len(spreads) > 1 else [spreads]
     for places in attempts if spreads else ():
-        operands = [x.inputs[0] if at in places else x for at, x in enumerate(node.inputs)]
+        operands = [x.inputs[0] if i in places else x for i, x in enumerate(node.inputs)]
         bare = apply(node.op.name, *operands, **node.attrs)
         if bare.type == node.type and bare.axis is node.axis:
             return bare
@@ -102,7 +102,7 @@ def batched_last(node: Node) -> Node | None:
 
 
 def repeated_batch(node: Node) -> Node | None:
-    """Repeat what is the same for the whole batch for the elements of sequences at once."""
+    """``repeat(batch(x))`` is x, along the elements of sequences at once."""
     (x,) = node.inputs
     return in_place_of(node, x.inputs[0]) if x.op.name == "batch" else None
 

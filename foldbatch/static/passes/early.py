@@ -1,4 +1,4 @@
-"""Sums in the order of time: what is ready before the recursion is added up before it."""
+"""Sums in the order of time: terms that are ready before the recursion are added up before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constant folding: what depends on constants alone is computed once, when the cell is compiled."""
+"""Constant folding: a node that depends on constants alone is computed once, when the cell is compiled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def fold(node: Node) -> Node:
-    """Return the constant that a node on constants is, in its own dtype; else the node."""
+    """Return the value of a node as a constant of its dtype, if all its operands are constants."""
     if not node.inputs or node.axis is not UNBATCHED or node.type.size > LIMIT:
         return node
     if any(x.op is not CONSTANT for x in node.inputs) or not _in_range(node):
@@ -44,6 +44,6 @@ def _in_range(node: Node) -> bool:
     """Whether an op's indices are legal; if not, its kernel shall say so when it runs."""
     if node.op.bound is None:
         return True
-    at, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
-    ids = np.asarray(node.inputs[at].attrs["value"])
+    place, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
+    ids = np.asarray(node.inputs[place].attrs["value"])
     return bool(((ids >= 0) & (ids < size)).all())

@@ -1,4 +1,4 @@
-"""Fewer and larger matrix products: what shares an operand is one product, and what can be done early is.
+"""Fewer and larger matrix products: joined where they share an operand, split where a part can run early.
 
 Both passes must know when each node runs (its stage): a product that the recursion waits for is
 never joined with one that it does not.
@@ -76,6 +76,6 @@ def _is_trained(weight: Node) -> bool:
 
 def _part(x: Node, members: Sequence[Node], node: Node) -> Node:
     """Return a member's columns of the product of `x` with the weights of all members."""
-    whole = apply("linear", x, apply("concat", *(member.inputs[1] for member in members), axis=1))
+    product = apply("linear", x, apply("concat", *(member.inputs[1] for member in members), axis=1))
     start = sum(member.shape[-1] for member in members[: members.index(node)])
-    return apply("slice", whole, axis=whole.ndim - 1, start=start, stop=start + node.shape[-1])
+    return apply("slice", product, axis=product.ndim - 1, start=start, stop=start + node.shape[-1])

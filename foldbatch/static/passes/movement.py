@@ -24,7 +24,7 @@ def same_shape(node: Node) -> Node | None:
 
 
 def again(node: Node) -> Node | None:
-    """Of two reshapes, or two broadcasts, in a row the last one tells the shape."""
+    """Two reshapes, or two broadcasts, in a row are the last one."""
     (x,) = node.inputs
     return apply(node.op.name, x.inputs[0], **node.attrs) if x.op is node.op else None
 
@@ -52,7 +52,7 @@ def _slice(x: Node, axis: int, start: int, stop: int) -> Node:
 
 
 def full_slice(node: Node) -> Node | None:
-    """Drop a slice of all there is."""
+    """Drop a slice of the whole axis."""
     return in_place_of(node, node.inputs[0])
 
 
@@ -68,12 +68,12 @@ def slice_of_slice(node: Node) -> Node | None:
 
 def slice_of_concat(node: Node) -> Node | None:
     """Slice the one part of a concatenation within which the slice lies."""
-    (whole,) = node.inputs
+    (concat,) = node.inputs
     axis, start, stop = _range(node)
-    if whole.op.name != "concat" or whole.attrs["axis"] != axis:
+    if concat.op.name != "concat" or concat.attrs["axis"] != axis:
         return None
     offset = 0
-    for part in whole.inputs:
+    for part in concat.inputs:
         extent = part.shape[axis]
         if offset <= start and stop <= offset + extent:
             return in_place_of(node, _slice(part, axis, start - offset, stop - offset))
@@ -83,11 +83,11 @@ def slice_of_concat(node: Node) -> Node | None:
 
 def slice_of_stack(node: Node) -> Node | None:
     """Replace a slice along the axis of a stack by one of its parts, or by a smaller stack."""
-    (whole,) = node.inputs
+    (stack,) = node.inputs
     axis, start, stop = _range(node)
-    if whole.op.name != "stack" or whole.attrs["axis"] != axis or start == stop:
+    if stack.op.name != "stack" or stack.attrs["axis"] != axis or start == stop:
         return None
-    parts = whole.inputs[start:stop]
+    parts = stack.inputs[start:stop]
     if len(parts) == 1:
         return in_place_of(node, apply("reshape", parts[0], shape=node.shape))
     return in_place_of(node, apply("stack", *parts, axis=axis))

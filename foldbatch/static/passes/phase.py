@@ -1,4 +1,4 @@
-"""Settling what is one thing while training and another in inference: each phase gets its own graph."""
+"""One graph for training and one for inference: every ``when_training`` is settled."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Rule = Callable[[Node], Node]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """Return the graph with every node replaced by what `rule` makes of it.
+    """Return the graph with every node replaced by the result of `rule` for it.
 
     `rule` gets a node whose operands are already rewritten, and returns a node of the same type
     and batch axis, or the node itself. A node none of whose operands changed stays the identical
@@ -39,7 +39,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
-    """Return what `transform` makes of the graph, showing it no node behind the graph's inputs."""
+    """Return the graph after `transform`, which sees no node behind the graph's inputs."""
     interior = [x for x in graph.inputs if x.op is not INPUT]
     if not interior:
         return transform(graph)
@@ -62,10 +62,10 @@ def _walk(graph: Graph, rule: Rule) -> Graph:
 
 
 def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> Graph:
-    """Return the graph with every node replaced by what `rule` makes of it, who is told what it was.
+    """Return the graph with every node replaced by the result of `rule` for the node and its new operands.
 
-    `rule` gets the node as it stands in the graph, so that it can look it up, and its operands, already
-    rewritten. It may look behind inputs: use it where all of them are inputs throughout, or in `sealed`.
+    `rule` gets the node as it stands in the graph, so that it can look it up, and the rewritten operands. It
+    may look behind inputs: use this only where all inputs are input nodes, or in `sealed`.
     """
     new: dict[Node, Node] = {x: x for x in graph.inputs}
     for node in graph.nodes:

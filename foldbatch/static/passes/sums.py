@@ -98,20 +98,20 @@ def pads_joined(node: Node) -> Node | None:
 
 
 def _filled(term: int, x: Node) -> _Filled | None:
-    whole = x.inputs[0] if x.op.name == "reshape" else x
-    if whole.op.name not in ("pad", "concat"):
+    filled = x.inputs[0] if x.op.name == "reshape" else x
+    if filled.op.name not in ("pad", "concat"):
         return None
-    axis = whole.attrs["axis"]
-    inner = prod(whole.shape[axis + 1 :])
+    axis = filled.attrs["axis"]
+    inner = prod(filled.shape[axis + 1 :])
     parts: list[tuple[int, int, Node]] = []
-    start = whole.attrs.get("before", 0) * inner
-    for part in whole.inputs:
+    start = filled.attrs.get("before", 0) * inner
+    for part in filled.inputs:
         stop = start + part.shape[axis] * inner
         if start < stop and not _is_zero(part):
             parts.append((start, stop, part))
         start = stop
-    covered = sum(stop - start for start, stop, _ in parts) == whole.shape[axis] * inner
-    return None if covered or not parts else _Filled(term, whole.shape, axis, tuple(parts))
+    covered = sum(stop - start for start, stop, _ in parts) == filled.shape[axis] * inner
+    return None if covered or not parts else _Filled(term, filled.shape, axis, tuple(parts))
 
 
 def _is_zero(x: Node) -> bool:
@@ -121,7 +121,7 @@ def _is_zero(x: Node) -> bool:
 
 
 def _disjoint(candidates: Sequence[_Filled]) -> list[_Filled]:
-    """Return terms that do not overlap: of pads as many as can be, as those that end first come first."""
+    """Return terms that do not overlap; choosing those that end first gives as many pads as possible."""
     taken: list[tuple[int, int]] = []
     chosen: list[_Filled] = []
     for filled in sorted(candidates, key=lambda filled: filled.parts[-1][1]):
@@ -134,8 +134,8 @@ def _disjoint(candidates: Sequence[_Filled]) -> list[_Filled]:
 
 
 def _is_free(taken: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
-    at = bisect_left(taken, (start, stop))
-    return (at == 0 or taken[at - 1][1] <= start) and (at == len(taken) or stop <= taken[at][0])
+    place = bisect_left(taken, (start, stop))
+    return (place == 0 or taken[place - 1][1] <= start) and (place == len(taken) or stop <= taken[place][0])
 
 
 def _joined(node: Node, chosen: Sequence[_Filled]) -> Node | None:

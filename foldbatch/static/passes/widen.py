@@ -41,15 +41,15 @@ def widen(graph: Graph, stage_of: StageOf) -> Graph:
 def _alike(graph: Graph, stages: dict[Node, str]) -> dict[Hashable, list[_Member]]:
     groups: dict[Hashable, list[_Member]] = defaultdict(list)
     for node in graph.nodes:
-        found = _columns(node)
-        if found is not None:
-            key, start, stop = found
+        columns = _columns(node)
+        if columns is not None:
+            key, start, stop = columns
             groups[stages.get(node), key].append(_Member(node, start, stop))
     return groups
 
 
 def _columns(node: Node) -> tuple[Hashable, int, int] | None:
-    """Return which columns of what an op reads, if it can be joined with its like on others."""
+    """Return the columns that an op reads, if it can be joined with the same op on other columns."""
     if not node.op.elementwise or node.axis is UNBATCHED or node.ndim == 0:
         return None
     last, width = node.ndim - 1, node.shape[-1]
@@ -110,9 +110,9 @@ def _slice_of_wide(node: Node, operands: Sequence[Node], run: Sequence[_Member])
         else:
             parts = [member.node.inputs[i] for member in run]
             wide.append(apply("concat", *parts, axis=x.ndim - 1))
-    whole = apply(node.op.name, *wide, **node.attrs)
+    product = apply(node.op.name, *wide, **node.attrs)
     member = next(member for member in run if member.node is node)
-    return apply("slice", whole, axis=last, start=member.start - start, stop=member.stop - start)
+    return apply("slice", product, axis=last, start=member.start - start, stop=member.stop - start)
 
 
 def _sliced(x: Node, axis: int, start: int, stop: int) -> Node:
