@@ -1,6 +1,6 @@
 """The instructions that multiply known rows before a recursion, and the others level by level.
 
-Six codes belong to a product (see `foldbatch.engines.numba.known` for how they are launched):
+These codes belong to a product (see `foldbatch.engines.numba.known` for how they are launched):
 
 ==============  =========================================================================================
 `known_rows`    forward, before the levels: known rows times the weight, to a table
