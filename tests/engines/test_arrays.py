@@ -71,7 +71,7 @@ def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Layou
 
 
 @given(runnables(examples=2), layouts, shares)
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_fused_loops_leave_what_the_oracle_gives(
     runnable: Runnable, layout: Layout, share: str | None
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_batch_twice_gives_the_same_bits(runnable: Runnable, layout: Layout) -
 
 
 @given(runnables(), layouts, st.data())
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_cotangents_of_values_are_added_to_those_of_losses(
     runnable: Runnable, layout: Layout, data: st.DataObject
 ) -> None:

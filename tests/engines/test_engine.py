@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch import ops
@@ -178,7 +178,7 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
 TOY = {"toy": ("tests.engines.toy", "")}
 
 
-@some
+@settings(some, max_examples=40)
 @given(programs())
 def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     with mock.patch.dict(ENGINES, TOY):
