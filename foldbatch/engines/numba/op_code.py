@@ -242,9 +242,9 @@ def _segments(coder: Coder, statement: Statement) -> None:
     write, name = _written(statement), statement.op
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
-    text = row_texts.SEGMENTS[name].format(k=kind, r="u1" if name == "segment_is_max" else kind)
-    if dtype == "bool":  # as NumPy adds them
-        text = text.replace("+= u[", "|= u[")
+    result = "u1" if name == "segment_is_max" else kind
+    plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
+    text = row_texts.SEGMENTS[name].format(k=kind, r=result, plus=plus)
     places = [read, write]
     axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
     for part in parts(axes, 2, 2):

@@ -58,7 +58,7 @@ for k in range(inner):
 for r in range(lower, upper):
     u = moved(a, r * u8(s[2]))
     for k in range(inner):
-        v[k * {q}] += u[k * {p}]
+        v[k * {q}] {plus}= u[k * {p}]
 """
 _MAX = """\
 v = moved(b, i * u8(s[5]))

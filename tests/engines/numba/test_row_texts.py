@@ -50,7 +50,7 @@ def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
     whole[:, ::step] = x
     along = "segment_is_max", "segment_softmax"
     out = np.zeros((5 if name in along else 3, 2), bool if name == "segment_is_max" else float)
-    text = SEGMENTS[name].format(k="f8", r="u1" if name == "segment_is_max" else "f8")
+    text = SEGMENTS[name].format(k="f8", r="u1" if name == "segment_is_max" else "f8", plus="+")
     run_native(text, 3, [offsets, whole, out], [1, 2, 2 * step, 0, step, 2, 0, 1])
     evaluated = (
         [np.asarray(OPS[name].evaluate({}, part)) for part in np.split(x, [2, 2])]
