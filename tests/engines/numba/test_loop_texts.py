@@ -197,4 +197,4 @@ class TestCompiled:
                 program.run(batch)
                 program.value_and_grad(batch)
         assert recorder.buffer == []
-        assert "loop_" in program.kernels()
+        assert "# loop 0 of" in program.kernels()
