@@ -7,6 +7,7 @@ from typing import Any
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.lists import expect_list
+from foldbatch.blocks.positions import refuse_rest
 from foldbatch.blocks.tracer import BadDataError
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleIndexError, ExampleTypeError
@@ -146,6 +147,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
         pair = as_object(value)
         if isinstance(pair, Object):
             expected = "a pair of a sequence and the number of an element"
+            refuse_rest(builder, pair, 2, where)
             return builder.assign(f"{pair.code}[0][{pair.code}[1]]", pair.place, pair, expected)
         if not isinstance(value, tuple) or len(value) != 2:
             raise BlockTypeError(where, "a pair of a sequence and an object", str(type_of(value)), FIX)
