@@ -14,10 +14,10 @@ import numpy as np
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.tracer import BadDataError
 from foldbatch.blocks.values import Object
-from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees import TreeNode
 
 # What is an order of items. Mappings are read by key, and classes of the user may count something else.
-ORDERED = (TreeNode, list, tuple, Tree, np.ndarray, Sequence)
+ORDERED = (TreeNode, list, tuple, np.ndarray, Sequence)
 
 
 def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> None:
@@ -36,7 +36,7 @@ def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> Non
 def _refuse(data: object, count: int) -> None:
     if isinstance(data, ORDERED) and len(data) > count:
         fix = "give a block for each, or read them all with Map"
-        if isinstance(data, TreeNode | Tree):
+        if isinstance(data, TreeNode):
             fix = "read all children with Map and ChildSumTreeLSTM, or binarise the trees"
             fix += f", or use TreeLSTM(arity={len(data)}) with a Record for each number of children"
         raise BadDataError(_items(count), f"{len(data)}", f"{fix}; Record(..., rest='ignore') drops the rest")
