@@ -312,9 +312,15 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
             case KeyError():
-                kind, fix = ExampleKeyError, "add it to the example, or read another field"
+                kind, fix = (
+                    ExampleKeyError,
+                    "add it to the example, read another field, or write GetItem(key, default=...)",
+                )
             case IndexError():
-                kind, fix = ExampleIndexError, "give the example more items, or read another one"
+                kind, fix = (
+                    ExampleIndexError,
+                    "give the example more items, read another one, or write GetItem(index, default=...)",
+                )
             case TypeError() | AttributeError():
                 kind, fix = ExampleTypeError, "check the structure of the example"
             case _:
