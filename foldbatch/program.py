@@ -30,11 +30,12 @@ from foldbatch.engines.threads import available_cores
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import BlockValueError
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
+from foldbatch.params import Array, Gradient
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
+from foldbatch.store import ParameterStore, name_parameters
 from foldbatch.traced import Prepared, Traces
 from foldbatch.types import describe_value
 
@@ -109,8 +110,7 @@ def _refuse_no_count(name: str, value: Any, least: int) -> None:
 class Program:
     """A compiled block; made by `compile`.
 
-    `params` maps names to parameter arrays and can be assigned to. A program serves one thread
-    at a time; others wait.
+    A program serves one thread at a time; others wait.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
@@ -118,12 +118,33 @@ class Program:
         self.options = options
         self.seed = seed
         self._step = 0
-        self.params = ParameterStore(name_parameters(lowered.model.parameters))
-        for name, parameter in self.params.parameters.items():
+        self._params = ParameterStore(name_parameters(lowered.model.parameters))
+        for name, parameter in self._params.parameters.items():
             parameter.initialize(seed, name)
         self._runner = Runner(lowered.model, options, seed)
-        self.params.updates = self._runner.engine.updates
+        self._params.updates = self._runner.engine.updates
         self._traces = Traces(lowered, self._runner.plan)
+
+    @property
+    def params(self) -> ParameterStore:
+        """The parameters: a mapping from names to the arrays that the program computes with.
+
+        An item can be assigned (``program.params["w"] = array``) or changed in place. Assigning all of them
+        (``program.params = saved``) is ``program.params.update(saved, strict=True)``: arrays are copied into
+        the parameters, or nothing is changed at all; see `foldbatch.store.ParameterStore.update` for errors.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([2], init=1.0, name="w")
+        >>> program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: x * w))
+        >>> program.params = {"w": [3, 4]}
+        >>> program.run([[1, 1]])
+        [array([3., 4.], dtype=float32)]
+        """
+        return self._params
+
+    @params.setter
+    def params(self, saved: Any) -> None:
+        self._params.load(saved, {}, strict=True)
 
     @property
     def model(self) -> Model:
