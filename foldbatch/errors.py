@@ -113,7 +113,7 @@ class NoLossWarning(FoldbatchWarning):
 
 
 class NumberedNamesWarning(FoldbatchWarning):
-    """Parameters are loaded under names that layers were given by number, in the order of building."""
+    """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 
 
 def shortened(names: Iterable[str]) -> str:

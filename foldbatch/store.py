@@ -1,13 +1,15 @@
 """A program's parameters by name: how they are named, read, assigned and loaded.
 
-A layer or a stand-alone parameter keeps the name that the user gave it. Others are numbered in the
-order in which the model reads them: ``linear``, ``linear_1``.
+A layer or a stand-alone parameter keeps the name that the user gave it. Those without a name have that of
+their kind; several of one name are numbered in the order in which the model reads them: ``linear``,
+``linear_1``.
 """
 
 from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -106,9 +108,9 @@ class ParameterStore(MutableMapping[str, Array]):
             self.parameters[name].assign(array, name)
         numbered = [name for name in given if name in self.numbered]
         if numbered:
-            fix = "a layer more in the model changes the numbers; give names, as in Linear(2, name='out')"
+            fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
             found = f"numbered ones: {shortened(numbered)}"
-            warning = NumberedNamesWarning("params", "names that you gave to layers", found, fix)
+            warning = NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
             warnings.warn(warning, stacklevel=3)
 
     def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
@@ -135,55 +137,57 @@ class ParameterStore(MutableMapping[str, Array]):
             raise UnknownNameError("params", expected, found, "print(program.params)") from None
 
 
+Holder = Owner | Parameter  # a layer, or a stand-alone parameter
+
+
 def name_parameters(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
     """Return the parameters by full name: ``owner.name``, or ``name`` where there is no owner.
 
-    Names that the user gave stay as they are. An owner without a given name, whose kind is taken, becomes
-    ``kind_1``, ``kind_2``, in order of appearance.
-
-    Raises:
-        ParameterError: when the user gave one name twice.
+    A name that is taken becomes ``name_1``, ``name_2``, in order of appearance; names that the user gave come
+    before others.
     """
     ordered = list(parameters)
-    parts: dict[Owner | Parameter, list[Parameter]] = {}
-    for parameter in ordered:
-        parts.setdefault(parameter.owner or parameter, []).append(parameter)
+    parts = _by_holder(ordered)
     taken: set[str] = set()
-    names: dict[Owner | Parameter, str] = {}
+    names: dict[Holder, str] = {}
     for holder in sorted(parts, key=lambda holder: not holder.given):
-        candidates = (f"{holder.name}_{i}" if i else holder.name for i in itertools.count())
-        for name in candidates:
-            claimed = {name, *(_full(name, part) for part in parts[holder])}
-            if not claimed & taken:
-                break
-            if holder.given:
-                fix = "name each differently; to share parameters, use one layer in both places"
-                found = f"two with {shortened(sorted(claimed & taken))!r}"
-                raise ParameterError("parameters", "layers and parameters of different names", found, fix)
-        taken |= claimed
-        names[holder] = name
+        numbered = (f"{holder.name}_{i}" if i else holder.name for i in itertools.count())
+        names[holder] = next(name for name in numbered if not taken & _claims(name, parts[holder]))
+        taken |= _claims(names[holder], parts[holder])
     return {_full(names[part.owner or part], part): part for part in ordered}
-
-
-def _full(name: str, part: Parameter) -> str:
-    return f"{name}.{part.name}" if part.owner else name
 
 
 def numbered_names(parameters: Mapping[str, Parameter]) -> frozenset[str]:
     """Return the full names of parameters that an edited model may give to others.
 
-    They are those of several layers of one kind to which the user gave no name: they are told apart by
-    number.
+    They are those of layers that only a number tells apart: several of one kind without a name of their
+    own, or several that were given one name.
 
     >>> one, two = Owner("linear"), Owner("linear")
     >>> weights = [Parameter([1], name="weight", owner=owner) for owner in (one, two, Owner("lstm"))]
     >>> sorted(numbered_names(name_parameters(weights)))
     ['linear.weight', 'linear_1.weight']
     """
-    holders = {part.owner or part for part in parameters.values()}
-    kinds = [holder.name for holder in holders if not holder.given]
-    return frozenset(
-        name
-        for name, part in parameters.items()
-        if not (part.owner or part).given and kinds.count((part.owner or part).name) > 1
-    )
+    claims = {
+        holder: [(holder.given, name) for name in _claims(holder.name, parts)]
+        for holder, parts in _by_holder(parameters.values()).items()
+    }
+    counts = Counter(itertools.chain.from_iterable(claims.values()))
+    unclear = {holder for holder, claimed in claims.items() if any(counts[claim] > 1 for claim in claimed)}
+    return frozenset(name for name, part in parameters.items() if (part.owner or part) in unclear)
+
+
+def _by_holder(parameters: Iterable[Parameter]) -> dict[Holder, list[Parameter]]:
+    parts: dict[Holder, list[Parameter]] = {}
+    for parameter in parameters:
+        parts.setdefault(parameter.owner or parameter, []).append(parameter)
+    return parts
+
+
+def _claims(name: str, parts: Iterable[Parameter]) -> set[str]:
+    """Return the names that a layer or parameter of a name takes: its own, and those of its parameters."""
+    return {name, *(_full(name, part) for part in parts)}
+
+
+def _full(name: str, part: Parameter) -> str:
+    return f"{name}.{part.name}" if part.owner else name

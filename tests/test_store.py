@@ -13,7 +13,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import NumberedNamesWarning, ParameterError, UnknownNameError
 from foldbatch.params import Owner, Parameter
-from foldbatch.store import ParameterStore, name_parameters
+from foldbatch.store import ParameterStore, name_parameters, numbered_names
 
 
 def _held(*names: str) -> ParameterStore:
@@ -49,26 +49,17 @@ def test_a_given_name_stays_whatever_is_built_before(reverse: bool) -> None:
     parameters = [weight, bias, other]
     named = name_parameters(parameters[::-1] if reverse else parameters)
     assert named == {"linear.weight": weight, "linear_1.bias": bias, "linear_2.bias": other}
+    assert not numbered_names(named)
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        lambda: fb.Vector(2) >> fb.Linear(2, name="out") >> fb.Linear(2, name="out"),
-        lambda: (
-            fb.Vector(2)
-            >> fb.Linear(2, name="out")
-            >> fb.Function(lambda x: x * fb.Parameter([2], name="out.bias"))
-        ),
-        lambda: (
-            fb.Vector(2)
-            >> fb.Function(lambda x: x * fb.Parameter([2], name="a") * fb.Parameter([2], name="a"))
-        ),
-    ],
-)
-def test_a_name_given_twice_is_refused(block: Any) -> None:
-    with pytest.raises(ParameterError, match="parameters: expected layers and parameters of different names"):
-        fb.compile(block(), "numpy")
+def test_a_name_given_twice_is_numbered_and_hides_nothing() -> None:
+    """Two layers, a layer and a parameter, two parameters; blocks made by one function can be combined."""
+    outs = Owner("out", given=True), Owner("out", given=True)
+    parameters = [Parameter([1], name="bias", owner=owner) for owner in outs]
+    parameters += [Parameter([1], name=name) for name in ("out.bias", "a", "a")]
+    named = name_parameters(parameters)
+    assert list(named) == ["out.bias", "out_1.bias", "out.bias_1", "a", "a_1"]
+    assert numbered_names(named) == set(named)
 
 
 def test_a_parameter_of_a_layers_name_hides_nothing() -> None:

@@ -35,8 +35,8 @@ class Layer(TensorBlock[In_contra, Out_co]):
     them as attributes of the same names, and writes three dots where there is none.
 
     Args:
-        name: the stem of the parameters' names, which no other layer of a program may have; by default the
-            layer's kind, with a number where a program has several of them.
+        name: the stem of the parameters' names; by default the layer's kind. Where a program has several
+            layers of one name, all but the first get a number.
     """
 
     kind = "layer"
