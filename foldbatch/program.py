@@ -9,23 +9,28 @@ What is made of what, and when::
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, lower
+from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine, choose_engine
+from foldbatch.engines.nonfinite import NotFinite
+from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.threads import available_cores
-from foldbatch.errors import BlockValueError
+from foldbatch.errors import BlockValueError, FoldbatchWarning, NoLossWarning, NotFiniteWarning
 from foldbatch.model.model import Model
 from foldbatch.params import Gradient
 from foldbatch.scheduler.layout import find_layout
@@ -115,6 +120,8 @@ class Program(Differentiable):
         self.options = options
         self.seed = seed
         self._step = 0
+        self._drawn = 0  # the step that random numbers were last drawn for
+        self._warned: set[type[FoldbatchWarning]] = set()
         self._params = ParameterStore(name_parameters(lowered.model.parameters))
         for name, parameter in self._params.parameters.items():
             parameter.initialize(seed, name)
@@ -209,7 +216,9 @@ class Program(Differentiable):
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        return self._runner.run(self._batch(examples))
+        results = self._runner.run(self._batch(examples))
+        self._look_at(results.loss)
+        return results
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None
@@ -224,8 +233,12 @@ class Program(Differentiable):
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
+
+        Warns once a program: `NotFiniteWarning`, when the loss is NaN or infinite (see `find_nan`), and
+        `NoLossWarning`, when the model has no `Loss` block.
         """
         loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
+        self._look_at(loss, training=True)
         named = self.params.parameters.items()
         return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
 
@@ -234,7 +247,62 @@ class Program(Differentiable):
         if step is None:
             step, self._step = self._step, self._step + 1
         _refuse_no_count("step", step, 0)
+        self._drawn = step
         return step
+
+    # -- losses that are not finite
+
+    def find_nan(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> NotFinite | None:
+        """Return where a loss begins to be NaN or infinite, else a gradient, a metric or a result, else None.
+
+        It is the first op whose result is not finite while its operands are, with example, block and values.
+        The examples are evaluated one by one, op by op, as they are trained, with the present parameters and
+        in the precision of the program: that is slow, and can differ from a batch by rounding.
+
+        Args:
+            examples: the batch.
+            step: the step that random numbers are drawn for; by default that of the last call.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+
+        >>> import foldbatch as fb
+        >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
+        >>> program = fb.compile(ratio >> fb.Loss())
+        >>> program.find_nan([{"a": 1, "b": 2}, {"a": 1, "b": 0}])
+        model['a'] at example 1 ['a']: divide (forward) yields float32 inf
+          of float32 1.
+          of float32 0.
+          so that the loss is not finite
+        >>> program.find_nan([{"a": 1, "b": 2}]) is None
+        True
+        """
+        given = examples if isinstance(examples, Planned) else list(examples)
+        traces = self._trace_all(given)
+        drawn = self._drawn if step is None else step
+        _refuse_no_count("step", drawn, 0)
+        names = {parameter: name for name, parameter in self.params.parameters.items()}
+        dtype = "float64" if self.engine.name == "reference" else None
+        found = find_nonfinite(self.model, traces, self.seed, drawn, names, dtype)
+        if found is None or isinstance(given, Planned) or isinstance(given[found.example], Prepared):
+            return found
+        place = place_of(self.lowered.tracer, given[found.example], found.cell, found.call)
+        return replace(found, place=place)
+
+    def _look_at(self, loss: float, *, training: bool = False) -> None:
+        """Warn, once a program, of a loss that is not finite, or of a model to be trained that has none."""
+        warning: FoldbatchWarning
+        if not math.isfinite(loss):
+            fix = "call program.find_nan(examples)"
+            warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
+        elif training and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+            fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
+            warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
+        else:
+            return
+        if type(warning) not in self._warned:
+            self._warned.add(type(warning))
+            warnings.warn(warning, stacklevel=3)
 
     # -- reports
 
