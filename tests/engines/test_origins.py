@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.nonfinite import NotFinite
 from foldbatch.errors import NotFiniteWarning
+from tests.programs import programs
 
 INF = np.float32(np.inf)
 BACKENDS = ["reference", "numpy", *(["numba"] if find_spec("numba") else [])]
@@ -144,6 +146,22 @@ def test_random_numbers_are_those_of_the_step() -> None:
             assert found == program.find_nan(examples, step=step)
             seen.add(found and found.example)
     assert len(seen) > 2
+
+
+@settings(max_examples=5)
+@given(programs(dropout=True))
+def test_a_parameter_that_is_not_finite_is_found_in_random_programs(program: Any) -> None:
+    """Where the loss depends on it; before, there is nothing to find."""
+    compiled = fb.compile(program.block, "numpy")
+    compiled.value_and_grad(program.examples)
+    assert compiled.find_nan(program.examples) is None
+    for name in list(compiled.params)[:1]:
+        compiled.params[name][...] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotFiniteWarning)
+            loss, _ = compiled.value_and_grad(program.examples)
+        found = compiled.find_nan(program.examples)
+        assert math.isfinite(loss) or (found.op, found.reached) == (f"parameter {name}", "the loss")
 
 
 def test_examples_traced_before_have_no_place() -> None:
