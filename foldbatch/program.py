@@ -270,7 +270,7 @@ class Program(Differentiable):
         >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
         >>> program = fb.compile(ratio >> fb.Loss())
         >>> program.find_nan([{"a": 1, "b": 2}, {"a": 1, "b": 0}])
-        model['a'] at example 1 ['a']: divide (forward) yields float32 inf
+        model at example 1: divide (forward) yields float32 inf
           of float32 1.
           of float32 0.
           so that the loss is not finite
