@@ -92,7 +92,8 @@ class Parameter:
     Raises:
         UnknownNameError: when `init` names no initialiser.
         BlockTypeError: when `type` is not that of a tensor.
-        ParameterError: when a value of another shape is assigned, or a NaN.
+        ParameterError: when a value of another shape is assigned, or a NaN, or a number that is out of the
+            dtype's range.
 
     >>> Parameter([2], init=0.5, name="bias").value
     array([0.5, 0.5], dtype=float32)
@@ -121,8 +122,11 @@ class Parameter:
         self.owner = owner
         self.trainable = trainable
         self._value: Array | None = None
-        if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
-            self.assign(init)
+        if not isinstance(init, str) and not callable(init):
+            if np.ndim(init) > 0:
+                self.assign(init)
+            else:
+                self._check_range(np.asarray(init))
 
     @property
     def is_initialized(self) -> bool:
@@ -159,10 +163,23 @@ class Parameter:
             raise ParameterError(
                 self.name, "finite numbers", f"{array[where]} at {where}", "clean the array first"
             )
+        self._check_range(array)
         if self._value is None:
             self._value = np.array(array, dtype=self.type.dtype, order="C")
         else:
             self._value[...] = array
+
+    def _check_range(self, array: Array) -> None:
+        """Refuse finite numbers that the parameter's dtype can only hold as infinities."""
+        if array.dtype.kind != "f" or not self.type.is_float:
+            return
+        with np.errstate(over="ignore"):
+            lost = np.isfinite(array) & ~np.isfinite(array.astype(self.type.dtype))
+        if lost.any():
+            where = tuple(int(i) for i in np.argwhere(lost)[0])
+            found = f"{array[where]} at {where}" if where else str(array)
+            fix = "declare float64, or scale the numbers"
+            raise ParameterError(self.name, f"numbers within the range of {self.type.dtype}", found, fix)
 
     def __repr__(self) -> str:
         return f"Parameter({str(self.type)!r}, name={self.name!r})"
