@@ -1,8 +1,8 @@
 """Functions that add up many numbers without losing digits: rows, axes, runs of rows, rows told one by one.
 
-A few terms are added in their own dtype. Of more, four neighbours are, and these sums are added in float64:
-so a sum of a million float32 numbers is as exact as one of ten. Whole numbers wrap around and bools are
-joined by "or", as NumPy has it.
+A few terms are added in their own dtype. Of more, a few neighbours are at a time, and these sums are added in
+float64: so a sum of a million float32 numbers is as exact as one of ten. Whole numbers wrap around, and bools
+are joined by "or", as NumPy has it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from textwrap import indent
 
 FEW = 8  # terms that are added in their own dtype
-COLUMNS = 64  # numbers in a row that are added up at once, in `vector_functions.ACCUMULATORS`
+COLUMNS = 1024  # numbers in a row that are added up at once, in `vector_functions.ACCUMULATORS`
 
 # What follows adds up the rows `first` to `last` of `a`, {outer} times: row e begins at {row}, and {step}
 # further at each time. A row has `width` numbers, which lie `p` apart, and `q` apart in the sums `v`. Where
@@ -41,22 +41,30 @@ else:
     sums, left = accumulators(), u8(0)
     while left < width:
         columns = min(u8({columns}), width - left)
+        w = moved(v, left * {q})
         for k in range(columns):
-            sums[k] = f8(v[(left + k) * {q}]) if more else f8(0)
+            sums[k] = f8(w[k * {q}]) if more else f8(0)
         for o in range({outer}):
             u, e = moved(a, o * {step} + left * {p}), first
-            while e + u8(4) <= last:
-                u0, u1, u2, u3 = moved(u, {row}), moved(u, {row1}), moved(u, {row2}), moved(u, {row3})
+            while e + u8({few}) <= last:
+                t = moved(u, {row})
                 for k in range(columns):
-                    sums[k] += f8(u0[k * {p}] + u1[k * {p}] + (u2[k * {p}] + u3[k * {p}]))
-                e += u8(4)
+                    w[k * {q}] = t[k * {p}]
+                for i in range(u8(1), u8({less})):
+                    t = moved(u, {rowi})
+                    for k in range(columns):
+                        w[k * {q}] += t[k * {p}]
+                t = moved(u, {row_last})
+                for k in range(columns):
+                    sums[k] += f8(w[k * {q}] + t[k * {p}])
+                e += u8({few})
             while e < last:
-                u0 = moved(u, {row})
+                t = moved(u, {row})
                 for k in range(columns):
-                    sums[k] += f8(u0[k * {p}])
+                    sums[k] += f8(t[k * {p}])
                 e += u8(1)
         for k in range(columns):
-            v[(left + k) * {q}] = {k}(sums[k])
+            w[k * {q}] = {k}(sums[k])
         left += columns
 """
 
@@ -74,10 +82,14 @@ def sum_of_rows(
         plus: the operator.
         dense: whether `p` and `q` are 1 and no variables.
     """
-    rows = {"row": row.format(e="e")} | {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
+    rows = {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
+    rows |= {"row": row.format(e="e"), "rowi": row.format(e="(e + i)")}
+    rows["row_last"] = row.format(e=f"(e + u8({FEW - 1}))")
     words = {
         "k": kind,
         "columns": COLUMNS,
+        "few": FEW,
+        "less": FEW - 1,
         "outer": outer,
         "step": step,
         "plus": plus,

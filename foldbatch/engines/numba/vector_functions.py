@@ -172,14 +172,32 @@ tanh_f4, tanh_f8 = njit(**_INLINE)(_tanh_f4), njit(**_INLINE)(_tanh_f8)
 
 
 def _sigmoid_f4(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits."""
-    e = exp_f4(-abs(x))
+    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
+
+    The exponential is that of `_exp_f4`, with less to decide as it is at most 1.
+    """
+    y = -abs(x)
+    y = f4(-104) if y < f4(-104) else y
+    shifted = y * f4(LOG2_E) + f4(MAGIC_F4)
+    k = shifted - f4(MAGIC_F4)
+    r = y - k * f4(LN2_HIGH_F4) - k * f4(LN2_LOW_F4)
+    power = two_to(shifted + f4(64))
+    e = (power + power * less_one_f4(r)) * f4(2.0**-64)
     return (e if x < f4(0) else f4(1)) / (f4(1) + e)
 
 
 def _sigmoid_f8(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits."""
-    e = exp_f8(-abs(x))
+    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
+
+    The exponential is that of `_exp_f8`, with less to decide as it is at most 1.
+    """
+    y = -abs(x)
+    y = f8(-746) if y < f8(-746) else y
+    shifted = y * f8(LOG2_E) + f8(MAGIC_F8)
+    k = shifted - f8(MAGIC_F8)
+    r = y - k * f8(LN2_HIGH_F8) - k * f8(LN2_LOW_F8)
+    power = two_to(shifted + f8(64))
+    e = (power + power * less_one_f8(r)) * f8(2.0**-64)
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
@@ -190,7 +208,7 @@ def _mixed(z: Any) -> Any:
     return z ^ (z >> u8(31))
 
 
-ACCUMULATORS = 64  # sums of columns that are under way at once
+ACCUMULATORS = 1024  # sums of columns that are under way at once
 
 GLOBALS: dict[str, Any] = {
     "f4": f4,
