@@ -81,7 +81,8 @@ def _column(items: list[Any], type_: TensorType, bound: int | None, declared: st
     except (ValueError, TypeError, OverflowError):
         raise BadDataError(expected, found, "give numbers, in rows of one length", ExampleTypeError) from None
     allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
-    if array.dtype.kind not in allowed:
+    empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
+    if array.dtype.kind not in allowed and not empty:
         fix = "convert it first, for example with InputTransform"
         raise BadDataError(expected, found, fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
