@@ -12,15 +12,15 @@ from __future__ import annotations
 import linecache
 import reprlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import GeneratorType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.blocks.cycles import Steps, cycle
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.errors import (
     ExampleError,
@@ -36,9 +36,10 @@ from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import Form, Trace, pack
 from foldbatch.types import WIDER, TensorType, describe_value
 
-Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
 FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
+SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
+MAX_CALLS = 10_000_000  # calls of one example, by default
 
 
 class BadDataError(Exception):
@@ -47,6 +48,10 @@ class BadDataError(Exception):
     def __init__(self, expected: str, found: str, fix: str, kind: type[ExampleError] = ExampleError) -> None:
         super().__init__(expected, found, fix)
         self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
+
+
+class TooManyCallsError(Exception):
+    """An example makes more calls than it may."""
 
 
 def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
@@ -122,6 +127,8 @@ class Tracer:
         source: the program's text.
         namespace: the program's globals.
         collections: the variables that hold lists of collected values.
+        memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
+        max_calls: how many calls an example may make.
         width: how many value numbers each call reserves.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
@@ -135,6 +142,8 @@ class Tracer:
     source: str
     namespace: dict[str, Any]
     collections: Sequence[str] = ()
+    memos: Sequence[str] = ()
+    max_calls: int = MAX_CALLS
     width: int = field(init=False)
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
@@ -160,6 +169,10 @@ class Tracer:
         with self.lock:
             try:
                 return self._trace(example, careful=False)
+            except TooManyCallsError:
+                expected, fix = f"at most {self.max_calls:,} calls", "raise compile(..., max_calls=), or let"
+                fix += " a ForwardDeclaration visit objects that are shared only once, with memo=True"
+                raise ExampleError(f"model at example {number}", expected, "more", fix) from None
             except Exception as error:
                 linecache.cache[FILENAME] = (
                     len(self.source),
@@ -198,9 +211,11 @@ class _Record:
         self.elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in tracer.model.signatures]
         self.feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in tracer.model.feeds]
         self.labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in tracer.model.labels]
-        self.counter = iter(range(0, 2**31 - tracer.width, tracer.width))
+        stop = min(tracer.max_calls * tracer.width + 1, 2**31 - tracer.width)
+        self.counter = chain(range(0, stop, tracer.width), _too_many())
         self.bindings: dict[str, Any] = {"call": self.counter.__next__}
         self.bindings |= {name: [] for name in tracer.collections}
+        self.bindings |= {name: {} for name in tracer.memos}
         for k, cell_feeds in enumerate(tracer.model.feeds):
             self.bindings[f"row{k}"] = self.rows[k].append
             for i, elements in enumerate(self.elements[k]):
@@ -235,6 +250,11 @@ class _Record:
         return pack(trace, self.tracer.form)
 
 
+def _too_many() -> Iterator[int]:
+    raise TooManyCallsError
+    yield
+
+
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
     def check(item: Any) -> None:
         column([item], feed.type, bound, feed.declared)
@@ -256,16 +276,15 @@ def write_source(functions: Sequence[Procedure]) -> str:
 def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
     stack = [steps]
     value: Any = None
+    limit = SHALLOW
     try:
         while True:
             try:
                 stack.append(stack[-1].send(value))
                 value = None
-                if len(stack) > DEEPEST:
-                    fix = (
-                        "data must not contain itself; let every case of the recursion go on to a part of it"
-                    )
-                    raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+                if len(stack) > limit:
+                    _refuse_endless(tracer, stack)
+                    limit = min(2 * limit, DEEPEST)
             except StopIteration as done:
                 value = done.value
                 stack.pop()
@@ -275,6 +294,18 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
         if careful:
             raise _Located(tracer, stack, error) from None
         raise
+
+
+def _refuse_endless(tracer: Tracer, stack: list[Steps]) -> None:
+    """Refuse data that contains itself, or is deeper than any; the stack is cut where it begins again."""
+    newest = stack[len(stack) * 9 // 10 :]  # looking at all of them would take too long
+    if cycle(newest, tracer.functions) is not None:
+        del stack[cycle(stack, tracer.functions) :]
+        found, fix = "a part that contains itself", "cut the cycle, or stop at objects already seen"
+        raise BadDataError("data that ends", found, fix)
+    if len(stack) > DEEPEST:
+        fix = "data must not contain itself; let every case of the recursion go on to a part of it"
+        raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
 
 
 class _Located(Exception):  # noqa: N818 - carries an error, is none itself
