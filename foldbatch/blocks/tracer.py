@@ -12,16 +12,17 @@ from __future__ import annotations
 import linecache
 import reprlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.cycles import Steps, cycle
 from foldbatch.blocks.drafts import Line, Procedure
+from foldbatch.blocks.endless import Steps, TooManyCallsError, call_numbers, cycle
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -50,10 +51,6 @@ class BadDataError(Exception):
         self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
 
 
-class TooManyCallsError(Exception):
-    """An example makes more calls than it may."""
-
-
 def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
@@ -77,36 +74,44 @@ def column(items: list[Any], type_: TensorType, bound: int | None = None, declar
 
 
 def _column(items: list[Any], type_: TensorType, bound: int | None, declared: str) -> NDArray[Any]:
-    expected = str(type_).replace(type_.dtype, declared or type_.dtype)
-    if bound is not None:
-        expected += f" from 0 to {min(bound - 1, np.iinfo(declared or type_.dtype).max)}"
-    found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
+    def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
+        expected = str(type_).replace(type_.dtype, declared or type_.dtype)
+        if bound is not None:
+            expected += f" from 0 to {min(bound - 1, _limits(declared or type_.dtype)[1])}"
+        found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
+        return BadDataError(expected, found + of_shape, fix, kind)
+
     try:
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError):
-        raise BadDataError(expected, found, "give numbers, in rows of one length", ExampleTypeError) from None
+        raise bad("give numbers, in rows of one length", ExampleTypeError) from None
     allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
     if array.dtype.kind not in allowed:
-        fix = "convert it first, for example with InputTransform"
-        raise BadDataError(expected, found, fix, ExampleTypeError)
+        raise bad("convert it first, for example with InputTransform", ExampleTypeError)
     if array.shape[1:] != type_.shape:
-        if isinstance(items[0], list | tuple):
-            found += f" of shape {array.shape[1:]}"
-        raise BadDataError(expected, found, "declare the shape that the data has")
+        of_shape = f" of shape {array.shape[1:]}" if isinstance(items[0], list | tuple) else ""
+        raise bad("declare the shape that the data has", of_shape=of_shape)
     if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
-        limits = np.iinfo(declared or type_.dtype)
         low, high = int(array.min()), int(array.max())
         if bound is not None and (low < 0 or high >= bound):
-            fix = "count from 0, and give what is unknown an id of its own"
-            raise BadDataError(expected, found, fix)
-        if low < limits.min or high > limits.max:
-            raise BadDataError(expected, found, f"declare {WIDER.get(declared, 'int64')}")
+            raise bad("count from 0, and give what is unknown an id of its own")
+        least, most = _limits(declared or type_.dtype)
+        if low < least or high > most:
+            raise bad(f"declare {WIDER.get(declared, 'int64')}")
+    if array.dtype != np.float64 or type_.dtype != "float32":
+        return array.astype(type_.dtype, copy=False)
     with np.errstate(over="ignore"):
-        result = array.astype(type_.dtype, copy=False)
-    narrowed = result.dtype == np.float32 and array.dtype == np.float64
-    if narrowed and (np.isinf(result) & np.isfinite(array)).any():
-        raise BadDataError(expected, found, "declare float64, or scale the data")
+        result = array.astype(type_.dtype)
+    if (np.isinf(result) & np.isfinite(array)).any():
+        raise bad("declare float64, or scale the data")
     return result
+
+
+@cache
+def _limits(dtype: str) -> tuple[int, int]:
+    """Return the smallest and the largest number of an integer dtype."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def _datum(item: Any) -> str:
@@ -211,8 +216,7 @@ class _Record:
         self.elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in tracer.model.signatures]
         self.feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in tracer.model.feeds]
         self.labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in tracer.model.labels]
-        stop = min(tracer.max_calls * tracer.width + 1, 2**31 - tracer.width)
-        self.counter = chain(range(0, stop, tracer.width), _too_many())
+        self.counter = call_numbers(tracer.max_calls, tracer.width)
         self.bindings: dict[str, Any] = {"call": self.counter.__next__}
         self.bindings |= {name: [] for name in tracer.collections}
         self.bindings |= {name: {} for name in tracer.memos}
@@ -248,11 +252,6 @@ class _Record:
         labels = tuple(map(tuple, self.labels))
         trace = Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
         return pack(trace, self.tracer.form)
-
-
-def _too_many() -> Iterator[int]:
-    raise TooManyCallsError
-    yield
 
 
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:

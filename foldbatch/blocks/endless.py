@@ -1,8 +1,9 @@
-"""Cycles: examples that contain themselves, found while they are traced."""
+"""Endless: examples that contain themselves, or make more calls than they may."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import GeneratorType
 from typing import Any, TypeAlias
 
@@ -10,6 +11,28 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.types import TensorType
 
 Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
+
+
+class TooManyCallsError(Exception):
+    """An example makes more calls than it may."""
+
+
+def call_numbers(calls: int, width: int) -> Iterator[int]:
+    """Return the numbers of an example's calls, `width` values each, and one number more.
+
+    Raises:
+        TooManyCallsError: when another number is asked for.
+
+    >>> list(zip(range(3), call_numbers(2, 10)))
+    [(0, 0), (1, 10), (2, 20)]
+    """
+    stop = min(calls * width + 1, 2**31 - width)
+    return chain(range(0, stop, width), _too_many())
+
+
+def _too_many() -> Iterator[int]:
+    raise TooManyCallsError
+    yield
 
 
 def cycle(stack: Sequence[Steps], functions: Sequence[Procedure]) -> int | None:
