@@ -175,8 +175,8 @@ class Tracer:
             try:
                 return self._trace(example, careful=False)
             except TooManyCallsError:
-                expected, fix = f"at most {self.max_calls:,} calls", "raise compile(..., max_calls=), or let"
-                fix += " a ForwardDeclaration visit objects that are shared only once, with memo=True"
+                expected = f"at most {self.max_calls:,} calls"
+                fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
                 raise ExampleError(f"model at example {number}", expected, "more", fix) from None
             except Exception as error:
                 linecache.cache[FILENAME] = (
