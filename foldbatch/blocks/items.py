@@ -8,9 +8,9 @@ from typing import Any
 
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.lists import expect_list
 from foldbatch.blocks.positions import refuse_rest
-from foldbatch.blocks.tracer import BadDataError
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
 from foldbatch.errors import (
     BlockTypeError,

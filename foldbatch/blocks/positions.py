@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.tracer import BadDataError
+from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.values import Object
 from foldbatch.trees import TreeNode
 

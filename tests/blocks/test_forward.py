@@ -232,3 +232,18 @@ def test_one_declaration_serves_several_programs():
     one, two = fb.compile(total()), fb.compile((total(), total()) >> ADD)
     one.params["w"] = 3.0
     assert [float(p.run([[1, [2, 3]]])[0]) for p in (one, two)] == [18.0, 18.0]
+
+
+def test_a_declaration_inside_many_sequences_counts_its_own():
+    """Python compiles 20 loops inside each other; the rest of 26 stands in a declaration."""
+    block: fb.Block = ONE
+    for level in range(26):
+        block = fb.Map(block) >> fb.Sum()
+        if level == 12:
+            inner = fb.ForwardDeclaration(output_type="float32", name="inner")
+            inner.resolve_to(block)
+            block = inner()
+    data: Any = 2
+    for _ in range(26):
+        data = [data]
+    assert float(block.eval([data[0], data[0]])) == 4.0
