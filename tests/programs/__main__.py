@@ -81,7 +81,7 @@ def check_lot(engine: str, number: int, count: int, seconds: float) -> tuple[int
                 if word in ("program", "failed") and rest.isdigit():
                     number = int(rest)
                     failed += [number] if word == "failed" else []
-                else:
+                if word != "program":
                     print(line, end="", flush=True)
         except Empty:
             print(f"program {number} does not end", flush=True)
