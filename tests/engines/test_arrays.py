@@ -59,7 +59,7 @@ def _check(engine: ArrayEngine, batch: Batch, memory: Any, *, training: bool) ->
 
 
 @given(runnables(), layouts, shares)
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """Values, losses, metrics, gradients; in buffers that are full of NaN, fresh ones and used ones."""
     batch = runnable.batch(layout, share)
