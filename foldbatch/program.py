@@ -109,8 +109,9 @@ def _refuse_no_count(name: str, value: Any, least: int) -> None:
 class Program:
     """A compiled block; made by `compile`.
 
-    `params` maps names to parameter arrays and can be assigned to. A program serves one thread
-    at a time; others wait.
+    `params` maps names to parameter arrays and can be assigned to. Several threads may use a program at once:
+    their batches run one after the other, but their examples are traced side by side, so the block's Python
+    functions must bear that. After a fork the program works in the child, too.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:

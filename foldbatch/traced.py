@@ -7,6 +7,7 @@ tree is kept too, as long as all such plans take little memory.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 from foldbatch.blocks.lower import Lowered, holds_objects
 from foldbatch.engines.planned import Planned, SubBatch
 from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
@@ -57,6 +59,10 @@ class Traces:
         self._plan = plan
         self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
+        start_in_each_process(self, Traces._start)
+
+    def _start(self) -> None:
+        self._lock = threading.RLock()  # a tree may be freed, and its plan forgotten, at any time
 
     def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand; `owner` is the program.
@@ -69,9 +75,10 @@ class Traces:
             return _own(examples, owner).parts
         traces = self.all(examples, owner)
         if len(traces) == 1 and isinstance(examples, list | tuple):
-            entry = self._known.get(id(examples[0]))
+            key = id(examples[0])
+            entry = self._known.get(key)
             if entry is not None and entry.trace is traces[0]:
-                return self._planned(entry) or traces
+                return self._planned(key, entry) or traces
         return traces
 
     def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
@@ -110,17 +117,25 @@ class Traces:
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 
-    def _planned(self, entry: _Known) -> tuple[SubBatch, ...] | None:
+    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
         if entry.parts is None and entry.nbytes <= self._left:
-            entry.parts = self._plan([entry.trace])
-            self._left -= entry.nbytes
+            parts = self._plan([entry.trace])
+            self._keep(key, entry, parts)
+            return parts
         return entry.parts
 
+    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+        with self._lock:  # another thread may have planned the same tree, or traced it anew
+            if entry.parts is None and self._known.get(key) is entry:
+                entry.parts = parts
+                self._left -= entry.nbytes
+
     def _forget(self, key: int) -> None:
-        entry = self._known.pop(key, None)
-        if entry is not None and entry.parts is not None:
-            self._left += entry.nbytes
+        with self._lock:
+            entry = self._known.pop(key, None)
+            if entry is not None and entry.parts is not None:
+                self._left += entry.nbytes
 
 
 def _own(planned: Planned, owner: object) -> Planned:

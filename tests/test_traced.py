@@ -236,6 +236,27 @@ def test_plans_are_kept_while_there_is_room():
     assert planned() == [True, True, False]
 
 
+def test_a_plan_that_two_threads_make_is_paid_for_once():
+    """So is one of a tree that another thread traced anew meanwhile."""
+    program, examples = compiled(), [as_tree((1, 2))]
+    plan, calls = program._traces._plan, []
+
+    def nested(traces: Any) -> Any:
+        calls.append(traces)
+        if len(calls) == 1:  # as another thread would
+            program.run(examples)
+        return plan(traces)
+
+    program._traces._plan = nested
+    assert program.run(examples) == [1.5]
+    assert len(calls) == 2
+    paid = traced.PLANNED_BYTES - program._traces._left
+    assert paid == traced.PLAN_BYTES + 3 * traced.CALL_BYTES
+    examples.clear()
+    gc.collect()
+    assert program._traces._left == traced.PLANNED_BYTES
+
+
 def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
     program, tree = compiled(), as_tree((1, 2))
     program.run([tree])

@@ -16,7 +16,7 @@ from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
-from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
+from foldbatch.blocks.tracer import Tracer, write_source
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.link import link
@@ -62,10 +62,9 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
     results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
     model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
     source = write_source(builder.functions)
-    namespace = dict(builder.globals)
-    exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    return Lowered(block, model, Tracer(builder.functions, model, policy, source, namespace, collections))
+    tracer = Tracer(builder.functions, model, policy, source, dict(builder.globals), collections)
+    return Lowered(block, model, tracer)
 
 
 def _wires(nested: Any) -> Iterator[Flow]:
