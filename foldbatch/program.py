@@ -9,11 +9,12 @@ What is made of what, and when::
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, lower
@@ -28,14 +29,14 @@ from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.threads import available_cores
 from foldbatch.engines.visits import InputGradients
-from foldbatch.errors import BlockValueError
+from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
-from foldbatch.traced import Prepared, Traces
+from foldbatch.traced import Prepared, Traces, digests
 from foldbatch.types import describe_value
 
 
@@ -135,6 +136,18 @@ class Program:
     def engine(self) -> Engine:
         """What runs the program: the kernels of the backend it was compiled for."""
         return self._runner.engine
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what decides whether another program can run what this one prepared or planned."""
+        options = self.options
+        work = [digests(self.lowered, options.policy), options.layout, options.share, options.batched]
+        return hashlib.sha256(repr(work).encode()).hexdigest()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        fix = "pickle the block, and dict(program.params) with it; compile the block there, and assign these"
+        expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
+        raise BlockTypeError("Program", expected, found, fix)
 
     # -- examples to traces
 

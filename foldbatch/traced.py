@@ -7,6 +7,7 @@ tree is kept too, as long as all such plans take little memory.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
-from foldbatch.engines.planned import Planned, SubBatch
+from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
@@ -27,10 +28,16 @@ PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An example traced ahead by `Program.prepare`; give it to the same program in its stead."""
+    """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
+
+    Pickled, it can be given to a program of the same block and policy in another process.
+    """
 
     trace: Trace
     owner: object = field(repr=False)
+
+    def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
+        return Prepared, (self.trace, fingerprint(self.owner))
 
 
 @dataclass(slots=True)
@@ -99,7 +106,7 @@ class Traces:
 
     def _trace(self, example: Any, number: int, owner: object) -> Trace:
         if isinstance(example, Prepared):
-            if example.owner is not owner:
+            if not belongs(example.owner, owner):
                 expected, found = "an example prepared by this program", "one of another program"
                 raise ExampleError(f"example {number}", expected, found)
             return example.trace
@@ -139,7 +146,30 @@ class Traces:
 
 
 def _own(planned: Planned, owner: object) -> Planned:
-    if planned.owner is not owner:
+    if not belongs(planned.owner, owner):
         fix = "plan it with this one"
         raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
     return planned
+
+
+def digests(lowered: Lowered, policy: str) -> dict[str, str]:
+    """Return digests of everything that decides the form of traces; the keys are words for errors."""
+    model, tracer = lowered.model, lowered.tracer
+    cells = [
+        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
+        for cell in model.signatures
+    ]
+    feeds = [
+        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
+        for cell_feeds in model.feeds
+    ]
+    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
+    parts = {
+        "other cells": cells,
+        "other data to read": data,
+        "another result": str(model.result),
+        "another tracing program": tracer.source,
+    }
+    return {"policy": policy} | {
+        name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()
+    }

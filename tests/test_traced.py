@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -309,6 +311,22 @@ def test_what_another_program_made_is_refused(use):
             getattr(two, use)(one.plan(EXAMPLES))
     getattr(one, use)([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
     getattr(one, use)(one.plan(EXAMPLES))
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_what_was_pickled_can_be_run_by_a_program_that_works_alike(copied):
+    block = model()
+    one, two, other = (
+        fb.compile(block, "numpy", layout=layout) for layout in ("consumer",) * 2 + ("producer",)
+    )
+    plan, prepared = copied(one.plan(EXAMPLES)), copied(one.prepare(EXAMPLES))
+    for program in (one, two):
+        assert program.run(plan) == program.run(prepared) == VALUES
+        assert program.run(copied(plan)) == program.run(copied(prepared)) == VALUES
+    with pytest.raises(ExampleError, match="a batch planned by this program"):
+        other.run(plan)
+    with pytest.raises(ExampleError, match="an example prepared by this program"):
+        fb.compile(fb.Scalar(), "numpy").run(prepared)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ the user that it calls; when these change, prepare anew.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import struct
@@ -28,7 +27,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.model.model import Model
 from foldbatch.program import Program
 from foldbatch.scheduler.trace import Trace, pack
-from foldbatch.traced import Prepared
+from foldbatch.traced import Prepared, digests
 from foldbatch.types import (
     BroadcastType,
     ObjectType,
@@ -93,7 +92,11 @@ def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[s
     """
     prepared = program.prepare(examples)
     arrays = _pack(program.model, [example.trace for example in prepared])
-    about = {"version": VERSION, "digests": _digests(program), "examples": len(prepared)}
+    about = {
+        "version": VERSION,
+        "digests": _digests(program),
+        "examples": len(prepared),
+    }
     arrays["about"] = _text(about)
     target = Path(path)
     partial_file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -135,14 +138,14 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
             file.seek(0)
             arrays = dict(np.load(file, allow_pickle=False))
             about = _parsed(arrays["about"])
-            version, digests = about["version"], dict(about["digests"])
+            version, written = about["version"], dict(about["digests"])
         except DAMAGE as error:
             found = "a file that is damaged, or of another kind"
             raise ReadError(where, "a prepared data set", found, "prepare it anew") from error
     if version != VERSION:
         found = f"version {version}"
         raise ReadError(where, f"version {VERSION} of prepared data sets", found, "prepare it anew")
-    _check_digests(where, program, digests)
+    _check_digests(where, program, written)
     try:
         return [Prepared(trace, program) for trace in _unpack(program.model, arrays, about["examples"])]
     except DAMAGE as error:
@@ -310,32 +313,14 @@ def _parsed(text: Array) -> Any:
 
 
 def _digests(program: Program) -> dict[str, str]:
-    """Return digests of everything that decides the form of traces; the keys are words for errors."""
-    model, tracer = program.model, program.lowered.tracer
-    cells = [
-        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
-        for cell in model.signatures
-    ]
-    feeds = [
-        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
-        for cell_feeds in model.feeds
-    ]
-    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
-    parts = {
-        "other cells": cells,
-        "other data to read": data,
-        "another result": str(model.result),
-        "another tracing program": tracer.source,
-    }
-    digests = {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
-    return {"policy": program.options.policy, **digests}
+    return digests(program.lowered, program.options.policy)
 
 
-def _check_digests(where: str, program: Program, digests: dict[str, str]) -> None:
+def _check_digests(where: str, program: Program, written: dict[str, str]) -> None:
     for name, digest in _digests(program).items():
-        if digests.get(name) != digest:
+        if written.get(name) != digest:
             mismatch = (
-                f"those for policy {digests.get(name)!r}"
+                f"those for policy {written.get(name)!r}"
                 if name == "policy"
                 else f"those of a model with {name}"
             )
