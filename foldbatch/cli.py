@@ -58,7 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("arguments", nargs=REMAINDER, help="its own; COMMAND --help lists them")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     _, run = COMMANDS[options.command]
-    return run(options.arguments)
+    try:
+        return run(options.arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
