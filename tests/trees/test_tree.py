@@ -298,3 +298,11 @@ def test_a_node_is_a_view_without_a_dictionary():
     assert not hasattr(NP, "__dict__")
     assert not hasattr(SENTENCE, "__dict__")
     assert TreeNode(SENTENCE, 2) == NP
+
+
+@pytest.mark.parametrize("name", ["labels", "tokens"])
+def test_labels_and_tokens_are_sequences(name):
+    with pytest.raises(
+        ExampleTypeError, match=rf"Tree\.{name}: expected a list of 2 entries, found int 5; give"
+    ):
+        Tree([1, -1], **{name: 5})
