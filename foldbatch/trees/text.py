@@ -69,10 +69,9 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
     if isinstance(path_or_lines, str | os.PathLike):
         path = os.fspath(path_or_lines)
         return _place(_decode(_read_blocks(path)), path)
-    if isinstance(path_or_lines, bytes) or not isinstance(path_or_lines, Iterable):
-        raise ReadError(
-            "text", "a path or lines", describe_value(path_or_lines), "give a str or a list of str"
-        )
+    given: object = path_or_lines
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise ReadError("text", "a path or lines", describe_value(given), "give a str or a list of str")
     return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
 
 
