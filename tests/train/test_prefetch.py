@@ -178,6 +178,8 @@ def test_closing_waits_no_longer_than_a_moment_for_batches_that_never_come(progr
 
 def test_a_program_whose_batches_never_come_ends():
     text = """
+import queue
+
 import foldbatch as fb
 program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend="numpy")
 source = queue.Queue()
