@@ -13,7 +13,7 @@ from foldbatch.blocks.leaves import expect_object
 from foldbatch.blocks.tracer import refuse
 from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.types import OBJECT, ObjectType, Type, describe_value
+from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, describe_value
 
 SHOWN = 12  # keys named in an error
 
@@ -120,21 +120,29 @@ class OneOf(Block[Any, Any]):
         return f"{key}, {cases}" + (f", pre_block={self.pre_block!r}" if self.pre_block else "")
 
 
-class Optional(Block[ObjectType, Any]):
-    """Applies a block unless the input is None.
+class Optional(Block[ObjectType | TupleType, Any]):
+    """Applies a block unless the input is None, or, of a tuple, an object in it is None.
 
     Args:
         some: the block for what is not None.
         none: what stands for None, a block that reads nothing, or a tuple of such; by default zeros of
             `some`'s type.
 
-    Raises:
-        BlockTypeError: when the input is no object, the blocks yield different types, or there is
-            no zero of `some`'s type.
+    A key that may be absent is read with `GetItem(key, default=None)`. In a tuple, as of a tensor and a
+    label, the block is given all of it, or else nothing of it.
 
+    Raises:
+        BlockTypeError: when the input is no object and no tuple with one, the blocks yield different
+            types, or there is no zero of `some`'s type.
+
+    >>> from foldbatch.blocks.constants import FromTensor
+    >>> from foldbatch.blocks.items import GetItem
     >>> from foldbatch.blocks.leaves import Scalar
     >>> [float(Optional(Scalar()).eval(x)) for x in (3, None)]
     [3.0, 0.0]
+    >>> weight = GetItem("weight", default=None) >> Optional(Scalar(), FromTensor(1.0))
+    >>> [float(weight.eval(x)) for x in ({"weight": 5}, {"weight": None}, {})]
+    [5.0, 1.0, 1.0]
     """
 
     def __init__(self, some: Any, none: Any = None) -> None:
@@ -143,14 +151,21 @@ class Optional(Block[ObjectType, Any]):
         check(self)
 
     @property
-    def input_type(self) -> Type:
-        return OBJECT
+    def input_type(self) -> Type | None:
+        reads_object = self.some.passes_on or self.some.input_type in (OBJECT, VOID)
+        return OBJECT if reads_object else None
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_object(self, builder, value)
-        with builder.at(".some"), builder.indented(f"if {source.code} is not None:"):
-            outcome = build(self.some, builder, source)
-            result = declare(builder, type_of(outcome), source.place)
+        items = map(as_object, value) if isinstance(value, tuple) else [expect_object(self, builder, value)]
+        objects = [item for item in items if isinstance(item, Object)]
+        if not objects:
+            fix = "give it the object that may be None"
+            raise BlockTypeError(builder.where(self), "an object in the tuple", str(type_of(value)), fix)
+        given = pass_on(builder, value)
+        present = " and ".join(f"{item.code} is not None" for item in objects)
+        with builder.at(".some"), builder.indented(f"if {present}:"):
+            outcome = build(self.some, builder, read(builder, given))
+            result = declare(builder, type_of(outcome), objects[0].place)
             assign(builder, result, outcome, "")
         with builder.at(".none"), builder.indented("else:"):
             empty = zeros(result.type, builder.path) if self.none is None else build(self.none, builder, None)

@@ -13,13 +13,16 @@ from foldbatch.blocks.values import Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, Type, as_type
 
+_UNDECLARED = object()  # None declares that nothing is yielded
+
 
 class ForwardDeclaration:
     """A block to be defined later, so that its definition may refer to it.
 
     Args:
         input_type: what it reads; a Python object by default.
-        output_type: what it yields; must be given, for a recursive block cannot infer it.
+        output_type: what it yields, None for nothing (void). It must be given, for a recursive block
+            cannot infer it.
         name: for reports and errors.
 
     Calling it gives a block; `resolve_to` says, once, what it stands for.
@@ -38,12 +41,27 @@ class ForwardDeclaration:
     >>> total.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar(), True: pair}))
     >>> total().eval([[1, 2], 3])
     array(6., dtype=float32)
+
+    One that yields nothing adds up losses, say:
+
+    >>> from foldbatch.blocks.leaves import Void
+    >>> from foldbatch.blocks.metrics import Loss
+    >>> from foldbatch.blocks.sequences import Map
+    >>> losses = ForwardDeclaration(output_type=None, name="losses")
+    >>> every = Map(losses()) >> Void()
+    >>> losses.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar() >> Loss(), True: every}))
+    >>> losses().eval([[1, 2], 3]) is None
+    True
     """
 
-    def __init__(self, input_type: Any = OBJECT, output_type: Any = None, name: str = "forward") -> None:
+    def __init__(
+        self, input_type: Any = OBJECT, output_type: Any = _UNDECLARED, name: str = "forward"
+    ) -> None:
         where = "ForwardDeclaration"
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
-        self.output_type = None if output_type is None else as_type(output_type, f"{where} output_type")
+        self.output_type: Type | None = None  # until it is declared
+        if output_type is not _UNDECLARED:
+            self.output_type = as_type(output_type, f"{where} output_type")
         self.name = named(name, "ForwardDeclaration")
         self.block: AnyBlock | None = None
 
@@ -90,7 +108,9 @@ class _Reference(Block[Any, Any]):
             fix = f"call {declaration.name}.resolve_to(...) before compiling"
             raise BlockTypeError(where, "a resolved declaration", "an unresolved one", fix)
         if declaration.output_type is None:
-            fix = "pass output_type=, for example ForwardDeclaration(output_type=(150, 150))"
+            fix = (
+                "pass output_type=, for example ForwardDeclaration(output_type=(150, 150)), or None for void"
+            )
             raise BlockTypeError(where, "a declared output type", "none", fix)
         function = builder.declared.get(declaration)
         if function is None:

@@ -80,7 +80,8 @@ def _column(items: list[Any], type_: TensorType, bound: int | None, declared: st
     except (ValueError, TypeError, OverflowError):
         raise BadDataError(expected, found, "give numbers, in rows of one length", ExampleTypeError) from None
     allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
-    if array.dtype.kind not in allowed:
+    empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
+    if array.dtype.kind not in allowed and not empty:
         fix = "convert it first, for example with InputTransform"
         raise BadDataError(expected, found, fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
@@ -315,9 +316,15 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
             case KeyError():
-                kind, fix = ExampleKeyError, "add it to the example, or read another field"
+                kind, fix = (
+                    ExampleKeyError,
+                    "add it to the example, read another field, or write GetItem(key, default=...)",
+                )
             case IndexError():
-                kind, fix = ExampleIndexError, "give the example more items, or read another one"
+                kind, fix = (
+                    ExampleIndexError,
+                    "give the example more items, read another one, or write GetItem(index, default=...)",
+                )
             case TypeError() | AttributeError():
                 kind, fix = ExampleTypeError, "check the structure of the example"
             case _:

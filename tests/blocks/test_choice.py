@@ -132,6 +132,27 @@ def test_optional_of_a_loss_counts_what_is_there():
     assert program.run([1, None, 2]).loss == 3.0
 
 
+def test_a_loss_may_be_taken_where_there_is_a_label():
+    scale = fb.Parameter(TensorType(()), 2.0, "scale")
+    guess = fb.GetItem("x") >> ONE >> fb.Function(lambda x: x * scale)
+    loss = (fb.Identity(), ONE) >> fb.Function(lambda guess, label: guess * label) >> fb.Loss()
+    labelled = fb.AllOf(guess, fb.GetItem("label", default=None))
+    block = labelled >> fb.AllOf(fb.GetItem(0), fb.Optional(loss)) >> fb.GetItem(0)
+    examples = [{"x": 1}, {"x": 2, "label": 10}, {"x": 3, "label": None}, {"x": 4, "label": 0.5}]
+    yields(block, *((example, 2.0 * example["x"]) for example in examples))
+    assert slopes(block, examples) == {"scale": 2 * 10 + 4 * 0.5}
+    assert fb.compile(block).run(examples[:1]).loss == 0.0
+
+
+def test_optional_of_a_tuple_asks_that_every_object_in_it_be_there():
+    both = fb.Optional((ONE, ONE) >> fb.Function(lambda a, b: a + b), np.float32(9))
+    yields(fb.AllOf(fb.GetItem(0), fb.GetItem(1)) >> both, ([1, 2], 3.0), ([None, 2], 9.0), ([1, None], 9.0))
+    with pytest.raises(BlockTypeError, match=r"expected an object in the tuple, found \(float32, float32\)"):
+        fb.AllOf(ONE, ONE) >> fb.Optional(fb.Sum())
+    with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
+        ONE >> fb.Optional(ONE)
+
+
 def test_optional_in_a_recursion_ends_it():
     chain = fb.ForwardDeclaration(output_type="float32", name="chain")
     chain.resolve_to({"x": ONE, "next": fb.Optional(chain())} >> fb.Function(lambda x, y: x + 2 * y))

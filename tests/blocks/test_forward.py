@@ -41,6 +41,7 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
     assert last().eval([1, [2, [3, "end"]]]) == "end"
 
     for output_type, nothing in (
+        (None, fb.Void()),
         (fb.types.VOID, fb.Void()),
         ((), fb.Record(())),
         ((None,), fb.AllOf(fb.Void())),
@@ -144,6 +145,20 @@ def test_an_unresolved_declaration_an_undeclared_and_a_wrong_type_are_refused():
     given.resolve_to(fb.Identity())
     with pytest.raises(TypeError, match="expected the declared float32, found object"):
         fb.compile(given())
+
+
+def test_none_declares_that_nothing_is_yielded():
+    nothing = fb.ForwardDeclaration(output_type=None, name="nothing")
+    assert nothing().output_type == fb.types.VOID
+    assert repr(nothing) == "ForwardDeclaration(output_type=None, name='nothing')"
+    assert repr(fb.ForwardDeclaration(name="loop")) == "ForwardDeclaration(name='loop')"
+    nothing.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match="nothing: expected the declared void, found float32"):
+        fb.compile(nothing())
+    undeclared = fb.ForwardDeclaration(name="loop")
+    undeclared.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match=r"found none; pass output_type=.*, or None for void"):
+        fb.compile(undeclared())
 
 
 def test_layers_inside_a_recursion_are_shared_by_all_its_visits():
