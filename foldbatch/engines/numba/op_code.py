@@ -142,6 +142,13 @@ def _pad(coder: Coder, statement: Statement) -> None:
     _copied(coder, read, section, axis_of(statement, [write]))
 
 
+def _flip(coder: Coder, statement: Statement) -> None:
+    (read,), write, axis = _given(statement), _written(statement), statement.attrs["axis"]
+    for i in range(read.shape[axis]):
+        target = _without(write, axis, read.shape[axis] - 1 - i)
+        _copied(coder, _without(read, axis, i), target, axis_of(statement, [read]))
+
+
 def _sum(coder: Coder, statement: Statement) -> None:
     (read,), write, axes = _given(statement), _written(statement), statement.attrs["axes"]
     strides = iter(write.strides)
@@ -242,7 +249,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
     write, name = _written(statement), statement.op
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
-    result = "u1" if name == "segment_is_max" else kind
+    result = {"segment_is_max": "u1", "segment_position": "i8"}.get(name, kind)
     plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
     text = row_texts.SEGMENTS[name].format(k=kind, r=result, plus=plus)
     places = [read, write]
@@ -342,6 +349,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "concat": _concat,
     "stack": _stack,
     "pad": _pad,
+    "flip": _flip,
     "sum": _sum,
     "sum_batch": _sum_batch,
     "max": _reduced,

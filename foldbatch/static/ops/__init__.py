@@ -5,6 +5,7 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 """
 
 from foldbatch.static.graph import matmul
+from foldbatch.static.operators import FUNCTIONS
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
     linalg,
@@ -31,14 +32,17 @@ from foldbatch.static.ops.functions import (
     argmax,
     broadcast_to,
     cast,
+    clip,
     concat,
     cos,
     cross_entropy,
     divide,
+    dot,
     equal,
     exp,
     expand_dims,
-    gather,
+    floor,
+    floor_divide,
     gelu,
     greater,
     greater_equal,
@@ -54,6 +58,7 @@ from foldbatch.static.ops.functions import (
     mean,
     min,
     minimum,
+    mod,
     multiply,
     negative,
     not_equal,
@@ -62,6 +67,7 @@ from foldbatch.static.ops.functions import (
     power,
     relu,
     reshape,
+    round,
     sigmoid,
     sign,
     sin,
@@ -78,6 +84,7 @@ from foldbatch.static.ops.functions import (
     transpose,
     where,
 )
+from foldbatch.static.ops.indexing import gather, getitem, segment_argmax, segment_position
 
 __all__ = [
     "abs",
@@ -86,14 +93,18 @@ __all__ = [
     "batched",
     "broadcast_to",
     "cast",
+    "clip",
     "concat",
     "cos",
     "cross_entropy",
     "divide",
+    "dot",
     "einsum",
     "equal",
     "exp",
     "expand_dims",
+    "floor",
+    "floor_divide",
     "gather",
     "gelu",
     "greater",
@@ -111,6 +122,7 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "mod",
     "multiply",
     "negative",
     "not_equal",
@@ -120,9 +132,12 @@ __all__ = [
     "random",
     "relu",
     "reshape",
+    "round",
+    "segment_argmax",
     "segment_max",
     "segment_mean",
     "segment_min",
+    "segment_position",
     "segment_softmax",
     "segment_sum",
     "sigmoid",
@@ -142,3 +157,5 @@ __all__ = [
     "when_training",
     "where",
 ]
+
+FUNCTIONS |= {name: globals()[name] for name in __all__} | {"getitem": getitem}

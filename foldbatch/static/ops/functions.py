@@ -8,12 +8,16 @@ parameters, arrays or numbers and raises GraphError where types do not fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log as log_of_number
 from math import pi
 from typing import Any
 
-from foldbatch.static.graph import Node, TensorLike, apply, constant, index, lift
+import numpy as np
+
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
 from foldbatch.static.op import fail
-from foldbatch.types import TensorType
+from foldbatch.static.ops.indexing import gather
+from foldbatch.types import TensorType, describe_value
 
 
 def _as_node(x: TensorLike, op: str) -> Node:
@@ -54,6 +58,15 @@ def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdim
 
 def _keep(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
+
+
+def _compared(name: str, a: TensorLike, b: TensorLike) -> Node:
+    """Return a comparison; integers of two dtypes are compared in the wider one, where none loses digits."""
+    x, y = lift(name, (a, b))
+    integers = [node.dtype.startswith("int") for node in (x, y)]
+    if all(integers) and x.dtype != y.dtype:
+        x, y = cast(x, "int64"), cast(y, "int64")
+    return apply(name, x, y)
 
 
 def add(*xs: TensorLike) -> Node:
@@ -152,9 +165,55 @@ def softplus(x: TensorLike) -> Node:
     return apply("softplus", x)
 
 
-def power(x: TensorLike, exponent: float) -> Node:
-    """Return x to a constant power."""
-    return _as_node(x, "power") ** exponent
+def power(x: TensorLike, exponent: TensorLike) -> Node:
+    """Return x to a power; of the two, one is a number or a constant array of no axes."""
+    if isinstance(exponent, Node):
+        if isinstance(x, Node) or not isinstance(x, int | float | np.number) or x <= 0:
+            found = f"{x.type if isinstance(x, Node) else x} to the power of {exponent.type}"
+            fix = "where x > 0, write ops.exp(y * ops.log(x))"
+            fail("power", "a number as exponent, or one above 0 as base", found, fix)
+        return exp(exponent * log_of_number(float(x)))
+    if not isinstance(exponent, int | float | np.number):
+        fail(
+            "power",
+            "a number as exponent",
+            describe_value(exponent),
+            "where x > 0, write ops.exp(y * ops.log(x))",
+        )
+    if exponent == 2:
+        return apply("square", x)
+    return apply("power", _as_node(x, "power"), exponent=float(exponent))
+
+
+def floor(x: TensorLike) -> Node:
+    """Return the largest whole number that is not above x, as a float; no gradient flows through it."""
+    return apply("floor", x)
+
+
+def round(x: TensorLike) -> Node:
+    """Return the nearest whole number as a float, of two the even one; no gradient flows through it."""
+    return apply("round", x)
+
+
+def floor_divide(a: TensorLike, b: TensorLike) -> Node:
+    """Return ``floor(a / b)`` of floats; no gradient flows through it."""
+    return floor(apply("divide", a, b))
+
+
+def mod(a: TensorLike, b: TensorLike) -> Node:
+    """Return the remainder ``a - floor(a / b) * b`` of floats, which has the sign of `b`."""
+    return apply("subtract", a, floor_divide(a, b) * b)
+
+
+def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:
+    """Return x with its elements held between two bounds, either of which may be left out.
+
+    The gradient is that of x where it lies between them or on one, else 0.
+    """
+    node = _as_node(x, "clip")
+    if low is not None:
+        node = maximum(node, low)
+    return node if high is None else minimum(node, high)
 
 
 def minimum(a: TensorLike, b: TensorLike) -> Node:
@@ -169,32 +228,32 @@ def maximum(a: TensorLike, b: TensorLike) -> Node:
 
 def less(a: TensorLike, b: TensorLike) -> Node:
     """Return a < b as bool."""
-    return apply("less", a, b)
+    return _compared("less", a, b)
 
 
 def less_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a <= b as bool."""
-    return apply("less_equal", a, b)
+    return _compared("less_equal", a, b)
 
 
 def equal(a: TensorLike, b: TensorLike) -> Node:
-    """Return a == b as bool; the operator itself compares expressions by identity."""
-    return apply("equal", a, b)
+    """Return a == b as bool."""
+    return _compared("equal", a, b)
 
 
 def not_equal(a: TensorLike, b: TensorLike) -> Node:
-    """Return a != b as bool; the operator itself compares expressions by identity."""
+    """Return a != b as bool."""
     return logical_not(equal(a, b))
 
 
 def greater(a: TensorLike, b: TensorLike) -> Node:
     """Return a > b as bool."""
-    return apply("less", b, a)
+    return _compared("less", b, a)
 
 
 def greater_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a >= b as bool."""
-    return apply("less_equal", b, a)
+    return _compared("less_equal", b, a)
 
 
 def logical_not(x: TensorLike) -> Node:
@@ -278,19 +337,36 @@ def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     return apply("logsumexp", node, axis=_axis(node, axis, "logsumexp"))
 
 
-def cross_entropy(logits: TensorLike, label: TensorLike) -> Node:
-    """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``."""
-    return apply("cross_entropy", logits, _as_node(label, "cross_entropy"))
+def cross_entropy(logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None) -> Node:
+    """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``.
+
+    Args:
+        logits: scores of the classes, which need not be normalised.
+        label: the number of the right class.
+        weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
+    """
+    node = _as_node(label, "cross_entropy")
+    loss = apply("cross_entropy", logits, node)
+    if weights is None:
+        return loss
+    factors = _as_node(weights, "cross_entropy")
+    if factors.shape != loss.inputs[0].shape[-1:]:
+        expected = f"a weight for each of {loss.inputs[0].shape[-1]} classes"
+        fail("cross_entropy", expected, str(factors.type), "give a vector")
+    return loss * gather(cast(factors, loss.dtype), node)
+
+
+def dot(a: TensorLike, b: TensorLike) -> Node:
+    """Return the inner product of two vectors, or the product of matrices as `matmul` does."""
+    x, y = lift("dot", (a, b))
+    if x.ndim == y.ndim == 1 and x.shape == y.shape:
+        return sum(x * y)
+    return matmul(x, y)
 
 
 def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
     """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
     return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)
-
-
-def gather(table: TensorLike, ids: TensorLike) -> Node:
-    """Return rows of a table (a parameter or constant); an id out of range is an error."""
-    return apply("gather", table, _as_node(ids, "gather"))
 
 
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
@@ -328,7 +404,7 @@ def squeeze(x: TensorLike, axis: int) -> Node:
     place = _axis(node, axis, "squeeze")
     if node.shape[place] != 1:
         fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
-    return index(node, (slice(None),) * place + (0,))
+    return node[(slice(None),) * place + (0,)]
 
 
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
@@ -368,4 +444,4 @@ def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
         fail("split", f"a divisor of {node.shape[place]}", str(parts))
     size = node.shape[place] // parts
     before = (slice(None),) * place
-    return tuple(index(node, (*before, slice(i * size, (i + 1) * size))) for i in range(parts))
+    return tuple(node[(*before, slice(i * size, (i + 1) * size))] for i in range(parts))

@@ -340,3 +340,14 @@ def test_every_public_function_is_documented_and_exported() -> None:
         assert getattr(ops, name).__doc__, name
     with pytest.raises(GraphError):
         ops.add()
+
+
+def test_cross_entropy_weighs_classes() -> None:
+    logits, label = input_node(TensorType((3,))), input_node(TensorType((), "int32"))
+    weights = np.array([1.0, 2.0, 0.0])
+    graph = Graph(
+        (logits, label), (ops.cross_entropy(logits, label), ops.cross_entropy(logits, label, weights=weights))
+    )
+    for k in range(3):
+        plain, weighed = evaluate(graph, [np.array([0.3, -1, 2]), np.array(k)])
+        assert np.isclose(weighed, weights[k] * plain)
