@@ -16,9 +16,12 @@ from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
+from foldbatch.blocks.needed import needed
 from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
+from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow, components
@@ -41,13 +44,22 @@ class Lowered:
     tracer: Tracer
 
 
-def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Lowered:
+def lower(
+    block: AnyBlock, policy: Policy, kept_bytes: int | None = None, asides: frozenset[str] = ASIDES
+) -> Lowered:
     """Build a block whose input is one example, a Python object.
+
+    Args:
+        block: the block.
+        policy: how calls are grouped.
+        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
+        asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
+            nothing else.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
     """
-    builder = Builder()
+    builder = Builder(asides=asides)
     root = builder.declare(block, "root", OBJECT, VOID)
     with builder.define(root, "model") as argument:
         try:
@@ -59,13 +71,18 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
-    results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
-    model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
-    source = write_source(builder.functions)
+    results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
+    drafts, functions = builder.drafts, builder.functions
+    if asides != ASIDES:
+        kept = needed(drafts, results)
+        functions = without_unused(functions, drafts, kept)
+        drafts = [each.draft for each in kept.values()]
+    model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
+    source = write_source(functions)
     namespace = dict(builder.globals)
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    return Lowered(block, model, Tracer(builder.functions, model, policy, source, namespace, collections))
+    return Lowered(block, model, Tracer(functions, model, policy, source, namespace, collections))
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

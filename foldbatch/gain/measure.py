@@ -9,13 +9,14 @@ from statistics import median
 from typing import Any
 
 from foldbatch.blocks.values import is_int
+from foldbatch.compiling import compile
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import CellReport, Report
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.gain.advice import advice
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
 from foldbatch.gain.outcome import Outcome
-from foldbatch.program import Program, compile
+from foldbatch.program import Program
 from foldbatch.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, TreeNode

@@ -129,7 +129,7 @@ def test_a_parameter_may_stand_for_what_is_missing():
 
 def test_optional_of_a_loss_counts_what_is_there():
     program = fb.compile(fb.Optional(ONE >> fb.Loss()))
-    assert program.run([1, None, 2]).loss == 3.0
+    assert program.run([1, None, 2], losses=True).loss == 3.0
 
 
 def test_optional_in_a_recursion_ends_it():
