@@ -129,7 +129,9 @@ def _in_turn(
     program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
 ) -> list[_Batches]:
     """Measure every size of batch once a turn; the first turn warms up and is forgotten."""
-    known: list[Any] = list(program.prepare(sample))
+    # a program knows trees once it has run them; what is prepared holds all of the model, losses too
+    prepared = program.prepare(sample)
+    known = [x if isinstance(x, Tree) else p for x, p in zip(sample, prepared, strict=True)]
     measured = [_Batches(program, size, _cut(sample, size), _cut(known, size), tasks) for size in sizes]
     for turn in range(1 + repeats):
         for batches in measured:

@@ -81,7 +81,7 @@ def test_only_the_case_chosen_is_visited():
 def test_losses_and_metrics_inside_a_case_count_where_it_is_chosen():
     lossy = fb.GetItem(0) >> ONE >> fb.AllOf(fb.Loss(), fb.Metric("m")) >> fb.Void()
     program = fb.compile(fb.OneOf(len, {1: lossy, 2: fb.Void()}))
-    results = program.run([[1], [2, 2], [3], [4, 4]])
+    results = program.run([[1], [2, 2], [3], [4, 4]], losses=True, metrics=True)
     assert results.loss == 4.0
     assert results.metrics["m"].values.tolist() == [1.0, 3.0]
     assert results.metrics["m"].examples.tolist() == [0, 2]

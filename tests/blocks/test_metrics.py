@@ -31,7 +31,7 @@ def test_a_loss_yields_nothing():
 
 def test_a_metric_collects_every_visit_of_the_batch_in_order():
     block = fb.Map({"x": fb.Vector(2) >> fb.Metric("m"), "y": fb.Identity()})
-    results = fb.compile(block).run([[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]])
+    results = fb.compile(block).run([[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]], metrics=True)
     metric = results.metrics["m"]
     assert metric.values.tolist() == [[1.0, 2.0], [3.0, 0.0], [4.0, 0.0]]
     assert metric.examples.tolist() == [0, 2, 2]
@@ -42,7 +42,7 @@ def test_a_metric_collects_every_visit_of_the_batch_in_order():
 def test_labels_are_any_objects_and_stay_with_their_values():
     block = fb.Map(fb.AllOf(fb.GetItem("x") >> ONE, fb.GetItem("name")) >> fb.Metric("m"))
     results = fb.compile(block).run(
-        [[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]]
+        [[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]], metrics=True
     )
     metric = results.metrics["m"]
     assert (metric.values.tolist(), metric.labels) == ([1.0, 2.0, 3.0], ["one", None, ["l"]])
@@ -150,7 +150,7 @@ def test_metrics_of_a_tree_come_children_first_behind_the_children():
 
 def test_a_metric_that_is_never_visited_is_there_and_empty():
     program = fb.compile(fb.Map(fb.Vector(2) >> fb.Metric("m")))
-    results = program.run([[], []])
+    results = program.run([[], []], metrics=True)
     assert results.metrics["m"].values.shape == (0, 2)
     with pytest.raises(UnknownNameError, match="expected a metric of m, found 'n'"):
         results.metrics["n"]
@@ -158,7 +158,7 @@ def test_a_metric_that_is_never_visited_is_there_and_empty():
 
 def test_metrics_of_constants_and_of_results_are_collected_too():
     block = fb.FromTensor(0.5) >> fb.AllOf(fb.Metric("constant"), fb.Metric("constant"), fb.Identity())
-    results = fb.compile(block).run(["a", "b"])
+    results = fb.compile(block).run(["a", "b"], metrics=True)
     assert results.metrics["constant"].values.tolist() == [0.5] * 4
 
 
