@@ -20,7 +20,7 @@ from foldbatch.blocks.records import Record
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
-from foldbatch.types import OBJECT, VOID, Type, describe_value
+from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 
 class _Open(threading.local):
@@ -258,7 +258,7 @@ class Composition(Block[Any, Any]):
             with builder.at(f".{self.name}"):
                 results[wire] = build(wire.block, builder, argument)
         for wire in self._wires:
-            if not wire.selects and wire not in read and type_of(results[wire]) != VOID:
+            if not wire.selects and wire not in read and not is_void(type_of(results[wire])):
                 fix = "read it, or leave it out"
                 raise BlockTypeError(builder.where(self), "every result to be read", repr(wire), fix)
         return results[output]

@@ -159,7 +159,7 @@ class Tracer:
         """
         with self.lock:
             try:
-                return self._trace(example, careful=False)
+                return self.walk(example, careful=False)
             except Exception as error:
                 linecache.cache[FILENAME] = (
                     len(self.source),
@@ -168,15 +168,19 @@ class Tracer:
                     FILENAME,
                 )
                 try:
-                    self._trace(example, careful=True)
-                except _Located as located:
+                    self.walk(example, careful=True)
+                except Located as located:
                     raise located.error(number) from located.cause
                 except BadDataError:
                     pass  # found in a whole column only
                 raise _unlocated(error, number) from error
 
-    def _trace(self, example: Any, *, careful: bool) -> Trace:
+    def walk(
+        self, example: Any, *, careful: bool, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+    ) -> Trace:
+        """Run the program once, with globals that `adapt` may change; a careful run raises `Located`."""
         record = _Record(self, careful=careful)
+        adapt(record.bindings)
         self.namespace.update(record.bindings)
         self.running.append(record)
         with no_garbage():  # a long trace makes very many numbers
@@ -273,11 +277,11 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
                     return value  # type: ignore[no-any-return]
     except Exception as error:
         if careful:
-            raise _Located(tracer, stack, error) from None
+            raise Located(tracer, stack, error) from None
         raise
 
 
-class _Located(Exception):  # noqa: N818 - carries an error, is none itself
+class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
     def __init__(self, tracer: Tracer, stack: Sequence[Steps], cause: Exception) -> None:
@@ -305,8 +309,7 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         """Return the error that the user meets."""
         line, cause = self.line, self.cause
         kind: type[ExampleError]
-        places = self.places if len(self.places) <= 40 else [*self.places[:20], "...", *self.places[-20:]]
-        place = "".join(places)
+        place = joined(self.places)
         where = f"{line.where} at example {number}" + (f" {place}" if place else "")
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
@@ -332,6 +335,11 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         if subject is None or subject.code not in self.scope:
             return "no object"
         return describe_value(self.scope[subject.code])
+
+
+def joined(places: Sequence[str]) -> str:
+    """Return a place as Python would index it; the middle of a long one is left out."""
+    return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
 def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:

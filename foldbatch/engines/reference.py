@@ -56,9 +56,9 @@ class Reference:
         """Evaluate every call, in the order of the trace."""
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
         graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
-        for _, k, i in self._sweep():
+        for _, k, i in self.sweep():
             cell = self.cells[k]
-            inputs, read = self._read(k, i)
+            inputs, read = self.read(k, i)
             self._inputs[k, i] = inputs, read
             results = iter(evaluate(graphs[k], inputs))
             base = int(self.trace.calls[k][i, 0])
@@ -85,7 +85,7 @@ class Reference:
             Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
             for cell, (seeds, results) in zip(self.cells, derived, strict=True)
         ]
-        for _, k, i in reversed(self._sweep()):
+        for _, k, i in reversed(self.sweep()):
             seeds, results = derived[k]
             inputs, read = self._inputs[k, i]
             base = int(self.trace.calls[k][i, 0])
@@ -106,12 +106,13 @@ class Reference:
                     total[number] = total.get(number, 0.0) + part
         return gradients
 
-    def _sweep(self) -> list[tuple[int, int, int]]:
+    def sweep(self) -> list[tuple[int, int, int]]:
+        """Return the calls in the order of the trace: the first value's number, the cell, the call."""
         return sorted(
             (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
         )
 
-    def _read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
+    def read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
         """Return a call's inputs, and for each operand the numbers of the values it reads."""
         cell = self.signatures[k]
         inputs: list[Any] = []

@@ -7,7 +7,7 @@ as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,19 @@ from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import Axis
 
 Value = Any  # an array, or a list of arrays along a ragged axis
+Watch = Callable[[Node, Sequence[Value], Value], None]
 
 
-def evaluate(graph: Graph, values: Sequence[Value], dtype: str = "float64") -> list[Value]:
+def evaluate(
+    graph: Graph, values: Sequence[Value], dtype: str | None = "float64", watch: Watch | None = None
+) -> list[Value]:
     """Return the outputs for one instance of the inputs.
 
     Args:
         graph: what to compute.
         values: one array per input, without the batch axis; a list of them along a ragged axis.
-        dtype: the precision of all floats.
+        dtype: the precision of all floats; None for that of each tensor.
+        watch: called after each op with its node, the operands and the result.
 
     >>> from foldbatch.static.graph import input_node
     >>> from foldbatch.types import TensorType
@@ -37,12 +41,15 @@ def evaluate(graph: Graph, values: Sequence[Value], dtype: str = "float64") -> l
     lengths: dict[Axis, int] = {}
     for node, value in zip(graph.inputs, values, strict=True):
         if node.axis.rank == 2:
-            value_of[node] = [_as_float(x, dtype) for x in value]
+            value_of[node] = [_as_float(x, dtype or node.dtype) for x in value]
             lengths[node.axis] = len(value_of[node])
         else:
-            value_of[node] = _as_float(value, dtype)
+            value_of[node] = _as_float(value, dtype or node.dtype)
     for node in graph.nodes:
-        value_of[node] = _evaluate_node(node, [value_of[x] for x in node.inputs], lengths, dtype)
+        operands = [value_of[x] for x in node.inputs]
+        value_of[node] = _evaluate_node(node, operands, lengths, dtype or node.dtype)
+        if watch is not None:
+            watch(node, operands, value_of[node])
     return [value_of[node] for node in graph.outputs]
 
 

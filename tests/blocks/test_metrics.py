@@ -31,7 +31,9 @@ def test_a_loss_yields_nothing():
 
 def test_a_metric_collects_every_visit_of_the_batch_in_order():
     block = fb.Map({"x": fb.Vector(2) >> fb.Metric("m"), "y": fb.Identity()})
-    results = fb.compile(block).run([[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]], metrics=True)
+    results = fb.compile(block).run(
+        [[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]], metrics=True
+    )
     metric = results.metrics["m"]
     assert metric.values.tolist() == [[1.0, 2.0], [3.0, 0.0], [4.0, 0.0]]
     assert metric.examples.tolist() == [0, 2, 2]

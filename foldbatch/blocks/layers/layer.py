@@ -35,14 +35,16 @@ class Layer(TensorBlock[In_contra, Out_co]):
     them as attributes of the same names, and writes three dots where there is none.
 
     Args:
-        name: the stem of the parameters' names; by default the layer's kind.
+        name: the stem of the parameters' names; by default the layer's kind. Where a program has several
+            layers of one name, all but the first get a number.
     """
 
     kind = "layer"
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
-        self.owner = Owner(self.kind if name is None else named(name, type(self).__name__))
+        stem = self.kind if name is None else named(name, type(self).__name__)
+        self.owner = Owner(stem, given=name is not None)
         self.parameters: dict[str, Parameter] = {}
 
     def parameter(
