@@ -6,6 +6,7 @@ from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import lower
+from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
@@ -26,6 +27,7 @@ def compile(
     threads: int | None = None,
     kept_bytes: int | None = None,
     share: str | None = "leaves",
+    max_calls: int = MAX_CALLS,
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
@@ -48,6 +50,9 @@ def compile(
         share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
             ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
             of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.
+        max_calls: how many calls an example may make; one that makes more is refused before it fills the
+            memory. Examples that share their parts do, where the parts are visited at each place
+            (`ForwardDeclaration`).
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
@@ -66,11 +71,12 @@ def compile(
         refuse_no_count("threads", threads, 1)
     if kept_bytes is not None:
         refuse_no_count("kept_bytes", kept_bytes, 0)
+    refuse_no_count("max_calls", max_calls, 1)
     cores = available_cores() if threads is None else threads
     options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
     find_layout(layout)
     find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), kept_bytes)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)
     return Program(lowered, options, seed)
 
 

@@ -62,7 +62,8 @@ class Variants:
 
     def _build(self, asides: frozenset[str]) -> Variant:
         full = self.full.lowered
-        lowered = lower(full.block, full.tracer.policy, full.model.kept_bytes, asides)
+        tracer, kept_bytes = full.tracer, full.model.kept_bytes
+        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides)
         assert {*lowered.model.parameters} <= {*full.model.parameters}, "the model is not that of the block"
         return self._ready(lowered)
 

@@ -16,8 +16,9 @@ from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
+from foldbatch.blocks.memo import KINDS, Kinds, add_memos
 from foldbatch.blocks.needed import needed
-from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
+from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -45,14 +46,19 @@ class Lowered:
 
 
 def lower(
-    block: AnyBlock, policy: Policy, kept_bytes: int | None = None, asides: frozenset[str] = ASIDES
+    block: AnyBlock,
+    policy: Policy,
+    kept_bytes: int | None = None,
+    max_calls: int = MAX_CALLS,
+    asides: frozenset[str] = ASIDES,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
     Args:
         block: the block.
-        policy: how calls are grouped.
-        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
+        policy: what levels are computed for.
+        kept_bytes: how much a call may keep for its backward pass.
+        max_calls: how many calls an example may make.
         asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
             nothing else.
 
@@ -78,11 +84,13 @@ def lower(
         functions = without_unused(functions, drafts, kept)
         drafts = [each.draft for each in kept.values()]
     model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
+    memos = add_memos(functions)
     source = write_source(functions)
-    namespace = dict(builder.globals)
+    namespace = {**builder.globals, KINDS: Kinds()}
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    return Lowered(block, model, Tracer(functions, model, policy, source, namespace, collections))
+    tracer = Tracer(functions, model, policy, source, namespace, collections, memos, max_calls=max_calls)
+    return Lowered(block, model, tracer)
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

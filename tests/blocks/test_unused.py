@@ -18,7 +18,7 @@ SUM = fb.Map(fb.Scalar()) >> fb.Sum()
 
 
 def lowered(block: fb.Block, *asides: str) -> Lowered:
-    return lower(block, find_policy("by_depth"), None, frozenset(asides))
+    return lower(block, find_policy("by_depth"), asides=frozenset(asides))
 
 
 def left(block: fb.Block, *asides: str) -> str:

@@ -140,12 +140,12 @@ def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
     fix = "give it a vector"
-    if isinstance(x, Node):
-        fix = (
-            "cast ids with ops.cast, or look them up with Embedding"
-            if x.shape
-            else "Vector(1) reads a vector of one"
-        )
+    if isinstance(x, Node) and x.shape:
+        fix = "cast ids with ops.cast, or look them up with Embedding"
+        if x.type.dtype == "bool":
+            fix = f"flags are numbers when read with Vector({x.shape[-1]})"
+    elif isinstance(x, Node):
+        fix = "Vector(1) reads a vector of one"
     raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
 
 
