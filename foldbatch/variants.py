@@ -14,6 +14,7 @@ from typing import Any
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Options, Runner
+from foldbatch.forks import start_in_each_process
 from foldbatch.model.model import Model
 from foldbatch.traced import Prepared, Traces
 
@@ -39,9 +40,12 @@ class Variants:
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
         self._options = options
         self._seed = seed
-        self._lock = threading.Lock()
+        start_in_each_process(self, Variants._start)
         self.full = self._ready(lowered)
         self._built = {asides_of(lowered.model): self.full}
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
 
     def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
         """Return the variant that runs examples.

@@ -18,7 +18,7 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
 from foldbatch.blocks.needed import needed
-from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -86,10 +86,9 @@ def lower(
     model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
     memos = add_memos(functions)
     source = write_source(functions)
-    namespace = {**builder.globals, KINDS: Kinds()}
-    exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
+    names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(functions, model, policy, source, namespace, collections, memos, max_calls=max_calls)
+    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
     return Lowered(block, model, tracer)
 
 

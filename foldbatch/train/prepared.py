@@ -8,7 +8,6 @@ number that is read is checked against the model, so a file may come from anywhe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from foldbatch.model.traces import check_traces, terminals
 from foldbatch.program import Program
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.trace import Trace, pack
-from foldbatch.traced import Prepared
+from foldbatch.traced import Prepared, digests
 from foldbatch.train.archive import DAMAGE, read_arrays, write_arrays
 from foldbatch.types import ObjectType, SequenceType, Type, describe_value, has_objects
 
@@ -98,12 +97,12 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
     arrays = read_arrays(Path(path), WHAT)
     try:
         about = _parsed(arrays["about"])
-        version, digests = about["version"], dict(about["digests"])
+        version, written = about["version"], dict(about["digests"])
     except DAMAGE as error:
         raise ReadError(where, WHAT, "a file of another kind", ANEW) from error
     if version != VERSION:
         raise ReadError(where, f"version {VERSION} of prepared data sets", f"version {version}", ANEW)
-    _check_digests(where, program, digests)
+    _check_digests(where, program, written)
     try:
         return [Prepared(trace, program) for trace in _unpack(program, arrays)]
     except ExampleError as error:
@@ -315,32 +314,14 @@ def _parsed(text: Array) -> Any:
 
 
 def _digests(program: Program) -> dict[str, str]:
-    """Return digests of everything that decides the form of traces; the keys are words for errors."""
-    model, tracer = program.model, program.lowered.tracer
-    cells = [
-        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
-        for cell in model.signatures
-    ]
-    feeds = [
-        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
-        for cell_feeds in model.feeds
-    ]
-    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
-    parts = {
-        "other cells": cells,
-        "other data to read": data,
-        "another result": str(model.result),
-        "another tracing program": tracer.source,
-    }
-    digests = {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
-    return {"policy": program.options.policy, **digests}
+    return digests(program.lowered, program.options.policy)
 
 
-def _check_digests(where: str, program: Program, digests: dict[str, str]) -> None:
+def _check_digests(where: str, program: Program, written: dict[str, str]) -> None:
     for name, digest in _digests(program).items():
-        if digests.get(name) != digest:
+        if written.get(name) != digest:
             mismatch = (
-                f"those for policy {digests.get(name)!r}"
+                f"those for policy {written.get(name)!r}"
                 if name == "policy"
                 else f"those of a model with {name}"
             )

@@ -236,3 +236,11 @@ def test_a_star_of_a_hundred_thousand_leaves_works():
     star = Tree([size] * size + [-1])
     assert (len(star), star.height, star[-1].index) == (size, 1, size - 1)
     assert star.draw(nodes=2).splitlines() == ["*", "├─ *", "… 99999 more nodes"]
+
+
+@pytest.mark.parametrize("name", ["labels", "tokens"])
+def test_labels_and_tokens_are_sequences(name):
+    with pytest.raises(
+        ExampleTypeError, match=rf"Tree\.{name}: expected a list of 2 entries, found int 5; give"
+    ):
+        Tree([1, -1], **{name: 5})
