@@ -56,6 +56,7 @@ def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
             TensorType((2, *type_.shape), type_.dtype) if arena in moving else type_
             for arena, type_ in enumerate(model.arenas)
         ),
+        losses=tuple((LOSS,) * len(graph.losses) for graph in graphs),
         metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
         labels=((),) * len(graphs),
         marks=((),) * len(graphs),
