@@ -108,7 +108,7 @@ def planned(block: Block[Any, Any], backend: str, plan: str) -> Program:
     program = compile(block, backend, DEPTH if plan == DEPTH else AUTO, threads=1)
     if plan in (LEVELS, READY):
         engine = _engine(program)
-        costs = replace(engine.arithmetic.costs, step=0.0 if plan == LEVELS else 1e12)
+        costs = replace(engine.arithmetic.costs, **({"plan": 1e12} if plan == LEVELS else {"step": 1e12}))
         engine.arithmetic = replace(engine.arithmetic, costs=costs)
     return program
 

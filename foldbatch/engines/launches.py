@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.bindings import Bound, Key
+from foldbatch.engines.bindings import Bound
 from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable
 from foldbatch.params import Parameter
@@ -60,10 +60,10 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     """Return what a batch launches."""
     cells, codes, bounds = _columns(schedule.steps)
     runs = _runs(cells, codes)
-    forward = _launches(_kernels(bound, "forward"), runs)
+    forward = _launches(bound.stages["forward"], runs)
     backward = np.zeros((0, HEAD), np.int64)
     if bound.training:
-        backward = _launches(_kernels(bound, "backward"), _mirrored(runs, len(cells)))
+        backward = _launches(bound.stages["backward"], _mirrored(runs, len(cells)))
     yields = dict.fromkeys(bound.summed, 0)
     levels = np.zeros(len(bound.routines), np.int64)
     np.add.at(levels, backward[:, 0], backward[:, 2] - backward[:, 1])
@@ -102,13 +102,6 @@ def _mirrored(runs: StepRuns, steps: int) -> StepRuns:
     """Return the runs backward, of so many steps: all in reverse, and stages as `MIRROR` says."""
     codes = MIRRORED[runs.codes[::-1]]
     return StepRuns(runs.cells[::-1], codes, steps - runs.last[::-1], steps - runs.first[::-1])
-
-
-def _kernels(bound: Bound, direction: str) -> Ints:
-    """Return the kernel of each cell and stage, -1 where there is none: ``[cells, stages]``."""
-    cells = range(len(bound.model.cells))
-    found = [[bound.numbers.get(Key(k, direction, stage), -1) for stage in ALL] for k in cells]
-    return np.array(found, np.int64).reshape(-1, len(ALL))
 
 
 def _launches(kernels: Ints, runs: StepRuns) -> Ints:

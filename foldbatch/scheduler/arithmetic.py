@@ -310,5 +310,5 @@ NUMPY = Arithmetic(
     ranks,
     consecutive,
     drain,
-    Costs(step=40.0, weight=0.001, plan=100.0, number=0.5),
+    Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
 )
