@@ -1,4 +1,4 @@
-"""The exceptions users meet, all in one form: ``where: expected X, found Y; how to fix``.
+"""The exceptions and warnings users meet, all in one form: ``where: expected X, found Y; how to fix``.
 
 *where* is the path of the block as Python would index it, followed in a batch by the
 example's number and the place in its data (``tree.case('node') at example 17 ['left'][2]``),
@@ -6,6 +6,11 @@ or a file with line and column. Each class also derives from the built-in except
 Python user would catch. A breach of the package's own invariants is an ``assert``, never
 one of these.
 """
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+SHOWN = 5  # names of a list that a message shows
 
 
 class FoldbatchError(Exception):
@@ -93,3 +98,40 @@ class TrainingError(FoldbatchError, ValueError):
 
 class ReadError(FoldbatchError, ValueError):
     """A file is malformed; *where* is ``file:line:column``."""
+
+
+class FoldbatchWarning(FoldbatchError, UserWarning):  # noqa: N818 - it is a warning
+    """A result may not be what the user wants; the call goes on."""
+
+
+class NotFiniteWarning(FoldbatchWarning, RuntimeWarning):
+    """The summed loss of a batch is NaN or infinite."""
+
+
+class NoLossWarning(FoldbatchWarning):
+    """Gradients are asked of a model that has no loss: all of them are zero."""
+
+
+class NumberedNamesWarning(FoldbatchWarning):
+    """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return names as one line, the first few of a long list.
+
+    >>> shortened("abcdefg")
+    'a, b, c, d, e and 2 more'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more or "none"
+
+
+def with_nearest(name: object, names: Iterable[str]) -> str:
+    """Return an unknown name as Python shows it, with the nearest of the names there are, if one is near.
+
+    >>> with_nearest("word.weight", ["words.weight", "out.bias"])
+    "'word.weight' (did you mean 'words.weight'?)"
+    """
+    near = get_close_matches(str(name), names, 1)
+    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)

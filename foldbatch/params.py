@@ -2,14 +2,14 @@
 
 A `Parameter` belongs to the layer that made it and is shared by sharing the layer. Its array
 is drawn when a program that reaches it is compiled, from the program's seed and the
-parameter's name, so the values do not depend on the order of construction. `ParameterStore`
-is what a program shows as ``program.params``.
+parameter's name, so the values do not depend on the order of construction. A program shows its
+parameters as ``program.params``; see `foldbatch.store`.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
-from foldbatch.types import TensorType, as_type
+from foldbatch.types import TensorType, as_type, describe_value
 
 Array = NDArray[Any]
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
@@ -69,12 +69,18 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 
 
 class Owner:
-    """The layer that a parameter belongs to, as far as names go; compared by identity."""
+    """The layer that a parameter belongs to, as far as names go; compared by identity.
 
-    __slots__ = ("name",)
+    Args:
+        name: of the layer.
+        given: whether the user gave the name; else it may be changed to make it unique.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("given", "name")
+
+    def __init__(self, name: str, *, given: bool = False) -> None:
         self.name = name
+        self.given = given
 
 
 class Parameter:
@@ -85,39 +91,45 @@ class Parameter:
             (``[3, 4]`` for a float32 matrix) will do.
         init: the name of an initialiser (a key of `INITIALIZERS`), a number, an array, or a
             function of a generator and a shape.
-        name: what it is called inside its layer, e.g. ``weight``.
+        name: what it is called inside its layer, e.g. ``weight``; by default ``parameter``.
         trainable: False means that no gradient is ever computed for it.
         owner: the layer it belongs to; None for a parameter that stands alone.
 
     Raises:
         UnknownNameError: when `init` names no initialiser.
         BlockTypeError: when `type` is not that of a tensor.
-        ParameterError: when a value of another shape is assigned, or a NaN.
+        ParameterError: when an array given as `init`, or assigned later, has another shape, or holds a
+            number that is not finite, or that the dtype cannot hold.
 
     >>> Parameter([2], init=0.5, name="bias").value
     array([0.5, 0.5], dtype=float32)
     """
 
-    __slots__ = ("_value", "init", "name", "owner", "trainable", "type")
+    __slots__ = ("_value", "given", "init", "name", "owner", "trainable", "type")
 
     def __init__(
         self,
         type: TensorType | int | str | list[int | str],
         init: Initializer = "glorot_uniform",
-        name: str = "parameter",
+        name: str | None = None,
         *,
         trainable: bool = True,
         owner: Owner | None = None,
     ) -> None:
+        self.name = "parameter" if name is None else name
+        self.given = name is not None
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
-            raise UnknownNameError(name, expected, repr(init), "or give a number, an array or a function")
-        spec = as_type(type, f"Parameter {name}")
+            raise UnknownNameError(
+                self.name, expected, repr(init), "or give a number, an array or a function"
+            )
+        spec = as_type(type, f"Parameter {self.name}")
         if not isinstance(spec, TensorType):
-            raise BlockTypeError(f"Parameter {name}", "the type of a tensor", str(spec), "for example [3, 4]")
+            raise BlockTypeError(
+                f"Parameter {self.name}", "the type of a tensor", str(spec), "for example [3, 4]"
+            )
         self.type = spec
         self.init = init
-        self.name = name
         self.owner = owner
         self.trainable = trainable
         self._value: Array | None = None
@@ -129,16 +141,22 @@ class Parameter:
         """Whether the array exists yet."""
         return self._value is not None
 
+    @property
+    def path(self) -> str:
+        """Its name with that of its layer, as far as it is known outside a program: ``words.weight``."""
+        return f"{self.owner.name}.{self.name}" if self.owner else self.name
+
     def initialize(self, seed: int, name: str) -> None:
         """Draw the array if there is none yet, from `seed` and the full `name` alone."""
         if self._value is None:
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             if isinstance(self.init, str):
-                self.assign(INITIALIZERS[self.init](rng, self.type.shape))
+                drawn = INITIALIZERS[self.init](rng, self.type.shape)
             elif callable(self.init):
-                self.assign(self.init(rng, self.type.shape))
+                drawn = self.init(rng, self.type.shape)
             else:
-                self.assign(np.full(self.type.shape, self.init))
+                drawn = np.full(self.type.shape, self.init)
+            self.assign(drawn, name)
 
     @property
     def value(self) -> Array:
@@ -148,21 +166,44 @@ class Parameter:
         assert self._value is not None
         return self._value
 
-    def assign(self, value: ArrayLike) -> None:
-        """Copy `value` into the parameter, keeping the array that programs already hold."""
-        array = np.asarray(value)
-        if array.shape != self.type.shape or array.dtype.kind not in "fiub":
-            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise ParameterError(self.name, str(self.type), found, "give an array of the parameter's shape")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise ParameterError(
-                self.name, "finite numbers", f"{array[where]} at {where}", "clean the array first"
-            )
+    def assign(self, value: ArrayLike, where: str | None = None) -> None:
+        """Copy `value` into the parameter, keeping the array that programs already hold.
+
+        Errors are those of `fitting`.
+        """
+        array = self.fitting(value, where)
         if self._value is None:
-            self._value = np.array(array, dtype=self.type.dtype, order="C")
+            self._value = array
         else:
             self._value[...] = array
+
+    def fitting(self, value: ArrayLike, where: str | None = None) -> Array:
+        """Return a copy of `value` in the parameter's dtype; errors name the parameter `where`.
+
+        Raises:
+            ParameterError: when it has another shape, holds no numbers or none that are finite, or numbers
+                that the dtype cannot hold.
+        """
+        where = self.path if where is None else where
+        fix = "give an array of the parameter's shape"
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError):
+            raise ParameterError(where, str(self.type), describe_value(value), fix) from None
+        if array.shape != self.type.shape or array.dtype.kind not in "fiub":
+            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise ParameterError(where, str(self.type), found, fix)
+        with np.errstate(all="ignore"):
+            converted = np.array(array, dtype=self.type.dtype, order="C")
+            bad = ~np.isfinite(converted) if self.type.is_float else converted != array
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            number = array[place]
+            expected = "finite numbers"
+            if np.isfinite(number):
+                expected = f"numbers that {self.type.dtype} can hold"
+            raise ParameterError(where, expected, f"{number} at {place}", "clean the array first")
+        return converted
 
     def __repr__(self) -> str:
         return f"Parameter({str(self.type)!r}, name={self.name!r})"
@@ -210,70 +251,3 @@ class Updates:
 
     adam: Compiled
     faults: Compiled
-
-
-class ParameterStore(MutableMapping[str, Array]):
-    """A program's parameters by name; assigning checks the shape and copies.
-
-    Attributes:
-        parameters: themselves, by name.
-        updates: compiled loops for optimizers, if the program's engine has any.
-
-    >>> store = ParameterStore({"bias": Parameter(TensorType((2,)), 0.0)})
-    >>> store["bias"] = [1, 2]
-    >>> store["bias"]
-    array([1., 2.], dtype=float32)
-    """
-
-    def __init__(self, parameters: Mapping[str, Parameter], updates: Updates | None = None) -> None:
-        self.parameters = dict(parameters)
-        self.updates = updates
-
-    def _find(self, name: str) -> Parameter:
-        try:
-            return self.parameters[name]
-        except KeyError:
-            expected = f"a parameter of {', '.join(self.parameters) or 'none'}"
-            raise UnknownNameError("params", expected, repr(name), "print(program.params)") from None
-
-    def __getitem__(self, name: str) -> Array:
-        return self._find(name).value
-
-    def __setitem__(self, name: str, value: ArrayLike) -> None:
-        self._find(name).assign(value)
-
-    def __delitem__(self, name: str) -> None:
-        raise ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.parameters)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def __repr__(self) -> str:
-        lines = (
-            f"  {name}: {p.type}{'' if p.trainable else ' frozen'}" for name, p in self.parameters.items()
-        )
-        return "params\n" + "\n".join(lines) if self.parameters else "params (none)"
-
-
-def name_parameters(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
-    """Return the parameters by full name: ``owner.name``, or ``name`` where there is no owner.
-
-    An owner whose name is taken becomes ``owner_1``, ``owner_2``, in order of appearance.
-    """
-    names: dict[Owner | Parameter, str] = {}
-    taken: set[str] = set()
-    named: dict[str, Parameter] = {}
-    for parameter in parameters:
-        key = parameter.owner or parameter
-        if key not in names:
-            stem, count = key.name, 0
-            while (name := f"{stem}_{count}" if count else stem) in taken:
-                count += 1
-            taken.add(name)
-            names[key] = name
-        full = f"{names[key]}.{parameter.name}" if parameter.owner else names[key]
-        named[full] = parameter
-    return named

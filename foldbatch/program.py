@@ -9,32 +9,36 @@ What is made of what, and when::
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, lower
+from foldbatch.blocks.places import place_of
+from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import is_int
-from foldbatch.derivatives import Derivatives, Pullback, Tangents
+from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine, choose_engine
+from foldbatch.engines.nonfinite import NotFinite
+from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.threads import available_cores
-from foldbatch.engines.visits import InputGradients
-from foldbatch.errors import BlockValueError
+from foldbatch.errors import BlockValueError, FoldbatchWarning, NoLossWarning, NotFiniteWarning
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, ParameterStore, name_parameters
+from foldbatch.params import Gradient
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
+from foldbatch.store import ParameterStore, name_parameters
 from foldbatch.traced import Prepared, Traces
 from foldbatch.types import describe_value
 
@@ -50,6 +54,7 @@ def compile(
     threads: int | None = None,
     kept_bytes: int | None = None,
     share: str | None = "leaves",
+    max_calls: int = MAX_CALLS,
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
@@ -73,6 +78,9 @@ def compile(
         share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
             ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
             of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.
+        max_calls: how many calls an example may make; one that makes more is refused before it fills the
+            memory. Examples that share their parts do, where the parts are visited at each place
+            (`ForwardDeclaration`).
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
@@ -91,11 +99,12 @@ def compile(
         _refuse_no_count("threads", threads, 1)
     if kept_bytes is not None:
         _refuse_no_count("kept_bytes", kept_bytes, 0)
+    _refuse_no_count("max_calls", max_calls, 1)
     cores = available_cores() if threads is None else threads
     options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
     find_layout(layout)
     find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), kept_bytes)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)
     return Program(lowered, options, seed)
 
 
@@ -107,11 +116,10 @@ def _refuse_no_count(name: str, value: Any, least: int) -> None:
         )
 
 
-class Program:
+class Program(Differentiable):
     """A compiled block; made by `compile`.
 
-    `params` maps names to parameter arrays and can be assigned to. A program serves one thread
-    at a time; others wait.
+    A program serves one thread at a time; others wait.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
@@ -119,12 +127,35 @@ class Program:
         self.options = options
         self.seed = seed
         self._step = 0
-        self.params = ParameterStore(name_parameters(lowered.model.parameters))
-        for name, parameter in self.params.parameters.items():
+        self._drawn = 0  # the step that random numbers were last drawn for
+        self._warned: set[type[FoldbatchWarning]] = set()
+        self._params = ParameterStore(name_parameters(lowered.model.parameters))
+        for name, parameter in self._params.parameters.items():
             parameter.initialize(seed, name)
         self._runner = Runner(lowered.model, options, seed)
-        self.params.updates = self._runner.engine.updates
+        self._params.updates = self._runner.engine.updates
         self._traces = Traces(lowered, self._runner.plan)
+
+    @property
+    def params(self) -> ParameterStore:
+        """The parameters: a mapping from names to the arrays that the program computes with.
+
+        An item can be assigned (``program.params["w"] = array``) or changed in place. Assigning all of them
+        (``program.params = saved``) is ``program.params.update(saved, strict=True)``: arrays are copied into
+        the parameters, or nothing is changed at all; see `foldbatch.store.ParameterStore.update` for errors.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([2], init=1.0, name="w")
+        >>> program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: x * w))
+        >>> program.params = {"w": [3, 4]}
+        >>> program.run([[1, 1]])
+        [array([3., 4.], dtype=float32)]
+        """
+        return self._params
+
+    @params.setter
+    def params(self, saved: Any) -> None:
+        self._params.load(saved, {}, strict=True)
 
     @property
     def model(self) -> Model:
@@ -192,7 +223,9 @@ class Program:
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
         """
-        return self._runner.run(self._batch(examples))
+        results = self._runner.run(self._batch(examples))
+        self._look_at(results.loss)
+        return results
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None
@@ -207,140 +240,76 @@ class Program:
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
+
+        Warns once a program: `NotFiniteWarning`, when the loss is NaN or infinite (see `find_nan`), and
+        `NoLossWarning`, when the model has no `Loss` block.
         """
         loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
+        self._look_at(loss, training=True)
         named = self.params.parameters.items()
         return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
-
-    def vjp(
-        self,
-        examples: Iterable[Any] | Planned,
-        cotangents: Iterable[Any] | None = None,
-        *,
-        losses: bool | None = None,
-        inputs: bool = False,
-        step: int | None = None,
-    ) -> Pullback:
-        """Return the gradients that follow from cotangents of the results: a vector-Jacobian product.
-
-        With cotangents that another program computed, a block can be one part of a larger model. With none,
-        gradients come from the losses, and those of parameters are what `value_and_grad` returns. What is
-        computed is what is
-        trained: `Dropout` drops. The cells that compute it are compiled at the first call.
-
-        Args:
-            examples: the batch.
-            cotangents: for each example one value in the form of its result, arrays where that has tensors of
-                floats; None for a part, or for an example, that has none.
-            losses: whether gradients come from the losses, too; by default only where no cotangents are
-                given.
-            inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
-            step: as for `value_and_grad`.
-
-        Raises:
-            ExampleError: when an example does not fit the block, or a cotangent does not fit its result.
-
-        >>> import foldbatch as fb
-        >>> w = fb.Parameter([], init=3.0, name="w")
-        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x * x)))
-        >>> found = program.vjp([[1, 2], [4]], [[1, 0.5], None], inputs=True)
-        >>> found.gradients
-        {'w': array(3., dtype=float32)}
-        >>> for name, values in found.inputs.items():
-        ...     print(name, values.values)
-        model.map Scalar('float32') [6. 6. 0.]
-        """
-        traces = self._trace_all(examples)
-        results = [trace.result for trace in traces]
-        seeds = None if cotangents is None else seeds_of(self.model.result, results, cotangents)
-        chosen = cotangents is None if losses is None else losses
-        return self._derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
 
     def _drawing(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
             step, self._step = self._step, self._step + 1
         _refuse_no_count("step", step, 0)
+        self._drawn = step
         return step
 
-    # -- derivatives
+    # -- losses that are not finite
 
-    def jvp(
-        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
-    ) -> tuple[float, float]:
-        """Return the float sum of all losses, and its derivative as the parameters move along `tangents`.
+    def find_nan(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> NotFinite | None:
+        """Return where a loss begins to be NaN or infinite, else a gradient, a metric or a result, else None.
 
-        It is exact: no step is taken. The cells that compute it are compiled at the first call.
+        It is the first op whose result is not finite while its operands are, with example, block and values.
+        The examples are evaluated one by one, op by op, as they are trained, with the present parameters and
+        in the precision of the program: that is slow, and can differ from a batch by rounding.
 
         Args:
             examples: the batch.
-            tangents: by parameter name, an array of the parameter's shape, or a gradient; parameters
-                that are not named stay where they are.
-            step: as for `value_and_grad`.
-
-        Raises:
-            ExampleError: when an example does not fit the block.
-            UnknownNameError: when there is no parameter of a name.
-            ParameterError: when a tangent has another shape than its parameter, is not finite, or is
-                one of a frozen parameter.
-
-        Source: Baydin et al. 2018 (Automatic differentiation in machine learning), section 3.1.
-
-        >>> import foldbatch as fb
-        >>> w = fb.Parameter([], init=3.0, name="w")
-        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
-        >>> program.jvp([1, 2], {"w": 1.0})
-        (27.0, 18.0)
-        """
-        return self._derivatives.jvp(self._trace_all(examples), tangents, self._drawing(step))
-
-    def hvp(
-        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
-    ) -> dict[str, Array]:
-        """Return the Hessian of the summed losses times `tangents`: an array per trainable parameter.
-
-        That is how the gradients change as the parameters move along the tangents. Arguments and
-        errors are those of `jvp`. The Hessian is never formed.
-
-        Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3.
-
-        >>> import foldbatch as fb
-        >>> w = fb.Parameter([], init=3.0, name="w")
-        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
-        >>> program.hvp([1, 2], {"w": 1.0})
-        {'w': array(6., dtype=float32)}
-        """
-        return self._derivatives.hvp(self._trace_all(examples), tangents, self._drawing(step))
-
-    def input_gradients(
-        self, examples: Iterable[Any] | Planned, *, step: int | None = None
-    ) -> tuple[float, InputGradients]:
-        """Return the float sum of all losses, and its gradients with respect to what examples hold.
-
-        They are found by the place and the block that reads a tensor of floats, such as
-        ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
-        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
-        The cells that compute them are compiled at
-        the first call.
+            step: the step that random numbers are drawn for; by default that of the last call.
 
         Raises:
             ExampleError: when an example does not fit the block.
 
         >>> import foldbatch as fb
-        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x) >> fb.Loss()))
-        >>> loss, gradients = program.input_gradients([[1, 2], [], [3]])
-        >>> for name, found in gradients.items():
-        ...     print(name, found.values, found.examples)
-        model.map Scalar('float32') [2. 4. 6.] [0 0 2]
+        >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
+        >>> program = fb.compile(ratio >> fb.Loss())
+        >>> program.find_nan([{"a": 1, "b": 2}, {"a": 1, "b": 0}])
+        model at example 1: divide (forward) yields float32 inf
+          of float32 1.
+          of float32 0.
+          so that the loss is not finite
+        >>> program.find_nan([{"a": 1, "b": 2}]) is None
+        True
         """
-        traces = self._trace_all(examples)
-        step = self._drawing(step)
-        derivatives = self._derivatives.vjp(traces, step, None, parameters=False, inputs=True)
-        return derivatives.loss, derivatives.inputs
+        given = examples if isinstance(examples, Planned) else list(examples)
+        traces = self._trace_all(given)
+        drawn = self._drawn if step is None else step
+        _refuse_no_count("step", drawn, 0)
+        names = {parameter: name for name, parameter in self.params.parameters.items()}
+        dtype = "float64" if self.engine.name == "reference" else None
+        found = find_nonfinite(self.model, traces, self.seed, drawn, names, dtype)
+        if found is None or isinstance(given, Planned) or isinstance(given[found.example], Prepared):
+            return found
+        place = place_of(self.lowered.tracer, given[found.example], found.cell, found.call)
+        return replace(found, place=place)
 
-    @cached_property
-    def _derivatives(self) -> Derivatives:
-        return Derivatives(self._runner, self.params.parameters)
+    def _look_at(self, loss: float, *, training: bool = False) -> None:
+        """Warn, once a program, of a loss that is not finite, or of a model to be trained that has none."""
+        warning: FoldbatchWarning
+        if not math.isfinite(loss):
+            fix = "call program.find_nan(examples)"
+            warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
+        elif training and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+            fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
+            warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
+        else:
+            return
+        if type(warning) not in self._warned:
+            self._warned.add(type(warning))
+            warnings.warn(warning, stacklevel=3)
 
     # -- reports
 

@@ -162,7 +162,7 @@ def as_type(spec: object, where: str = "type") -> Type:
 
     A Type stands for itself, an int ``n`` for a float32 vector of n, a list of ints (with an
     optional dtype at its end) for a tensor of that shape, a dtype name for a scalar, a tuple
-    for a `TupleType`, None for void.
+    for a `TupleType`, ``"object"`` for a Python object, None for void.
 
     Raises:
         BlockTypeError: when the short-hand is none of these.
@@ -175,6 +175,8 @@ def as_type(spec: object, where: str = "type") -> Type:
             return spec
         case None:
             return VOID
+        case "object":
+            return OBJECT
         case bool():
             pass
         case int():
@@ -188,7 +190,7 @@ def as_type(spec: object, where: str = "type") -> Type:
             if isinstance(last, str):
                 return _tensor(tuple(shape), last, where)
             return _tensor(tuple(spec), DEFAULT_DTYPE, where)
-    expected = "a type, an int, a dtype name, a list (shape) or a tuple of these"
+    expected = 'a type, an int, a dtype name, "object", a list (shape) or a tuple of these'
     raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
 
 
@@ -197,6 +199,33 @@ def _tensor(shape: tuple[int, ...], dtype: str, where: str) -> TensorType:
         return TensorType(shape, dtype)
     except BlockTypeError as error:
         raise BlockTypeError(where, error.expected, error.found, error.fix) from None
+
+
+def sequence_of(spec: object) -> SequenceType:
+    """Return the type of a sequence whose elements have the type that a short-hand stands for.
+
+    Raises:
+        BlockTypeError: when the short-hand is none, as of `as_type`.
+
+    >>> print(as_type(("object", sequence_of(5))))
+    (object, [float32[5], ...])
+    """
+    return SequenceType(as_type(spec, "sequence_of"))
+
+
+def is_void(type_: Type) -> bool:
+    """Return whether values of a type hold nothing: the void, and tuples and sequences of it.
+
+    >>> is_void(as_type((None, sequence_of(None)))), is_void(as_type((None, 5)))
+    (True, False)
+    """
+    match type_:
+        case TupleType(items):
+            return all(map(is_void, items))
+        case SequenceType(element) | BroadcastType(element):
+            return is_void(element)
+        case _:
+            return isinstance(type_, VoidType)
 
 
 def terminals(type_: Type) -> Iterator[Type]:

@@ -28,6 +28,7 @@ WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what ot
 OF_THE_WHOLE = {
     "test_architecture",
     "test_docs",
+    "test_exactness",
     "test_examples",
     "test_laws",
     "test_programs",

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import foldbatch as fb
 from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
-from foldbatch.params import INITIALIZERS, Owner, Parameter, ParameterStore, SparseRows, name_parameters
+from foldbatch.params import INITIALIZERS, Parameter, SparseRows
 
 
 @pytest.mark.parametrize("init", [*INITIALIZERS, 0.5, np.ones((4, 6)), lambda rng, shape: rng.random(shape)])
@@ -55,36 +56,24 @@ def test_unknown_initialisers_and_types_are_refused() -> None:
         Parameter((2, 3))  # a tuple stands for a TupleType
 
 
-def test_names_are_unique_and_predictable() -> None:
-    """By owner, in order of appearance."""
-    first, second = Owner("linear"), Owner("linear")
-    parameters = [
-        Parameter([1], name="weight", owner=first),
-        Parameter([1], name="weight", owner=second),
-        Parameter([1], name="bias", owner=first),
-        Parameter([1], name="alone"),
-        Parameter([1], name="alone"),
-    ]
-    assert list(name_parameters(parameters)) == [
-        "linear.weight",
-        "linear_1.weight",
-        "linear.bias",
-        "alone",
-        "alone_1",
-    ]
+def test_a_number_that_the_dtype_cannot_hold_is_refused() -> None:
+    """Too large for float32, or broken for integers: nothing is lost silently."""
+    with pytest.raises(
+        ParameterError, match=r"w: expected numbers that float32 can hold, found 1e\+39 at \(1,\)"
+    ):
+        Parameter([2], [0.0, 1e39], "w")
+    with pytest.raises(ParameterError, match="int32 can hold, found 1.5"):
+        Parameter([2, "int32"], [0.0, 1.5], "w")
+    with pytest.raises(ParameterError, match="int32 can hold"):
+        Parameter([1, "int32"], [2**40], "w")
 
 
-def test_the_store_is_a_mapping_that_checks() -> None:
-    """Getting an unknown name lists the known ones; parameters cannot be deleted."""
-    store = ParameterStore({"bias": Parameter([2], 0.0)})
-    store["bias"] = [1, 2]
-    assert store["bias"].tolist() == [1, 2]
-    assert len(store) == 1
-    assert "float32[2]" in repr(store)
-    with pytest.raises(KeyError, match="a parameter of bias"):
-        store["weight"]
-    with pytest.raises(ParameterError):
-        del store["bias"]
+def test_errors_name_the_layer_of_the_parameter() -> None:
+    """A table of another shape than its embedding says which embedding."""
+    with pytest.raises(
+        ParameterError, match=r"^words\.weight: expected float32\[3,2\], found float64\[3,4\]"
+    ):
+        fb.Embedding(3, 2, init=np.zeros((3, 4)), name="words")
 
 
 def test_sparse_rows_become_a_dense_table() -> None:

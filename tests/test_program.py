@@ -13,11 +13,14 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines import threads
 from foldbatch.errors import (
     BlockTypeError,
     BlockValueError,
     ExampleError,
     ExampleTypeError,
+    NoLossWarning,
+    NotFiniteWarning,
     ParameterError,
     UnknownNameError,
 )
@@ -589,3 +592,53 @@ def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     with pytest.raises(BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"):
         program.value_and_grad([np.ones(20)], step="a")
     assert program.value_and_grad([np.ones(20)])[0] == first
+
+
+# -- losses that are not finite
+
+
+def _inverse(read: fb.Block | None = None) -> fb.Block:
+    w = fb.Parameter([], 1.0, "w")
+    return (read or fb.Scalar()) >> fb.Function(lambda x: w / x) >> fb.Loss()
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy", "auto"])
+def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
+    """At the user's line, by `run` or by training; NumPy's own warnings, errors in these tests, are not met."""
+    for runs in ((fb.Program.run, fb.Program.value_and_grad), (fb.Program.value_and_grad, fb.Program.run)):
+        program = fb.compile(_inverse(), backend)
+        program.value_and_grad([1, 2])
+        with pytest.warns(
+            NotFiniteWarning, match="^loss: expected a finite number, found inf; call program.find_nan"
+        ) as record:
+            for run in runs:
+                run(program, [1, 0])
+        assert [warning.filename for warning in record] == [__file__]
+
+
+def test_kernels_in_threads_are_silent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a batch runs without NumPy's warnings."""
+    monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
+    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
+    program = fb.compile(
+        _inverse(fb.Vector(1) >> fb.Linear(1, init="ones") >> fb.Function(ops.sum)), "numpy", threads=2
+    )
+    assert len(program.plan([[0]] * 8).parts) == 2
+    with pytest.warns(NotFiniteWarning) as record:
+        loss, _ = program.value_and_grad([[0]] * 8)
+    assert loss == np.inf
+    assert len(record) == 1
+    program.describe([[0]] * 8)
+
+
+def test_training_a_model_without_a_loss_is_told_once() -> None:
+    """Its gradients are all zero. To run it is no mistake, nor to train one whose losses an example does not reach."""
+    program = fb.compile(fb.Vector(2) >> fb.Linear(2), "numpy")
+    program.run([[1, 2]])
+    with pytest.warns(NoLossWarning, match="expected a model with a Loss block, found none; ") as record:
+        for _ in range(2):
+            loss, gradients = program.value_and_grad([[1, 2]])
+    assert [warning.filename for warning in record] == [__file__]
+    assert loss == 0
+    assert not any(_dense(gradient).any() for gradient in gradients.values())
+    assert fb.compile(fb.Map(_inverse()), "numpy").value_and_grad([[]])[0] == 0

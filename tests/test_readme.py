@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+import foldbatch as fb
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -29,3 +33,6 @@ def test_the_python_runs_from_top_to_bottom(monkeypatch):
     namespace: dict[str, object] = {"__name__": "readme"}
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"README.md, Python block {number}", "exec"), namespace)
+    three_children = fb.trees.parse_brackets("(3 (4 good) (2 movie) (1 not))", labels=int)
+    with pytest.raises(fb.errors.ExampleError, match="expected 2 items, found 3"):
+        namespace["program"].run([three_children])

@@ -15,6 +15,7 @@ from foldbatch.types import (
     TupleType,
     as_type,
     describe_value,
+    sequence_of,
     terminals,
 )
 
@@ -35,6 +36,12 @@ from foldbatch.types import (
         ),
         (None, VOID, "void"),
         (OBJECT, OBJECT, "object"),
+        ("object", OBJECT, "object"),
+        (
+            sequence_of((2, "int32")),
+            SequenceType(TupleType((TensorType((2,)), TensorType((), "int32")))),
+            "[(float32[2], int32), ...]",
+        ),
         (SequenceType(TensorType((2,))), SequenceType(TensorType((2,))), "[float32[2], ...]"),
         (BroadcastType(OBJECT), BroadcastType(OBJECT), "repeat(object)"),
         ((3,), TupleType((TensorType((3,)),)), "(float32[3],)"),

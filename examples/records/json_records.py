@@ -77,11 +77,11 @@ def model(size: int) -> fb.Block:
     item = fb.OneOf(fb.GetItem("kind"), layers) >> fb.Linear(size, "relu")
     # A list is summed up in several ways at once: all of it, the most of it, its length.
     items = fb.AllOf(fb.Map(item) >> fb.AllOf(fb.Sum(), fb.Max()), fb.Length())
-    # What is null is read as zeros, and so is what is missing once `get` has made None of it.
+    # What is null is read as zeros, and so is what is missing: its default is None.
     address = fb.Record({"country": fb.OneHotFromList(RATES), "floor": fb.Optional(fb.Scalar())})
     customer = fb.Record({"address": address, "ratings": fb.Map(fb.Scalar()) >> fb.Mean()})
     tags = fb.Map(fb.OneHotFromList(TAGS)) >> fb.Sum()
-    pickup = fb.InputTransform(lambda order: order.get("pickup")) >> fb.Optional({"hour": fb.OneHot(8, 21)})
+    pickup = fb.GetItem("pickup", default=None) >> fb.Optional({"hour": fb.OneHot(8, 21)})
     given = fb.Record({"customer": customer, "items": items, "tags": tags})
     order = fb.InputTransform(json.loads) >> fb.AllOf(given, pickup) >> fb.Concat(flatten=True)  # all at once
     hidden = order >> fb.Linear(2 * size, "relu") >> fb.Linear(size, "relu")

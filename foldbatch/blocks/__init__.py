@@ -9,7 +9,7 @@ from foldbatch.blocks.constants import FromTensor, Zeros
 from foldbatch.blocks.folds import RNN, Fold, Reduce
 from foldbatch.blocks.forward import ForwardDeclaration
 from foldbatch.blocks.function import Concat, Function
-from foldbatch.blocks.items import GetItem, Nth, Slice
+from foldbatch.blocks.items import GetItem, Items, Nth, Slice
 from foldbatch.blocks.layers import (
     RNTN,
     Attention,
@@ -52,6 +52,7 @@ __all__ = [
     "GetItem",
     "Identity",
     "InputTransform",
+    "Items",
     "LSTMCell",
     "LayerNorm",
     "Length",

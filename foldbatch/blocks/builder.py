@@ -226,6 +226,9 @@ class Builder(Writer):
     def collect(self) -> None:
         """Append the values that the region has collected to their lists."""
         collected, self.region.collected = self.region.collected, []
+        if collected:
+            assert self._function is not None
+            self._function.effects = True
         for target, value in collected:
             slots = self.flatten(value)
             codes = ", ".join(slot.code for slot in slots)
@@ -306,6 +309,8 @@ class Builder(Writer):
                 draft.feeds.append((input_node(MARK), Reading(MARK, self.path, "", visit.mark)))
             draft.metrics.append((visit.name, visit.node))
         draft.losses = list(losses)
+        assert self._function is not None
+        self._function.effects |= bool(losses or metrics or draft.keys)
         for node in outputs:
             draft.output(node)
         self.drafts.append(draft)
@@ -322,8 +327,9 @@ class Builder(Writer):
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Procedure) -> None:
-        """Note that the present function calls another one in every case, if no choice or loop is open."""
+        """Note that the present function calls another one: in every case, if no choice or loop is open."""
         assert self._function is not None
+        self._function.calls.append(function.name)
         if self._indent == 1:
             self._function.always.append(function.name)
 
@@ -342,12 +348,18 @@ class Builder(Writer):
     @contextmanager
     def define(self, function: Procedure, path: str) -> Iterator[Value]:
         """Build a function's body; yields its argument."""
-        saved = self._function, self._regions, self._indent, self._path
-        self._function, self._regions, self._indent, self._path = function, [Region()], 1, [path]
+        saved = self._function, self._regions, self._indent, self._loops, self._path
+        self._function, self._regions, self._indent, self._loops, self._path = (
+            function,
+            [Region()],
+            1,
+            0,
+            [path],
+        )
         try:
             yield self.unflatten(function.input_type, iter(function.parameters))
         finally:
-            self._function, self._regions, self._indent, self._path = saved
+            self._function, self._regions, self._indent, self._loops, self._path = saved
 
 
 def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:

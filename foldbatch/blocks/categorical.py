@@ -7,8 +7,8 @@ from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.leaves import as_tensor_type, expect_object
-from foldbatch.blocks.tracer import BadDataError
 from foldbatch.blocks.values import Value, is_int
 from foldbatch.errors import BlockIndexError, BlockTypeError, BlockUseError, ExampleKeyError
 from foldbatch.static import ops

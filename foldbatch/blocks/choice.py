@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, function_name, keyed
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columns import refuse
 from foldbatch.blocks.constants import zeros
-from foldbatch.blocks.flow import Variables, assign, declare, pass_on, read
+from foldbatch.blocks.flow import Variables, apart, assign, declare, pass_on, read
 from foldbatch.blocks.leaves import expect_object
-from foldbatch.blocks.tracer import refuse
 from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.types import OBJECT, ObjectType, Type, describe_value
+from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, describe_value
 
 SHOWN = 12  # keys named in an error
+CHAIN = 4  # branches that are tried one after the other
 
 
 class OneOf(Block[Any, Any]):
@@ -65,6 +66,8 @@ class OneOf(Block[Any, Any]):
         return self.key_fn.input_type if isinstance(self.key_fn, Block) else OBJECT
 
     def build(self, builder: Builder, value: Value) -> Value:
+        if builder.deep:
+            return apart(builder, self, value)
         origin = value.place if isinstance(value, Object) else ()
         key = self._key(builder, value)
         if self.pre_block is not None:
@@ -78,18 +81,24 @@ class OneOf(Block[Any, Any]):
         expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
         table = builder.constant("index", index)
-        builder.line(f"{chosen} = {table}.get({key.code}, -1)", key, expected)
-        result: Variables | None = None
-        for number, (case, block) in enumerate(self.cases):
-            header = f"{'elif' if number else 'if'} {chosen} == {number}:"
-            with builder.at(f".case({case!r})"), builder.indented(header):
-                outcome = build(block, builder, read(builder, given))
-                result = result or declare(builder, type_of(outcome), origin)
-                wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
-                assign(builder, result, outcome, "make all cases yield one type", wanted)
-        builder.line("else:")
+        builder.line(f"{chosen} = {table}.get({key.code}, {len(self.cases)})", key, expected)
         miss = builder.constant("refuse", _refusal(expected))
-        builder.line(f"    {miss}({key.code})", key)
+        result: Variables | None = None
+        builder.enter()
+        for levels, header, number in _choice(chosen, 0, len(self.cases) + 1):
+            with builder.shifted(levels):
+                if number is None:
+                    builder.line(header)
+                elif number == len(self.cases):
+                    builder.line(header)
+                    builder.line(f"    {miss}({key.code})", key)
+                else:
+                    case, block = self.cases[number]
+                    with builder.at(f".case({case!r})"), builder.indented(header):
+                        outcome = build(block, builder, read(builder, given))
+                        result = result or declare(builder, type_of(outcome), origin)
+                        wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
+                        assign(builder, result, outcome, "make all cases yield one type", wanted)
         assert result is not None
         return read(builder, result)
 
@@ -120,21 +129,29 @@ class OneOf(Block[Any, Any]):
         return f"{key}, {cases}" + (f", pre_block={self.pre_block!r}" if self.pre_block else "")
 
 
-class Optional(Block[ObjectType, Any]):
-    """Applies a block unless the input is None.
+class Optional(Block[ObjectType | TupleType, Any]):
+    """Applies a block unless the input is None, or, of a tuple, an object in it is None.
 
     Args:
         some: the block for what is not None.
         none: what stands for None, a block that reads nothing, or a tuple of such; by default zeros of
             `some`'s type.
 
-    Raises:
-        BlockTypeError: when the input is no object, the blocks yield different types, or there is
-            no zero of `some`'s type.
+    A key that may be absent is read with `GetItem(key, default=None)`. In a tuple, as of a tensor and a
+    label, the block is given all of it, or else nothing of it.
 
+    Raises:
+        BlockTypeError: when the input is no object and no tuple with one, the blocks yield different
+            types, or there is no zero of `some`'s type.
+
+    >>> from foldbatch.blocks.constants import FromTensor
+    >>> from foldbatch.blocks.items import GetItem
     >>> from foldbatch.blocks.leaves import Scalar
     >>> [float(Optional(Scalar()).eval(x)) for x in (3, None)]
     [3.0, 0.0]
+    >>> weight = GetItem("weight", default=None) >> Optional(Scalar(), FromTensor(1.0))
+    >>> [float(weight.eval(x)) for x in ({"weight": 5}, {"weight": None}, {})]
+    [5.0, 1.0, 1.0]
     """
 
     def __init__(self, some: Any, none: Any = None) -> None:
@@ -143,14 +160,23 @@ class Optional(Block[ObjectType, Any]):
         check(self)
 
     @property
-    def input_type(self) -> Type:
-        return OBJECT
+    def input_type(self) -> Type | None:
+        reads_object = self.some.passes_on or self.some.input_type in (OBJECT, VOID)
+        return OBJECT if reads_object else None
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_object(self, builder, value)
-        with builder.at(".some"), builder.indented(f"if {source.code} is not None:"):
-            outcome = build(self.some, builder, source)
-            result = declare(builder, type_of(outcome), source.place)
+        items = map(as_object, value) if isinstance(value, tuple) else [expect_object(self, builder, value)]
+        objects = [item for item in items if isinstance(item, Object)]
+        if not objects:
+            fix = "give it the object that may be None"
+            raise BlockTypeError(builder.where(self), "an object in the tuple", str(type_of(value)), fix)
+        if builder.deep:
+            return apart(builder, self, value)
+        given = pass_on(builder, value)
+        present = " and ".join(f"{item.code} is not None" for item in objects)
+        with builder.at(".some"), builder.indented(f"if {present}:"):
+            outcome = build(self.some, builder, read(builder, given))
+            result = declare(builder, type_of(outcome), objects[0].place)
             assign(builder, result, outcome, "")
         with builder.at(".none"), builder.indented("else:"):
             empty = zeros(result.type, builder.path) if self.none is None else build(self.none, builder, None)
@@ -160,6 +186,24 @@ class Optional(Block[ObjectType, Any]):
 
     def arguments(self) -> str:
         return repr(self.some) + (f", {self.none!r}" if self.none else "")
+
+
+def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:
+    """Yield the headers that lead to branches by their numbers, `start` or more and below `stop`.
+
+    Each comes with its indentation and, if the branch follows it, the branch's number. The numbers are cut in
+    halves, so it takes the logarithm of their count to choose one.
+    """
+    if stop - start > CHAIN:
+        middle = (start + stop) // 2
+        yield levels, f"if {chosen} < {middle}:", None
+        yield from _choice(chosen, start, middle, levels + 1)
+        yield levels, "else:", None
+        yield from _choice(chosen, middle, stop, levels + 1)
+        return
+    for number in range(start, stop - 1):
+        yield levels, f"{'elif' if number > start else 'if'} {chosen} == {number}:", number
+    yield levels, "else:", stop - 1
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:

@@ -20,7 +20,7 @@ from foldbatch.blocks.records import Record
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
-from foldbatch.types import OBJECT, VOID, Type, describe_value
+from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 
 class _Open(threading.local):
@@ -168,7 +168,7 @@ class Composition(Block[Any, Any]):
         checked = tuple(self._source(source) for source in sources)
         if selects:  # to select the same item twice is to read it twice
             for wire in self._wires:
-                if isinstance(wire.block, GetItem) and wire.sources == checked and _same(wire.block, block):
+                if isinstance(wire.block, GetItem) and wire.sources == checked and wire.block.same(block):
                     return wire
         wire = Wire(self, None if block is Output else block, checked, selects=selects)
         if block is not Output:
@@ -258,7 +258,7 @@ class Composition(Block[Any, Any]):
             with builder.at(f".{self.name}"):
                 results[wire] = build(wire.block, builder, argument)
         for wire in self._wires:
-            if not wire.selects and wire not in read and type_of(results[wire]) != VOID:
+            if not wire.selects and wire not in read and not is_void(type_of(results[wire])):
                 fix = "read it, or leave it out"
                 raise BlockTypeError(builder.where(self), "every result to be read", repr(wire), fix)
         return results[output]
@@ -288,10 +288,6 @@ def _value(source: Any, results: dict[Wire, Value]) -> Value:
     if isinstance(source, tuple):
         return tuple(_value(part, results) for part in source)
     return results[source]
-
-
-def _same(a: GetItem, b: Any) -> bool:
-    return isinstance(b, GetItem) and type(a.key) is type(b.key) and a.key == b.key
 
 
 def _scope(block: AnyBlock, what: str) -> Composition:

@@ -71,7 +71,20 @@ class Line:
 
 @dataclass(slots=True)
 class Procedure:
-    """A function of the tracing program, in the making or done; `always`: the functions it always calls."""
+    """A function of the tracing program, in the making or done.
+
+    Attributes:
+        name: as in the program.
+        path: the path of its block.
+        input_type, output_type: what it reads and yields.
+        parameters, results: the terminals of these.
+        lines: its lines.
+        calls: the functions that it calls.
+        always: those of them that it calls in every case.
+        effects: whether a visit does more than yield a result: losses, metrics, collected values, random
+            numbers.
+        memo: whether it visits arguments only once; None leaves that to `foldbatch.blocks.memo`.
+    """
 
     name: str
     path: str
@@ -80,4 +93,7 @@ class Procedure:
     parameters: list[Terminal]
     results: list[Terminal]
     lines: list[Line] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     always: list[str] = field(default_factory=list)
+    effects: bool = False
+    memo: bool | None = False

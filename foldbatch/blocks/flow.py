@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.values import (
@@ -23,7 +24,7 @@ from foldbatch.blocks.values import (
     type_of,
 )
 from foldbatch.errors import BlockTypeError
-from foldbatch.types import OBJECT, Type
+from foldbatch.types import OBJECT, VOID, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,15 @@ def make_return(builder: Builder, function: Procedure, value: Value) -> None:
     for slot, result in zip(slots, function.results, strict=True):
         feed(slot.wires, result.wires)
     builder.line(f"return ({', '.join(slot.code for slot in slots)}{',' if len(slots) == 1 else ''})")
+
+
+def apart(builder: Builder, block: AnyBlock, value: Value) -> Value:
+    """Build a block as a function of its own and a call of that; return its result."""
+    function = builder.declare(object(), "part", type_of(value), VOID)
+    with builder.define(function, builder.path) as argument:
+        result = build(block, builder, argument)
+        function.output_type = type_of(result)
+        terminals = run_time_terminals(function.output_type)
+        function.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(terminals)]
+        make_return(builder, function, result)
+    return make_call(builder, function, value)

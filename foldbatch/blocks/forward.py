@@ -11,7 +11,9 @@ from foldbatch.blocks.flow import make_call, make_return
 from foldbatch.blocks.inference import UnknownTypeError, specimen
 from foldbatch.blocks.values import Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.types import OBJECT, Type, as_type
+from foldbatch.types import OBJECT, Type, as_type, describe_value
+
+_UNDECLARED = object()  # None declares that nothing is yielded
 
 
 class ForwardDeclaration:
@@ -19,14 +21,18 @@ class ForwardDeclaration:
 
     Args:
         input_type: what it reads; a Python object by default.
-        output_type: what it yields; must be given, for a recursive block cannot infer it.
+        output_type: what it yields, None for nothing (void). It must be given, for a recursive block
+            cannot infer it.
         name: for reports and errors.
+        memo: whether an object that an example holds in several places is visited once for all of them:
+            True, False, or None for where this changes no results, losses or metrics; see below.
 
     Calling it gives a block; `resolve_to` says, once, what it stands for.
 
     Raises:
         BlockTypeError: at once where a type is none; in ``compile()`` where it was never resolved,
-            has no output type, its definition yields another type, or refers to itself in any case.
+            has no output type, its definition yields another type, or refers to itself in any case;
+            when `memo` is something else.
         BlockValueError: when it is resolved twice.
 
     >>> from foldbatch.blocks.choice import OneOf
@@ -38,14 +44,55 @@ class ForwardDeclaration:
     >>> total.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar(), True: pair}))
     >>> total().eval([[1, 2], 3])
     array(6., dtype=float32)
+
+    One that yields nothing adds up losses, say:
+
+    >>> from foldbatch.blocks.leaves import Void
+    >>> from foldbatch.blocks.metrics import Loss
+    >>> from foldbatch.blocks.sequences import Map
+    >>> losses = ForwardDeclaration(output_type=None, name="losses")
+    >>> every = Map(losses()) >> Void()
+    >>> losses.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar() >> Loss(), True: every}))
+    >>> losses().eval([[1, 2], 3]) is None
+    True
+
+    A part that an example holds in several places is one object to Python, and its values are computed once:
+    here 60 times one list of twice the same list, a sum of 2 ** 60 numbers. The tensors that the declaration
+    reads besides must be the same as well. Scalars, strings and trees are visited at each place.
+
+    >>> from foldbatch.program import compile
+    >>> shared = [1.0, 1.0]
+    >>> for _ in range(59):
+    ...     shared = [shared, shared]
+    >>> program = compile(total(), "numpy")
+    >>> float(program.run([shared])[0]) == 2.0**60, program.describe([shared]).calls
+    (True, 62)
+
+    Losses, metrics, `Collect` and random numbers count visits. A declaration that has any of them, or uses
+    another one that has, visits each place by default; with ``memo=True`` each object once, so that a loss
+    at a shared object is added once. Beware of tuples then: equal constants may be one object to Python.
+    Pass ``memo=False`` if a function of yours changes what it reads, as one that takes items off a list does.
     """
 
-    def __init__(self, input_type: Any = OBJECT, output_type: Any = None, name: str = "forward") -> None:
+    def __init__(
+        self,
+        input_type: Any = OBJECT,
+        output_type: Any = _UNDECLARED,
+        name: str = "forward",
+        *,
+        memo: bool | None = None,
+    ) -> None:
         where = "ForwardDeclaration"
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
-        self.output_type = None if output_type is None else as_type(output_type, f"{where} output_type")
+        self.output_type: Type | None = None  # until it is declared
+        if output_type is not _UNDECLARED:
+            self.output_type = as_type(output_type, f"{where} output_type")
         self.name = named(name, "ForwardDeclaration")
         self.block: AnyBlock | None = None
+        if memo is not None and not isinstance(memo, bool):
+            fix = "leave it out for the default"
+            raise BlockTypeError(f"{where} memo", "True, False or None", describe_value(memo), fix)
+        self.memo = memo
 
     def __call__(self) -> AnyBlock:
         """Return a block that stands for the declared one."""
@@ -61,7 +108,8 @@ class ForwardDeclaration:
     def __repr__(self) -> str:
         types = "" if self.input_type == OBJECT else f"input_type={shorthand(self.input_type)}, "
         types += "" if self.output_type is None else f"output_type={shorthand(self.output_type)}, "
-        return f"ForwardDeclaration({types}name={self.name!r})"
+        memo = "" if self.memo is None else f", memo={self.memo}"
+        return f"ForwardDeclaration({types}name={self.name!r}{memo})"
 
 
 class _Reference(Block[Any, Any]):
@@ -90,13 +138,16 @@ class _Reference(Block[Any, Any]):
             fix = f"call {declaration.name}.resolve_to(...) before compiling"
             raise BlockTypeError(where, "a resolved declaration", "an unresolved one", fix)
         if declaration.output_type is None:
-            fix = "pass output_type=, for example ForwardDeclaration(output_type=(150, 150))"
+            fix = (
+                "pass output_type=, for example ForwardDeclaration(output_type=(150, 150)), or None for void"
+            )
             raise BlockTypeError(where, "a declared output type", "none", fix)
         function = builder.declared.get(declaration)
         if function is None:
             function = builder.declare(
                 declaration, declaration.name, declaration.input_type, declaration.output_type
             )
+            function.memo = declaration.memo
             with builder.define(function, declaration.name) as argument:
                 result = build(declaration.block, builder, argument)
                 if declaration.output_type == OBJECT:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.lists import expect_list
-from foldbatch.blocks.tracer import BadDataError
+from foldbatch.blocks.positions import refuse_rest
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleIndexError, ExampleTypeError
+from foldbatch.errors import (
+    BlockTypeError,
+    BlockValueError,
+    ExampleIndexError,
+    ExampleKeyError,
+    ExampleTypeError,
+)
 from foldbatch.static.graph import Node
 from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
 
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
+_REQUIRED = object()  # no default, as None may be one
 
 
 class GetItem(Block[Any, Any]):
@@ -21,18 +31,25 @@ class GetItem(Block[Any, Any]):
 
     Args:
         key: any key of the object; for a tuple, an int or a slice.
+        default: the Python value that stands for an item that an object lacks: a missing key, or an index
+            beyond the end of a list. Without it, that is an error.
 
     Raises:
-        BlockTypeError: when the input has no items, or a tuple no such item.
-        ExampleKeyError: when tracing, where the object lacks the key.
+        BlockTypeError: when the input has no items, or a tuple no such item; or there is a default, and
+            the input is no object.
+        ExampleKeyError: when tracing, where the object lacks the key, and there is no default.
+        ExampleIndexError: when tracing, where the list is too short, and there is no default.
 
     >>> from foldbatch.blocks.leaves import Scalar
     >>> (GetItem("a") >> Scalar()).eval({"a": 1})
     array(1., dtype=float32)
+    >>> [GetItem(2, default="none").eval(x) for x in ("abc", "ab")]
+    ['c', 'none']
     """
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Any, *, default: Any = _REQUIRED) -> None:
         self.key = key
+        self.default = default
 
     @property
     def input_type(self) -> Type | None:
@@ -48,8 +65,14 @@ class GetItem(Block[Any, Any]):
                 # an enum's repr is no expression, though it be a str or an int
                 key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
                 place = (*value.place, f"[{_literal(repr(self.key))}]")
-                expected = f"an item {self.key!r}"
-                return builder.assign(f"{value.code}[{key}]", place, value, expected, where=where)
+                expected, expression = f"an item {self.key!r}", f"{value.code}[{key}]"
+                if self.default is not _REQUIRED:
+                    builder.globals["item_or"] = _item_or
+                    expression = f"item_or({value.code}, {key}, {builder.constant('default', self.default)})"
+                return builder.assign(expression, place, value, expected, where=where)
+            case tuple() | Sequence() if self.default is not _REQUIRED:
+                fix = "leave the default out, or read the item before tensors are made"
+                raise BlockTypeError(where, "an object, where there is a default", str(type_of(value)), fix)
             case tuple():
                 return self._of_tuple(builder, value)
             case Sequence():
@@ -90,7 +113,58 @@ class GetItem(Block[Any, Any]):
         return builder.element(value, code, expected, builder.where(self))
 
     def arguments(self) -> str:
-        return repr(self.key)
+        return repr(self.key) + ("" if self.default is _REQUIRED else f", default={self.default!r}")
+
+    def same(self, other: GetItem) -> bool:
+        """Whether another block reads the same item."""
+        alike = type(self.key) is type(other.key) and self.default is other.default
+        return alike and bool(self.key == other.key)
+
+
+def _item_or(data: Any, key: Any, default: Any) -> Any:
+    """Return an item, or the default where there is none."""
+    try:
+        return data[key]
+    except ExampleKeyError:  # a field that no tree has
+        raise
+    except (KeyError, IndexError):
+        return default
+
+
+class Items(Block[ObjectType, ObjectType]):
+    """Turns a mapping into the list of its pairs ``(key, value)``, sorted by key.
+
+    Raises:
+        BlockTypeError: when the input is no object.
+        ExampleTypeError: when tracing, where the object is no mapping, or its keys cannot be sorted.
+
+    >>> Items().eval({"b": 2, "a": 1})
+    [('a', 1), ('b', 2)]
+    """
+
+    @property
+    def input_type(self) -> Type:
+        return OBJECT
+
+    def build(self, builder: Builder, value: Value) -> Object:
+        source = as_object(value)
+        if not isinstance(source, Object):
+            fix = "make the pairs before their values become tensors"
+            raise BlockTypeError(builder.where(self), "a Python object", str(type_of(value)), fix)
+        builder.globals["sorted_items"] = _sorted_items
+        place = (*source.place, ".items()")
+        return builder.assign(f"sorted_items({source.code})", place, source, where=builder.where(self))
+
+
+def _sorted_items(data: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(data, Mapping):
+        raise BadDataError("a mapping", describe_value(data), "give it a dict", ExampleTypeError)
+    try:
+        return sorted(data.items(), key=itemgetter(0))
+    except TypeError:
+        kinds = ", ".join(sorted({type(key).__name__ for key in data}))
+        fix = "make all keys strings, or all numbers"
+        raise BadDataError("keys that can be sorted", f"keys of {kinds}", fix, ExampleTypeError) from None
 
 
 def _literal(text: str) -> str:
@@ -146,6 +220,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
         pair = as_object(value)
         if isinstance(pair, Object):
             expected = "a pair of a sequence and the number of an element"
+            refuse_rest(builder, pair, 2, where)
             return builder.assign(f"{pair.code}[0][{pair.code}[1]]", pair.place, pair, expected)
         if not isinstance(value, tuple) or len(value) != 2:
             raise BlockTypeError(where, "a pair of a sequence and an object", str(type_of(value)), FIX)

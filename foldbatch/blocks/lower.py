@@ -16,7 +16,8 @@ from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
-from foldbatch.blocks.tracer import FILENAME, Tracer, write_source
+from foldbatch.blocks.memo import KINDS, Kinds, add_memos
+from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.link import link
@@ -41,8 +42,16 @@ class Lowered:
     tracer: Tracer
 
 
-def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Lowered:
+def lower(
+    block: AnyBlock, policy: Policy, kept_bytes: int | None = None, max_calls: int = MAX_CALLS
+) -> Lowered:
     """Build a block whose input is one example, a Python object.
+
+    Args:
+        block: the block.
+        policy: what levels are computed for.
+        kept_bytes: how much a call may keep for its backward pass.
+        max_calls: how many calls an example may make.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
@@ -61,11 +70,15 @@ def lower(block: AnyBlock, policy: Policy, kept_bytes: int | None = None) -> Low
     _refuse_endless(builder.functions)
     results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
     model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
+    memos = add_memos(builder.functions)
     source = write_source(builder.functions)
-    namespace = dict(builder.globals)
+    namespace = {**builder.globals, KINDS: Kinds()}
     exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    return Lowered(block, model, Tracer(builder.functions, model, policy, source, namespace, collections))
+    tracer = Tracer(
+        builder.functions, model, policy, source, namespace, collections, memos, max_calls=max_calls
+    )
+    return Lowered(block, model, tracer)
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

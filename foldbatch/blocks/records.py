@@ -8,9 +8,12 @@ from typing import Any
 from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, keyed
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.items import GetItem
+from foldbatch.blocks.positions import refuse_rest
 from foldbatch.blocks.values import Object, Value, type_of
-from foldbatch.errors import BlockOrderError, BlockTypeError
-from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, VoidType
+from foldbatch.errors import BlockOrderError, BlockTypeError, BlockValueError
+from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, VoidType, describe_value
+
+RESTS = ("error", "ignore")  # what may become of items that no block reads
 
 
 class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
@@ -20,21 +23,32 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         blocks: a dict from key to block (outputs keep its order), pairs of them, or a tuple or
             list of blocks whose keys are 0, 1, ... The input is an object or a tuple; or nothing, and
             then no block may read anything: so blocks in a tuple make a first state of `RNN`.
+        rest: what becomes of items that blocks without keys do not read: "error" refuses them where the
+            input is a tuple, or an object that is a tree, list, tuple, array or other sequence; "ignore"
+            drops them. `Record(())` reads nothing of an object, whatever the object holds.
 
     Raises:
         BlockTypeError: when the blocks are none of these, or the input has no items, or is a tuple
             of another length; or a block reads something where there is nothing.
-        BlockValueError: when a key stands twice.
+        BlockValueError: when a key stands twice, or `rest` is neither "error" nor "ignore".
         ExampleKeyError: when tracing, where the object lacks a key.
+        ExampleIndexError: when tracing, where it has fewer items than blocks.
+        ExampleError: when tracing, where it has more.
 
     >>> from foldbatch.blocks.leaves import Scalar
     >>> Record({"a": Scalar(), "b": Scalar("int32")}).eval({"a": 1, "b": 2})
     (array(1., dtype=float32), array(2, dtype=int32))
+    >>> Record((Scalar(),), rest="ignore").eval([1, "more", "still more"])
+    (array(1., dtype=float32),)
     """
 
-    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any]) -> None:
+    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: str = "error") -> None:
+        if rest not in RESTS:
+            expected = f"rest as one of {', '.join(map(repr, RESTS))}"
+            raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
         pairs, self.named = keyed(blocks, "Record")
         self.blocks = tuple(pairs)
+        self.rest = rest
         check(self)
 
     @property
@@ -43,13 +57,16 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
 
     def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
         where = builder.where(self)
+        count, refuses = len(self.blocks), self.rest == "error"
         match value:
             case tuple() if self.named:
                 fix = "give the blocks as a tuple"
                 raise BlockOrderError(where, "an object with named items", str(type_of(value)), fix)
-            case tuple() if len(value) != len(self.blocks):
+            case tuple() if len(value) < count or (refuses and len(value) > count):
                 fix = "give one block for each item"
-                raise BlockTypeError(where, f"a tuple of {len(self.blocks)}", str(type_of(value)), fix)
+                raise BlockTypeError(where, f"a tuple of {count}", str(type_of(value)), fix)
+            case Object() if count and refuses and not self.named:
+                refuse_rest(builder, value, count, where)
             case Object() | tuple() | None:
                 pass
             case _:
@@ -63,6 +80,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         return tuple(results)
 
     def arguments(self) -> str:
+        return self._blocks() + ("" if self.rest == "error" else f", rest={self.rest!r}")
+
+    def _blocks(self) -> str:
         if any(isinstance(key, slice) for key, _ in self.blocks):  # no key of a dict before Python 3.12
             return "[" + ", ".join(f"({key!r}, {block!r})" for key, block in self.blocks) + "]"
         if self.named:

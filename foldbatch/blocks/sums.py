@@ -8,7 +8,7 @@ from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.lists import expect_sequence
 from foldbatch.blocks.values import Sequence, Value, type_of
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, GraphError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import SequenceType, TensorType, TupleType
@@ -45,7 +45,7 @@ class Sum(_Summary):
     """Adds the tensors of a sequence; zeros if it is empty.
 
     Raises:
-        BlockTypeError: when the input is no finite sequence of tensors.
+        BlockTypeError: when the input is no finite sequence of tensors, or they are bools.
 
     >>> from foldbatch.blocks.leaves import Scalar
     >>> from foldbatch.blocks.sequences import Map
@@ -54,10 +54,16 @@ class Sum(_Summary):
     """
 
     def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.add, nodes)
+        return reduce(ops.add, map(self._number, nodes))
 
     def of_elements(self, elements: Node) -> Node:
-        return ops.segment_sum(elements)
+        return ops.segment_sum(self._number(elements))
+
+    def _number(self, node: Node) -> Node:
+        if node.type.dtype == "bool":  # whose sum would be a bool
+            fix = "to count flags, read them with Scalar('int32')"
+            raise GraphError(repr(self), "numbers", str(node.type), fix)
+        return node
 
 
 class Min(_Summary):

@@ -10,18 +10,17 @@ place in it.
 from __future__ import annotations
 
 import linecache
-import reprlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import GeneratorType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foldbatch.blocks.columns import BadDataError, column
 from foldbatch.blocks.drafts import Line, Procedure
+from foldbatch.blocks.endless import Steps, TooManyCallsError, call_numbers, cycle
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -34,81 +33,12 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.trace import Form, Trace, pack
-from foldbatch.types import WIDER, TensorType, describe_value
+from foldbatch.types import describe_value
 
-Steps: TypeAlias = "GeneratorType[Any, Any, tuple[Any, ...]]"
 FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
-
-
-class BadDataError(Exception):
-    """A datum is not what a block needs; `found` says what it is."""
-
-    def __init__(self, expected: str, found: str, fix: str, kind: type[ExampleError] = ExampleError) -> None:
-        super().__init__(expected, found, fix)
-        self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
-
-
-def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
-    """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
-
-    Args:
-        items: n data.
-        type_: the type that each is read as.
-        bound: the number that ids must be below, if the data are ids.
-        declared: the integer dtype whose range the data must fit, if not that of the type.
-
-    Raises:
-        BadDataError: when any item is not of the type, or not below `bound`.
-    """
-    if not items:
-        return np.zeros((0, *type_.shape), type_.dtype)
-    try:
-        return _column(items, type_, bound, declared)
-    except BadDataError:
-        for item in items if len(items) > 1 else ():
-            _column([item], type_, bound, declared)  # raises for the item to blame
-        raise
-
-
-def _column(items: list[Any], type_: TensorType, bound: int | None, declared: str) -> NDArray[Any]:
-    expected = str(type_).replace(type_.dtype, declared or type_.dtype)
-    if bound is not None:
-        expected += f" from 0 to {min(bound - 1, np.iinfo(declared or type_.dtype).max)}"
-    found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
-    try:
-        array = np.asarray(items)
-    except (ValueError, TypeError, OverflowError):
-        raise BadDataError(expected, found, "give numbers, in rows of one length", ExampleTypeError) from None
-    allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
-    if array.dtype.kind not in allowed:
-        fix = "convert it first, for example with InputTransform"
-        raise BadDataError(expected, found, fix, ExampleTypeError)
-    if array.shape[1:] != type_.shape:
-        if isinstance(items[0], list | tuple):
-            found += f" of shape {array.shape[1:]}"
-        raise BadDataError(expected, found, "declare the shape that the data has")
-    if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
-        limits = np.iinfo(declared or type_.dtype)
-        low, high = int(array.min()), int(array.max())
-        if bound is not None and (low < 0 or high >= bound):
-            fix = "count from 0, and give what is unknown an id of its own"
-            raise BadDataError(expected, found, fix)
-        if low < limits.min or high > limits.max:
-            raise BadDataError(expected, found, f"declare {WIDER.get(declared, 'int64')}")
-    with np.errstate(over="ignore"):
-        result = array.astype(type_.dtype, copy=False)
-    narrowed = result.dtype == np.float32 and array.dtype == np.float64
-    if narrowed and (np.isinf(result) & np.isfinite(array)).any():
-        raise BadDataError(expected, found, "declare float64, or scale the data")
-    return result
-
-
-def _datum(item: Any) -> str:
-    """Describe a piece of data, a list with its items."""
-    if isinstance(item, list | tuple):
-        return f"{type(item).__name__} {reprlib.repr(item)}"
-    return describe_value(item)
+SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
+MAX_CALLS = 10_000_000  # calls of one example, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +52,8 @@ class Tracer:
         source: the program's text.
         namespace: the program's globals.
         collections: the variables that hold lists of collected values.
+        memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
+        max_calls: how many calls an example may make.
         width: how many value numbers each call reserves.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
@@ -135,6 +67,8 @@ class Tracer:
     source: str
     namespace: dict[str, Any]
     collections: Sequence[str] = ()
+    memos: Sequence[str] = ()
+    max_calls: int = MAX_CALLS
     width: int = field(init=False)
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
@@ -159,24 +93,28 @@ class Tracer:
         """
         with self.lock:
             try:
-                return self._trace(example, careful=False)
+                return self.walk(example, careful=False)
+            except TooManyCallsError:
+                expected = f"at most {self.max_calls:,} calls"
+                fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
+                raise ExampleError(f"model at example {number}", expected, "more", fix) from None
             except Exception as error:
-                linecache.cache[FILENAME] = (
-                    len(self.source),
-                    None,
-                    self.source.splitlines(keepends=True),
-                    FILENAME,
-                )
+                lines = self.source.splitlines(keepends=True)
+                linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
                 try:
-                    self._trace(example, careful=True)
-                except _Located as located:
+                    self.walk(example, careful=True)
+                except Located as located:
                     raise located.error(number) from located.cause
                 except BadDataError:
                     pass  # found in a whole column only
                 raise _unlocated(error, number) from error
 
-    def _trace(self, example: Any, *, careful: bool) -> Trace:
+    def walk(
+        self, example: Any, *, careful: bool, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+    ) -> Trace:
+        """Run the program once, with globals that `adapt` may change; a careful run raises `Located`."""
         record = _Record(self, careful=careful)
+        adapt(record.bindings)
         self.namespace.update(record.bindings)
         self.running.append(record)
         with no_garbage():  # a long trace makes very many numbers
@@ -198,9 +136,10 @@ class _Record:
         self.elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in tracer.model.signatures]
         self.feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in tracer.model.feeds]
         self.labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in tracer.model.labels]
-        self.counter = iter(range(0, 2**31 - tracer.width, tracer.width))
+        self.counter = call_numbers(tracer.max_calls, tracer.width)
         self.bindings: dict[str, Any] = {"call": self.counter.__next__}
         self.bindings |= {name: [] for name in tracer.collections}
+        self.bindings |= {name: {} for name in tracer.memos}
         for k, cell_feeds in enumerate(tracer.model.feeds):
             self.bindings[f"row{k}"] = self.rows[k].append
             for i, elements in enumerate(self.elements[k]):
@@ -256,16 +195,15 @@ def write_source(functions: Sequence[Procedure]) -> str:
 def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
     stack = [steps]
     value: Any = None
+    limit = SHALLOW
     try:
         while True:
             try:
                 stack.append(stack[-1].send(value))
                 value = None
-                if len(stack) > DEEPEST:
-                    fix = (
-                        "data must not contain itself; let every case of the recursion go on to a part of it"
-                    )
-                    raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+                if len(stack) > limit:
+                    _refuse_endless(tracer, stack)
+                    limit = min(2 * limit, DEEPEST)
             except StopIteration as done:
                 value = done.value
                 stack.pop()
@@ -273,11 +211,23 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
                     return value  # type: ignore[no-any-return]
     except Exception as error:
         if careful:
-            raise _Located(tracer, stack, error) from None
+            raise Located(tracer, stack, error) from None
         raise
 
 
-class _Located(Exception):  # noqa: N818 - carries an error, is none itself
+def _refuse_endless(tracer: Tracer, stack: list[Steps]) -> None:
+    """Refuse data that contains itself, or is deeper than any; the stack is cut where it begins again."""
+    newest = stack[len(stack) * 9 // 10 :]  # looking at all of them would take too long
+    if cycle(newest, tracer.functions) is not None:
+        del stack[cycle(stack, tracer.functions) :]
+        found, fix = "a part that contains itself", "cut the cycle, or stop at objects already seen"
+        raise BadDataError("data that ends", found, fix)
+    if len(stack) > DEEPEST:
+        fix = "data must not contain itself; let every case of the recursion go on to a part of it"
+        raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+
+
+class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
     def __init__(self, tracer: Tracer, stack: Sequence[Steps], cause: Exception) -> None:
@@ -305,16 +255,21 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         """Return the error that the user meets."""
         line, cause = self.line, self.cause
         kind: type[ExampleError]
-        places = self.places if len(self.places) <= 40 else [*self.places[:20], "...", *self.places[-20:]]
-        place = "".join(places)
+        place = joined(self.places)
         where = f"{line.where} at example {number}" + (f" {place}" if place else "")
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
             case KeyError():
-                kind, fix = ExampleKeyError, "add it to the example, or read another field"
+                kind, fix = (
+                    ExampleKeyError,
+                    "add it to the example, read another field, or write GetItem(key, default=...)",
+                )
             case IndexError():
-                kind, fix = ExampleIndexError, "give the example more items, or read another one"
+                kind, fix = (
+                    ExampleIndexError,
+                    "give the example more items, read another one, or write GetItem(index, default=...)",
+                )
             case TypeError() | AttributeError():
                 kind, fix = ExampleTypeError, "check the structure of the example"
             case _:
@@ -332,6 +287,11 @@ class _Located(Exception):  # noqa: N818 - carries an error, is none itself
         if subject is None or subject.code not in self.scope:
             return "no object"
         return describe_value(self.scope[subject.code])
+
+
+def joined(places: Sequence[str]) -> str:
+    """Return a place as Python would index it; the middle of a long one is left out."""
+    return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
 def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:
@@ -358,8 +318,3 @@ def _unlocated(error: Exception, number: int) -> FoldbatchError:
 
 def _brief(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def refuse(expected: str, found: object, fix: str) -> NoReturn:
-    """Raise the error for a value that no case is written for."""
-    raise BadDataError(expected, describe_value(found), fix, ExampleKeyError)

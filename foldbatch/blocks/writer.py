@@ -17,6 +17,7 @@ from foldbatch.errors import BlockValueError
 LONGEST = 60  # characters of a block's repr in an error
 PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 LOOPS = 20  # loops inside each other: the most that Python compiles
+DEEP = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
 
 
 class Writer:
@@ -51,6 +52,7 @@ class Writer:
     @property
     def path(self) -> str:
         """The path by which the root reaches the present block, as Python would index it."""
+        self._path[0] = str(self._path[0])  # printed once: every line asks, and the root may be a large block
         return "".join(map(str, self._path))
 
     @contextmanager
@@ -118,15 +120,28 @@ class Writer:
             fix = "make what is inside a ForwardDeclaration of its own"
             raise BlockValueError(self.path, f"up to {LOOPS} sequences inside each other", "more", fix)
         self.line(header, subject, expected)
-        self._indent += 1
         self._regions.append(Region())
         try:
-            yield self.region
-            self.line("pass")
+            with self.shifted(1):
+                yield self.region
+                self.line("pass")
         finally:
             self._regions.pop()
-            self._indent -= 1
             self._loops -= is_loop
+
+    @contextmanager
+    def shifted(self, levels: int) -> Iterator[None]:
+        """Indent what is written meanwhile by some levels more."""
+        self._indent += levels
+        try:
+            yield
+        finally:
+            self._indent -= levels
+
+    @property
+    def deep(self) -> bool:
+        """Whether lines are indented so far that a choice should go on in a function of its own."""
+        return self._indent > DEEP
 
 
 class _Printing(threading.local):

@@ -13,6 +13,7 @@ import numpy as np
 
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -20,7 +21,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
 from foldbatch.static.cell import Cell
-from foldbatch.static.evaluate import evaluate
+from foldbatch.static.evaluate import IdError, evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
 from foldbatch.static.sides import cotangents as derivative
@@ -53,14 +54,21 @@ class Reference:
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def forward(self) -> None:
-        """Evaluate every call, in the order of the trace."""
+        """Evaluate every call, in the order of the trace.
+
+        Raises:
+            OutOfRangeError: when a call computes an id that is out of range.
+        """
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
         graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
-        for _, k, i in self._sweep():
+        for _, k, i in self.sweep():
             cell = self.cells[k]
-            inputs, read = self._read(k, i)
+            inputs, read = self.read(k, i)
             self._inputs[k, i] = inputs, read
-            results = iter(evaluate(graphs[k], inputs))
+            try:
+                results = iter(evaluate(graphs[k], inputs))
+            except IdError as error:  # all calls are of one example: the first one's rank names it as well
+                raise OutOfRangeError(0, error.id, error.size, cell=k) from None
             base = int(self.trace.calls[k][i, 0])
             for j in range(len(cell.graph.outputs)):
                 self.values[base + j] = next(results)
@@ -85,7 +93,7 @@ class Reference:
             Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
             for cell, (seeds, results) in zip(self.cells, derived, strict=True)
         ]
-        for _, k, i in reversed(self._sweep()):
+        for _, k, i in reversed(self.sweep()):
             seeds, results = derived[k]
             inputs, read = self._inputs[k, i]
             base = int(self.trace.calls[k][i, 0])
@@ -106,12 +114,13 @@ class Reference:
                     total[number] = total.get(number, 0.0) + part
         return gradients
 
-    def _sweep(self) -> list[tuple[int, int, int]]:
+    def sweep(self) -> list[tuple[int, int, int]]:
+        """Return the calls in the order of the trace: the first value's number, the cell, the call."""
         return sorted(
             (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
         )
 
-    def _read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
+    def read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
         """Return a call's inputs, and for each operand the numbers of the values it reads."""
         cell = self.signatures[k]
         inputs: list[Any] = []

@@ -150,7 +150,7 @@ class Runner:
 
     def report(self, traces: list[Trace], phases: dict[str, float]) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are seconds spent before."""
-        with self._lock, single_threaded_blas():
+        with self._lock, single_threaded_blas(), np.errstate(all="ignore"):
             batch = self.scheduled(traces)
             phases = phases | batch.seconds
             start = time.perf_counter()
@@ -237,6 +237,7 @@ class Runner:
                 where, f"ids from 0 to {error.size - 1}", str(error.id), "correct what computes the id"
             ) from None
 
+    @np.errstate(all="ignore")  # a program tells of losses that are not finite
     def _run(self, step: int, part: SubBatch, ready: tuple[Batch, Any], memory: Any) -> Results:
         batch, _ = ready
         run = self._forward(part, ready, memory, step)
@@ -255,6 +256,7 @@ class Runner:
             collected.setdefault(self.model.metrics[k][i], []).append(columns)
         return Results(items, self._metrics(collected), _sum_losses(run))
 
+    @np.errstate(all="ignore")
     def _differentiate(
         self,
         step: int,

@@ -1,4 +1,8 @@
-"""Sums in a fixed order: of a parameter's gradients from several places or parts, and of rows that repeat."""
+"""Sums in a fixed order: of a parameter's gradients from several places or parts, and of rows that repeat.
+
+Sums of many rows are made of sums of fewer: added one by one, a million float32 rows would lose half of their
+digits.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +52,45 @@ def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], 
     reduce_segments(np.add, x, starts, counts, out)
 
 
+FEW = 16  # rows that are added one by one
+
+
+def sum_first(x: Array, out: Array) -> None:
+    """Sum over the first axis: the first half of the rows plus the second, until few are left.
+
+    Shapes: ``x: [n, *]``, ``out: [*]``. Rounding errors grow with log n only.
+    """
+    while len(x) > FEW:
+        half = len(x) // 2
+        sums = x[half:].copy() if len(x) % 2 else np.empty_like(x[:half])
+        np.add(x[:half], x[half : 2 * half], out=sums[:half])
+        x = sums
+    np.add.reduce(x, axis=0, out=out)
+
+
+def sum_axes(x: Array, axes: tuple[int, ...], out: Array) -> None:
+    """Sum over some axes, in ascending order. NumPy sums in pairs only where elements are neighbours."""
+    if axes[-1] == x.ndim - 1 and x.strides[-1] == x.itemsize:
+        np.add.reduce(x, axis=axes, out=out)
+        return
+    front = np.moveaxis(x, axes, range(len(axes)))
+    sum_first(front.reshape(-1, *front.shape[len(axes) :]), out)
+
+
+ROWS, PARTS = 1024, 16  # rows that one product sums where there are many, and how often that pays
+
+
+def sum_outer(x: Array, g: Array, out: Array) -> None:
+    """Sum the outer products of rows. Shapes: ``x: [n, k]``, ``g: [n, m]``, ``out: [k, m]``."""
+    if len(x) <= PARTS * ROWS:
+        np.matmul(x.T, g, out=out)
+    else:
+        sums = np.zeros(out.shape)
+        for i in range(0, len(x), ROWS):
+            sums += x[i : i + ROWS].T @ g[i : i + ROWS]
+        out[...] = sums
+
+
 MANY, WIDE = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
 
 
@@ -85,9 +128,14 @@ def reduce_by_length(
         if count == 0:
             out[runs] = 0
             continue
-        places = starts[runs][:, None] + np.arange(count)
-        rows = x[places if ids is None else ids[places]]
-        out[runs] = rows[:, 0] if count == 1 else ufunc.reduce(rows, axis=1)
+        places = starts[runs] + np.arange(count)[:, None]
+        rows = x[places if ids is None else ids[places]]  # [count, runs, *]
+        if ufunc is np.add and count > FEW:
+            sums = np.empty_like(rows[0])
+            sum_first(rows, sums)
+            out[runs] = sums
+        else:
+            out[runs] = rows[0] if count == 1 else ufunc.reduce(rows, axis=0)
 
 
 def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:
@@ -104,4 +152,10 @@ def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = No
             np.concatenate([part.values for part in sparse]), rows, sparse[0].shape[0], sum_copies
         )
     dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
-    return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays
+    if len(parts) <= FEW:
+        return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays
+    first = next(dense)
+    sums = first.astype(np.float64)
+    for part in dense:
+        sums += part
+    return sums.astype(first.dtype)

@@ -77,7 +77,8 @@ def bench(
     try:
         measured = _in_turn(program, sample, sizes, tasks, repeats)
     finally:
-        program.params.update(before)
+        for name, value in before.items():
+            program.params[name] = value
     figures = tuple(batches.figures() for batches in measured)
     name, cores = choose_engine(program.options.backend), program.options.threads
     return Outcome(name, cores, repeats, tasks, figures, advice(measured[-1].reports[0], figures[-1].phases))

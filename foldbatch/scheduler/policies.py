@@ -310,10 +310,11 @@ def levels(
     Returns:
         Per cell ``[n] int32``.
     """
-    scopes = [policy.scope(cell) for cell in cells]
+    scopes: dict[int, list[int]] = {}
+    for k, cell in enumerate(cells):
+        scopes.setdefault(policy.scope(cell), []).append(k)
     levels = [np.zeros(len(rows), np.int32) for rows in calls]
-    for scope in sorted(set(scopes)):
-        members = [k for k, s in enumerate(scopes) if s == scope]
+    for _, members in sorted(scopes.items()):
         if any(cells[k].recursive for k in members) or len(members) > 1:
             _level(members, cells, calls, elements, values, levels)
     return tuple(levels)

@@ -176,11 +176,16 @@ def parameter_node(parameter: Parameter) -> Node:
 
 
 def constant(value: Any, dtype: str | None = None) -> Node:
-    """Return a constant, the same in every example."""
+    """Return a constant, the same in every example.
+
+    Its array is a copy in C order and native byte order, whatever the memory of `value` looks like: engines
+    read it as raw memory.
+    """
     array = np.asarray(value)
     if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
         dtype = "float32"
-    array = np.array(array, dtype=dtype)
+    native = np.dtype(dtype or array.dtype).newbyteorder("=")
+    array = np.array(array, dtype=native, order="C")
     array.setflags(write=False)
     return _intern(CONSTANT, (), {"value": array}, TensorType(array.shape, array.dtype.name), UNBATCHED)
 

@@ -138,7 +138,7 @@ def _check_numbers(where: str, gradient: Any, values: Array) -> None:
         return
     first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
     place = (int(gradient.rows[first[0]]), *first[1:]) if isinstance(gradient, SparseRows) else first
-    fix = "nothing was changed; look for it in the data, or lower the learning rate"
+    fix = "nothing was changed; call program.find_nan(examples), or lower the learning rate"
     raise ParameterError(where, "finite numbers", f"{values[first]} at {place}", fix)
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import ParameterStore, SparseRows, Updates
+from foldbatch.params import SparseRows, Updates
+from foldbatch.store import ParameterStore
 from foldbatch.train.gradients import Array, Gradients, fitting_gradient
 from foldbatch.types import describe_value
 
@@ -76,7 +77,7 @@ class Optimizer:
 
     def __init__(self, lr: float, *, weight_decay: float, lr_factors: Mapping[str, float] | None) -> None:
         kind = type(self).__name__
-        self.lr = within(f"{kind} lr", lr, 0, open_low=True)
+        self.lr = lr
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
         factors = lr_factors or {}
         self.lr_factors = {k: within(f"{kind} lr_factors[{k!r}]", factors[k], 0) for k in factors}
@@ -84,6 +85,19 @@ class Optimizer:
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Array]] = {}
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
+
+    @property
+    def lr(self) -> float:
+        """The learning rate; assigning checks it as the constructor does.
+
+        Raises:
+            TrainingError: when it is not a number above 0.
+        """
+        return self._lr
+
+    @lr.setter
+    def lr(self, lr: float) -> None:
+        self._lr = within(f"{type(self).__name__} lr", lr, 0, open_low=True)
 
     def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.

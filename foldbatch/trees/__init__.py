@@ -1,6 +1,7 @@
 """Trees and the data around them: the `Tree` type, readers, word vectors and an embedded data set."""
 
 from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
+from foldbatch.trees.node import TreeNode
 from foldbatch.trees.pyast import python_tree
 from foldbatch.trees.stdlib_functions import (
     Corpus,
@@ -9,7 +10,7 @@ from foldbatch.trees.stdlib_functions import (
     majority_baseline,
     standard_library_functions,
 )
-from foldbatch.trees.tree import Tree, TreeNode
+from foldbatch.trees.tree import Tree
 from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors
 from foldbatch.trees.vocabulary import Vocabulary
 

@@ -10,26 +10,26 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.trees.postorder import Label, subtree_sizes
+from foldbatch.trees.postorder import Label
 
 
 def draw(
-    parents: NDArray[np.int32],
+    root: int,
     kids: Sequence[Sequence[int]],
     labels: Sequence[Label],
     tokens: Sequence[str | None],
+    sizes: NDArray[np.int32],
     *,
     levels: int,
     nodes: int,
 ) -> str:
-    """Return the drawing of `nodes` nodes, down to `levels` levels below the root.
+    """Return the drawing of `nodes` nodes, down to `levels` levels below the node `root`.
 
-    ``parents: [n] int32`` in post-order; ``kids`` lists every node's children. A node without
-    a label is drawn as ``*``; what is cut off is counted.
+    ``kids`` lists every node's children, ``sizes: [n] int32`` has how many nodes each subtree has. A node
+    without a label is drawn as ``*``; what is cut off is counted.
     """
-    sizes = subtree_sizes(parents)
     lines: list[str] = []
-    stack = [(len(parents) - 1, "", "", 0)]  # node, what precedes it, what precedes its children, level
+    stack = [(root, "", "", 0)]  # node, what precedes it, what precedes its children, level
     while stack and len(lines) < nodes:
         node, lead, indent, level = stack.pop()
         token = tokens[node]

@@ -124,6 +124,18 @@ def subtree_sizes(parents: NDArray[np.int32]) -> list[int]:
     return sizes
 
 
+def subtree_heights(parents: NDArray[np.int32]) -> list[int]:
+    """Return for each node how many levels lie below it.
+
+    >>> subtree_heights(np.array([1, 3, 3, -1], "int32"))
+    [0, 1, 0, 2]
+    """
+    heights = [0] * len(parents)
+    for node, above in enumerate(parents[:-1].tolist()):
+        heights[above] = max(heights[above], heights[node] + 1)
+    return heights
+
+
 def flatten(
     root: Part,
     expand: Callable[[Part, Callable[[], str]], tuple[Label, str | None, Sequence[Part]]],

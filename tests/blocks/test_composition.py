@@ -285,6 +285,9 @@ def test_a_result_that_nobody_reads_is_refused_unless_it_is_nothing():
     yields(wired(lambda c: [c.input[7], c.output.reads(c.input)]), ("x", "x"))  # a mere item
     quiet = wired(lambda c: [(ONE >> fb.Metric("m")).reads(c.input), c.output.reads(c.input)])
     assert quiet.eval(3) == (3, {"m": [3.0]})
+    each = fb.Map(ONE >> fb.Metric("m"))  # a sequence of nothing is nothing, too
+    quiet = wired(lambda c: [each.reads(c.input), c.output.reads(fb.GetItem(0).reads(c.input))])
+    assert quiet.eval([3, 4]) == (3, {"m": [3.0, 4.0]})
 
 
 def test_the_output_is_said_once_and_never_read():

@@ -41,6 +41,7 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
     assert last().eval([1, [2, [3, "end"]]]) == "end"
 
     for output_type, nothing in (
+        (None, fb.Void()),
         (fb.types.VOID, fb.Void()),
         ((), fb.Record(())),
         ((None,), fb.AllOf(fb.Void())),
@@ -146,6 +147,20 @@ def test_an_unresolved_declaration_an_undeclared_and_a_wrong_type_are_refused():
         fb.compile(given())
 
 
+def test_none_declares_that_nothing_is_yielded():
+    nothing = fb.ForwardDeclaration(output_type=None, name="nothing")
+    assert nothing().output_type == fb.types.VOID
+    assert repr(nothing) == "ForwardDeclaration(output_type=None, name='nothing')"
+    assert repr(fb.ForwardDeclaration(name="loop")) == "ForwardDeclaration(name='loop')"
+    nothing.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match="nothing: expected the declared void, found float32"):
+        fb.compile(nothing())
+    undeclared = fb.ForwardDeclaration(name="loop")
+    undeclared.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match=r"found none; pass output_type=.*, or None for void"):
+        fb.compile(undeclared())
+
+
 def test_layers_inside_a_recursion_are_shared_by_all_its_visits():
     total = fb.ForwardDeclaration(output_type=2, name="total")
     layer = fb.Linear(2, bias=False, init="ones")
@@ -217,3 +232,18 @@ def test_one_declaration_serves_several_programs():
     one, two = fb.compile(total()), fb.compile((total(), total()) >> ADD)
     one.params["w"] = 3.0
     assert [float(p.run([[1, [2, 3]]])[0]) for p in (one, two)] == [18.0, 18.0]
+
+
+def test_a_declaration_inside_many_sequences_counts_its_own():
+    """Python compiles 20 loops inside each other; the rest of 26 stands in a declaration."""
+    block: fb.Block = ONE
+    for level in range(26):
+        block = fb.Map(block) >> fb.Sum()
+        if level == 12:
+            inner = fb.ForwardDeclaration(output_type="float32", name="inner")
+            inner.resolve_to(block)
+            block = inner()
+    data: Any = 2
+    for _ in range(26):
+        data = [data]
+    assert float(block.eval([data[0], data[0]])) == 4.0

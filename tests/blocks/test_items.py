@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, ExampleError, ExampleIndexError, ExampleTypeError
+from foldbatch.errors import (
+    BlockTypeError,
+    ExampleError,
+    ExampleIndexError,
+    ExampleKeyError,
+    ExampleTypeError,
+)
 from tests.blocks.results import yields
 
 ONE = fb.Scalar()
@@ -150,3 +156,60 @@ def test_items_of_types_are_known_when_composed():
         block >> fb.GetItem(2)
     with pytest.raises(BlockTypeError, match="an int or a slice as key of a sequence, found True"):
         NUMBERS >> fb.GetItem(True)
+
+
+def test_a_default_stands_for_what_an_object_lacks():
+    yields(fb.GetItem("a", default=7), ({"a": 1}, 1), ({}, 7), ({"a": None}, None))
+    yields(fb.GetItem(1, default=None), ([1, 2], 2), ((1,), None), ([], None), ({1: 3}, 3), ("ab", "b"))
+    yields(fb.GetItem(-2, default="x") >> fb.Identity(), ([1, 2], 1), ([1], "x"))
+    yields(fb.GetItem("a", default={"b": 4}) >> fb.GetItem("b") >> ONE, ({"a": {"b": 1}}, 1.0), ({}, 4.0))
+    tree = fb.trees.parse_brackets("(S (A a) (B b))")
+    third = fb.GetItem(2, default=None) >> fb.Optional(fb.GetItem("label") >> fb.Scalar("int32"))
+    yields(third, (tree, 0), (tree[0], 0), (fb.trees.parse_brackets("(1 (2 a) (3 b) (4 c))", int), 4))
+    assert repr(fb.GetItem("a", default=None)) == "GetItem('a', default=None)"
+    assert repr(fb.GetItem("a")) == "GetItem('a')"
+
+
+def test_a_default_is_for_what_is_missing_in_an_object_alone():
+    tree = fb.trees.Tree.leaf("S")
+    for example, error in ((None, ExampleTypeError), (3, ExampleTypeError), (tree, ExampleKeyError)):
+        with pytest.raises(error, match="at example 0: expected an item 'lable'"):
+            fb.GetItem("lable", default=0).eval(example)
+    for before in (fb.Record((ONE, ONE)), NUMBERS):
+        with pytest.raises(BlockTypeError, match="expected an object, where there is a default"):
+            before >> fb.GetItem(2, default=0)
+    with pytest.raises(ExampleKeyError, match=r"or write GetItem\(key, default=\.\.\.\)$"):
+        fb.GetItem("a").eval({})
+    with pytest.raises(ExampleIndexError, match=r"or write GetItem\(index, default=\.\.\.\)$"):
+        fb.GetItem(0).eval([])
+
+
+def test_a_wire_without_a_default_is_not_the_one_with_it():
+    both = fb.Composition("both")
+    with both.scope():
+        lenient = fb.GetItem("a", default=0).reads(both.input)
+        both.output.reads(fb.Scalar().reads(both.input["a"]), fb.Scalar().reads(lenient))
+    assert both.eval({"a": 1}) == (1.0, 1.0)
+    with pytest.raises(ExampleKeyError, match="expected an item 'a'"):
+        both.eval({})
+
+
+def test_items_are_the_pairs_of_a_map_sorted_by_key():
+    yields(
+        fb.Items(), ({"b": 2, "a": 1}, [("a", 1), ("b", 2)]), ({}, []), ({2: "x", 1: {}}, [(1, {}), (2, "x")])
+    )
+    one = fb.Record((fb.OneHotFromList("ab"), ONE)) >> fb.Concat()
+    total = fb.GetItem("scores") >> fb.Items() >> fb.Map(one) >> fb.Sum()
+    yields(total, ({"scores": {"b": 2, "a": 3}}, [1.0, 1.0, 5.0]), ({"scores": {}}, [0.0, 0.0, 0.0]))
+    with pytest.raises(
+        ExampleTypeError, match=r"at example 0 \['scores'\]\.items\(\)\[1\]\[1\]: expected float32"
+    ):
+        total.eval({"scores": {"b": "two", "a": 3}})
+    for scores, message in (
+        ([1], "expected a mapping, found list of 1; give it a dict"),
+        ({1: 2, "a": 3}, "expected keys that can be sorted, found keys of int, str; make all keys strings"),
+    ):
+        with pytest.raises(ExampleTypeError, match=rf"at example 0 \['scores'\]: {message}"):
+            total.eval({"scores": scores})
+    with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
+        ONE >> fb.Items()

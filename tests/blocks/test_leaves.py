@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.tracer import BadDataError, column
+from foldbatch.blocks.columns import BadDataError, column
 from foldbatch.errors import ExampleError
 from foldbatch.types import DTYPES, TensorType
 

@@ -59,6 +59,13 @@ def test_tuples_of_sequences_elements_and_of_several_types_are_refused():
         fb.AllOf(fb.Scalar("int32"), fb.Scalar("int32")) >> fb.Mean()
 
 
+def test_flags_are_counted_as_numbers_and_not_added_up_as_bools():
+    yields(fb.Map(fb.Scalar("int32")) >> fb.Sum(), ([True, False, True], 2), ([], 0))
+    for flags in (fb.Map(fb.Scalar("bool")), fb.AllOf(fb.Scalar("bool"), fb.Scalar("bool"))):
+        with pytest.raises(BlockTypeError, match=r"expected numbers, found bool; .* Scalar\('int32'\)"):
+            flags >> fb.Sum()
+
+
 def test_a_sum_is_one_level_whatever_the_length_and_nothing_for_what_has_none():
     for block in (fb.Sum(), fb.Min(), fb.Max(), fb.Mean()):
         assert [(NUMBERS >> block).max_depth(range(n)) for n in (0, 1, 100)] == [1, 1, 1]

@@ -65,7 +65,7 @@ def test_a_star_of_100_000_children_is_two_levels():
         star() >> fb.GetItem(0) >> fb.AllOf(fb.Identity(), fb.Function(ops.sum) >> fb.Loss())
     )
     leaf = {"x": [0.5, -0.5], "kids": []}
-    examples = program.prepare([{"x": [1, 2], "kids": [leaf] * 100_000}, leaf])
+    examples = program.prepare([{"x": [1, 2], "kids": [dict(leaf) for _ in range(100_000)]}, leaf])
     report = program.describe(examples)
     assert (report.calls, report.steps) == (100_004, 3)  # leaves, the root, losses
     results = program.run(examples)
@@ -161,12 +161,20 @@ def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
     assert len(caught.value.where) < 500
 
 
-def test_data_that_contains_itself_is_an_error(monkeypatch):
-    monkeypatch.setattr(tracer, "DEEPEST", 10_000)
+def test_data_that_contains_itself_is_an_error():
     data: dict[str, Any] = {"x": 1.0}
     data["next"] = data
-    with pytest.raises(ExampleError, match="expected data that ends, found more than 10000 levels"):
-        fb.compile(chain_model()).run([data])
+    with pytest.raises(ExampleError, match="expected data that ends, found a part that contains itself") as e:
+        fb.compile(chain_model()).run([chain_of(2), data])
+    assert e.value.where == "chain.case(True)['next'] at example 1 ['next']"
+
+
+def test_data_without_end_is_an_error(monkeypatch):
+    monkeypatch.setattr(tracer, "DEEPEST", 20_000)
+    onward = fb.ForwardDeclaration(output_type="float32", name="onward")
+    onward.resolve_to(fb.OneOf(bool, {True: fb.InputTransform(lambda x: [x]) >> onward(), False: ONE}))
+    with pytest.raises(ExampleError, match="expected data that ends, found more than 20000 levels"):
+        fb.compile(onward()).run([[1]])
 
 
 def test_a_program_traces_in_several_threads_as_in_one():

@@ -65,8 +65,7 @@ def test_describe_counts_what_runs() -> None:
     pair = fb.Record((total(), total())) >> fb.Concat() >> fb.Linear(2)
     total.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: fb.Vector(2), True: pair}))
     program = fb.compile(total() >> fb.Function(fb.ops.sum) >> fb.Loss())
-    leaf = [1, 2]
-    report = program.describe([((leaf, leaf), leaf), (leaf, leaf)])
+    report = program.describe([(([1, 2], [1, 2]), [1, 2]), ([1, 2], [1, 2])])  # no list in two places
     assert (report.examples, report.calls, report.steps, report.lower_bound) == (2, 10, 4, 4)
     by_name = {cell.name: cell for cell in report.cells}
     node = by_name["total.case(True)"]

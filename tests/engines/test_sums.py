@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.sums import segment_sum, sum_rows, total
+from foldbatch.engines.sums import (
+    ROWS,
+    reduce_by_length,
+    segment_sum,
+    sum_axes,
+    sum_first,
+    sum_outer,
+    sum_rows,
+    total,
+)
 from foldbatch.params import Gradient, SparseRows
 
 
@@ -81,3 +90,43 @@ def test_rows_of_a_table_are_summed_by_id(count: int) -> None:
     found = sum_rows(values, ids, 90)
     assert found.rows.tolist() == sorted(set(ids.tolist()))
     np.testing.assert_allclose(found.dense(), dense, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [0, 1, 17, 100, 100_001])
+def test_a_sum_of_many_rows_keeps_its_digits(count: int) -> None:
+    """Whatever is odd on the way; the operand stays as it was."""
+    x = np.full((count, 2), 0.1, "float32")
+    out = np.full(2, np.nan, "float32")
+    sum_first(x, out)
+    np.testing.assert_allclose(out, np.float32(0.1) * float(count), rtol=5e-7)
+    assert (x == np.float32(0.1)).all()
+
+
+def test_axes_that_are_not_last_are_summed() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 40, 4, 5))
+    for axes in ((1,), (1, 3)):
+        out = np.empty([extent for axis, extent in enumerate(x.shape) if axis not in axes])
+        sum_axes(x, axes, out)
+        np.testing.assert_allclose(out, x.sum(axes))
+
+
+@pytest.mark.parametrize("rows", [0, 5, 200 * ROWS + 1])
+def test_outer_products_of_many_rows_keep_their_digits(rows: int) -> None:
+    x, g, out = (
+        np.full((rows, 2), 0.1, "float32"),
+        np.full((rows, 3), 0.1, "float32"),
+        np.empty((2, 3), "float32"),
+    )
+    sum_outer(x, g, out)
+    np.testing.assert_allclose(out, np.float32(0.1) ** 2 * rows, rtol=3e-5)
+
+
+def test_runs_of_one_length_and_many_parts_keep_their_digits() -> None:
+    """As copies of shared calls, and gradients of examples that run one by one."""
+    x, out = np.full((60_000, 2), 0.1, "float32"), np.empty((2, 2), "float32")
+    counts = np.array([20_000, 40_000])
+    reduce_by_length(np.add, x, np.array([0, 20_000]), counts, out)
+    np.testing.assert_allclose(out, np.tile(np.float32(0.1) * counts[:, None], 2), rtol=5e-7)
+    summed = dense(total([x[0]] * 20_000))
+    assert summed.dtype == np.float32
+    np.testing.assert_allclose(summed, np.float32(0.1) * 20_000, rtol=5e-7)

@@ -157,7 +157,9 @@ def test_sharing_changes_no_result_metric_loss_or_gradient(
 def _tree_model(*extra: fb.Block) -> fb.Block:
     """Return a model of nested tuples of ids, with a loss at the root."""
     table, join = fb.Embedding(9, 3, dtype="float64", name="table"), fb.Linear(3, name="join")
-    tree = fb.ForwardDeclaration(output_type=[3, "float64"], name="tree")
+    tree = fb.ForwardDeclaration(
+        output_type=[3, "float64"], name="tree", memo=False
+    )  # the planner is to find them
     state = fb.Function(lambda children: fb.ops.tanh(join(fb.ops.segment_sum(children))))
     cases = {True: fb.Map(tree()) >> state, False: fb.Scalar("int32") >> table}
     block: fb.Block = fb.OneOf(lambda x: isinstance(x, tuple), cases)

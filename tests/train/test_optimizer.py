@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import Parameter, ParameterStore, SparseRows
+from foldbatch.params import Parameter, SparseRows
+from foldbatch.store import ParameterStore
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer, scale
 from foldbatch.types import TensorType
 
@@ -340,3 +341,14 @@ def test_numpys_numbers_are_numbers():
 def test_an_optimizer_without_a_formula_says_so():
     with pytest.raises(NotImplementedError):
         Optimizer(0.1, weight_decay=0.0, lr_factors=None).update({"w": np.ones(1)}, {"w": np.ones(1)})
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, float("nan"), float("inf"), "fast", None])
+def test_an_assigned_learning_rate_is_checked_as_the_constructor_checks_it(wrong):
+    """A refused one changes nothing."""
+    adam = Adam(lr=0.5)
+    with pytest.raises(TrainingError, match="^Adam lr: expected a number above 0"):
+        adam.lr = wrong
+    assert adam.lr == 0.5
+    adam.lr = np.float32(0.25)
+    assert adam.lr == 0.25

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
-from foldbatch.trees import Tree, TreeNode
+from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.trees import Tree
 
 DEPTH = 1_000_000
 SENTENCE = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept"), ("PUNCT", ".")))
@@ -32,34 +32,9 @@ def test_nodes_stand_in_post_order():
     assert SENTENCE.tokens == ("the", "film", None, "slept", ".", None)
 
 
-def test_a_node_shows_its_label_token_children_and_parent():
-    assert (NP.label, NP.token, NP.is_leaf, NP.index, len(NP)) == ("NP", None, False, 2, 2)
-    assert [child.token for child in NP.children] == ["the", "film"]
-    assert (VP.label, VP.token, VP.is_leaf, VP.children, len(VP)) == ("VP", "slept", True, [], 0)
-    assert NP.parent == SENTENCE.root
-    assert SENTENCE.root.parent is None
-    assert repr(NP) == "TreeNode(2, label='NP', token=None, 2 children)"
-
-
-def test_a_node_is_indexed_by_child_slice_and_field():
-    root = SENTENCE.root
-    assert root[-1].label == "PUNCT"
-    assert [child.label for child in root[1:]] == ["VP", "PUNCT"]
-    assert root["children"] == root.children == list(root)
-    assert (NP["label"], VP["token"]) == ("NP", "slept")
-    assert root[np.int64(1)] == VP
-
-
 def test_a_leaf_is_true_although_it_has_length_zero():
     assert VP
     assert Tree.leaf("S")
-
-
-def test_a_tree_behaves_as_its_root():
-    root = SENTENCE.root
-    assert (SENTENCE.label, SENTENCE.token, SENTENCE.is_leaf) == (root.label, root.token, root.is_leaf)
-    assert (SENTENCE.children, list(SENTENCE), len(SENTENCE)) == (root.children, list(root), 3)
-    assert (SENTENCE[0], SENTENCE[-1], SENTENCE[:2], SENTENCE["label"]) == (NP, root[-1], root[:2], "S")
 
 
 def test_a_tree_counts_its_nodes_levels_and_words():
@@ -143,14 +118,6 @@ def test_equal_trees_hash_alike_and_survive_pickling_and_copying(tree):
 )
 def test_trees_of_other_shape_labels_or_tokens_differ(other):
     assert Tree([1, 2, -1], ["a", "b", "c"]) != other
-
-
-def test_nodes_of_equal_trees_are_equal_and_others_are_not():
-    twin = pickle.loads(pickle.dumps(SENTENCE))
-    assert twin.root[0] == NP
-    assert NP != VP
-    assert NP != "NP"
-    assert Tree.leaf("NP").root != Tree.leaf("VP").root
 
 
 def test_a_tree_cannot_be_changed():
@@ -242,33 +209,6 @@ def test_build_does_not_take_new_objects_at_an_old_address_for_a_cycle():
     assert Tree.build([3], lambda part: [[part[0] - 1]] * 2 if part[0] else []).size == 15
 
 
-@pytest.mark.parametrize(
-    ("key", "error", "message"),
-    [
-        (3, ExampleIndexError, "node 5: expected a child's number below 3, found 3"),
-        (-4, ExampleIndexError, "node 5: expected a child's number below 3, found -4"),
-        ("lable", ExampleKeyError, "node 5: expected a field of 'label', 'token', 'children', found 'lable'"),
-        (
-            0.5,
-            ExampleTypeError,
-            "node 5: expected a child's number, a slice or a field's name, found float 0.5",
-        ),
-    ],
-)
-def test_a_key_that_a_node_lacks_is_named(key, error, message):
-    with pytest.raises(error) as caught:
-        SENTENCE[key]
-    assert str(caught.value).startswith(message)
-
-
-def test_a_leaf_asked_for_a_child_says_that_it_is_a_leaf():
-    with pytest.raises(
-        ExampleIndexError, match="node 3: expected an inner node, found a leaf asked for child 0"
-    ):
-        VP[0]
-    assert issubclass(ExampleIndexError, IndexError)
-
-
 def test_a_chain_of_a_million_levels_works_everywhere():
     assert sys.getrecursionlimit() < DEPTH
     part = ("w", "deep")
@@ -283,8 +223,12 @@ def test_a_chain_of_a_million_levels_works_everywhere():
     assert repr(chain) == "Tree('x', 1000001 nodes, height 1000000)"
     assert chain.draw(levels=1).splitlines()[-1] == "└─ x … 999999 more below"
     assert next(chain.leaves()).index == 0
+    middle = chain.root
+    for _ in range(DEPTH // 2):
+        middle = middle[0]
+    assert (middle.size, middle.height, middle.words()) == (DEPTH // 2 + 1, DEPTH // 2, ("deep",))
     assert Tree.build(0, lambda depth: [depth + 1] if depth < DEPTH else []).height == DEPTH
-    del part, chain, twin
+    del part, chain, twin, middle
 
 
 def test_a_star_of_a_hundred_thousand_leaves_works():
@@ -292,9 +236,3 @@ def test_a_star_of_a_hundred_thousand_leaves_works():
     star = Tree([size] * size + [-1])
     assert (len(star), star.height, star[-1].index) == (size, 1, size - 1)
     assert star.draw(nodes=2).splitlines() == ["*", "├─ *", "… 99999 more nodes"]
-
-
-def test_a_node_is_a_view_without_a_dictionary():
-    assert not hasattr(NP, "__dict__")
-    assert not hasattr(SENTENCE, "__dict__")
-    assert TreeNode(SENTENCE, 2) == NP

@@ -35,14 +35,16 @@ class Layer(TensorBlock[In_contra, Out_co]):
     them as attributes of the same names, and writes three dots where there is none.
 
     Args:
-        name: the stem of the parameters' names; by default the layer's kind.
+        name: the stem of the parameters' names; by default the layer's kind. Where a program has several
+            layers of one name, all but the first get a number.
     """
 
     kind = "layer"
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
-        self.owner = Owner(self.kind if name is None else named(name, type(self).__name__))
+        stem = self.kind if name is None else named(name, type(self).__name__)
+        self.owner = Owner(stem, given=name is not None)
         self.parameters: dict[str, Parameter] = {}
 
     def parameter(
@@ -138,12 +140,12 @@ def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
     fix = "give it a vector"
-    if isinstance(x, Node):
-        fix = (
-            "cast ids with ops.cast, or look them up with Embedding"
-            if x.shape
-            else "Vector(1) reads a vector of one"
-        )
+    if isinstance(x, Node) and x.shape:
+        fix = "cast ids with ops.cast, or look them up with Embedding"
+        if x.type.dtype == "bool":
+            fix = f"flags are numbers when read with Vector({x.shape[-1]})"
+    elif isinstance(x, Node):
+        fix = "Vector(1) reads a vector of one"
     raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
 
 

@@ -1,4 +1,4 @@
-"""Functions that visit each element of some places of one shape: elementwise ops, copies, sums over axes.
+"""Functions that visit each element of some places of one shape: elementwise ops, copies, zeros.
 
 Their loops are rows and three axes. Their whole numbers `s` are: whether all rows are one run of the
 innermost loop; the extents; then for each place its strides along rows and axes. Where all innermost strides
@@ -19,6 +19,7 @@ MORE = {
     "sin": "sin({0})",
     "cos": "cos({0})",
     "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
+    "log_sigmoid": "({0} if {0} < {t}(0) else {t}(0)) - log1p(exp_{t}(-abs({0})))",
     "power": "{0} ** p",
 }
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
@@ -46,23 +47,12 @@ def zero(dtype: str) -> str:
     return _visit([], kind, f"{kind}(0)", [])
 
 
-def accumulate(dtype: str) -> str:
-    """Return the text of what adds a place to another: sums, along axes where the other's stride is 0.
-
-    A sum of bools is whether one of them is True, as NumPy has it.
-    """
-    kind = MEMORY[dtype]
-    return _visit([kind], kind, "t0", [False], adds="|" if dtype == "bool" else "+")
-
-
 def _visit(
     kinds: Sequence[str],
     written: str,
     value: str,
     truths: Sequence[bool],
     before: Sequence[str] = (),
-    *,
-    adds: str = "",
 ) -> str:
     """Return the text of a function of some operands that it reads and one place that it writes.
 
@@ -72,7 +62,6 @@ def _visit(
         value: the expression of a result of t0, t1 ...
         truths: whether operands are bools, which are bytes in memory.
         before: lines that come first.
-        adds: the operator that adds results to what is there, or none.
     """
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
@@ -100,16 +89,8 @@ def _visit(
             f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
             for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
         ]
-        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] {adds}= {value}"]
+        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] = {value}"]
 
     inside = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
-    if adds:
-        inside += [
-            f"elif q{places - 1} == u8(0):",
-            f"    total = {out}[u8(0)]",
-            "    for k in range(inner):",
-            f"        total {adds}= b0[k * q0]",
-            f"    {out}[u8(0)] = total",
-        ]
     inside += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
     return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in inside), ""])

@@ -85,7 +85,7 @@ def _whole(number: int, slot: Slot) -> Place:
 
 def _take(coder: Coder, number: int, slot: Slot) -> None:
     """Gather copies of an operand's rows, or sum the cotangents of an output, where the launch tells so."""
-    function = native(move_texts.TAKE.format(k=MEMORY[slot.type.dtype]))
+    function = native(move_texts.take(MEMORY[slot.type.dtype]))
     arena, fields = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
     entries = coder.cell(number, ENTRIES, slot.axis)
     copies = coder.cell(number, COPIES_OF, slot.axis)

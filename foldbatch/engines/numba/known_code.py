@@ -209,7 +209,7 @@ def summed(form: Form) -> Code:
         coder.cell(at + PRODUCTS, FIELDS_OF),
         coder.cell(at + BEHIND, BY_LAUNCH, CALL, form.size * form.bytes),
     ]
-    _add(coder, move_texts.TAKE, form, CALL, pointers, [form.size])
+    _add(coder, move_texts.take(form.kind), form, CALL, pointers, [form.size])
     return coder.finish()
 
 

@@ -3,7 +3,6 @@
 Their loops are rows and two axes, and inside these along a line. Their whole numbers `s` are the extents of
 the two axes and of the line; then for each place its strides along rows, both axes, and the line, which is 1
 for a place that has no such axis. Where all lie side by side along the line there is a loop that says so.
-Sums are added in order.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 
 AXES = 2
 
-# A line's elements are a[k * p], of the result b[k * q]; its label is c[0].
+# A line's elements are a[k * p], of the result b[k * q]; its label is c[0]. Sums are of float64.
 # The greatest number, or NaN if there is one:
 _TOP = """\
 top = a[u8(0)]
@@ -20,22 +19,33 @@ for k in range(length):
     t = a[k * {p}]
     top = t if (t >= top) | (t != t) else top
 """
-_TOTAL = """\
-total = {f}(0)
-for k in range(length):
-    total += exp_{f}(a[k * {p}] - top)
-"""
 SOFTMAX = f"""\
 {_TOP}for k in range(length):
     b[k * {{q}}] = exp_{{f}}(a[k * {{p}}] - top)
-total = {{f}}(0)
+total = f8(0)
 for k in range(length):
-    total += b[k * {{q}}]
+    total += f8(b[k * {{q}}])
 for k in range(length):
-    b[k * {{q}}] = b[k * {{q}}] / total
+    b[k * {{q}}] = b[k * {{q}}] / {{f}}(total)
 """
-LOGSUMEXP = f"{_TOP}{_TOTAL}b[u8(0)] = log(total) + top\n"
-CROSS_ENTROPY = f"{_TOP}{_TOTAL}b[u8(0)] = log(total) + top - a[u8(c[u8(0)]) * {{p}}]\n"
+# The greatest number, and how much more the logarithm of the sum of exp(a) is: `ops.reduce.top_and_rest`.
+_REST = """\
+at, top = u8(0), a[u8(0)]
+for k in range(length):
+    t = a[k * {p}]
+    greater = (t >= top) | (t != t)
+    at, top = k if greater else at, t if greater else top
+rest = f8(0)
+for k in range(length):
+    rest += f8(0) if k == at else f8(exp_{f}(a[k * {p}] - top))
+rest = log1p(rest)
+"""
+LOGSUMEXP = f"{_REST}b[u8(0)] = {{f}}(f8(top) + rest)\n"
+CROSS_ENTROPY = f"{_REST}b[u8(0)] = {{f}}(f8(top) - f8(a[u8(c[u8(0)]) * {{p}}]) + rest)\n"
+LOG_SOFTMAX = f"""\
+{_REST}for k in range(length):
+    b[k * {{q}}] = {{f}}(f8(a[k * {{p}}]) - f8(top) - rest)
+"""
 MAX = f"{_TOP}b[u8(0)] = top\n"
 # the first of the greatest, or the first NaN
 ARGMAX = """\
@@ -54,6 +64,7 @@ if u8(a[u8(0)]) < length:
 """
 BODIES = {
     "softmax": SOFTMAX,
+    "log_softmax": LOG_SOFTMAX,
     "logsumexp": LOGSUMEXP,
     "cross_entropy": CROSS_ENTROPY,
     "max": MAX,

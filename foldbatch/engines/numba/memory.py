@@ -24,6 +24,7 @@ ELEMENTS = {
     "i4": types.int32,
     "i8": types.int64,
     "u1": types.uint8,
+    "u8": types.uint64,
 }
 
 
@@ -42,6 +43,17 @@ def _pointer(kind: str) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return intrinsic(lambda context, address: (types.CPointer(ELEMENTS[kind])(i8), generate))
+
+
+def stack(kind: str, size: int) -> Any:
+    """Return ``stack()``: memory for `size` numbers, until the function returns."""
+    element = ELEMENTS[kind]
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        space = cgutils.alloca_once(builder, context.get_value_type(element), size=ir.IntType(64)(size))
+        return builder.bitcast(space, context.get_value_type(types.CPointer(element)))
+
+    return intrinsic(lambda context: (types.CPointer(element)(), generate))
 
 
 def _moved(context: Any, pointer: Any, elements: Any) -> Any:

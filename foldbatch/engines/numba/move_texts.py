@@ -1,17 +1,20 @@
 """Functions that bring rows from where other cells left them, and to where others look for them.
 
-`TAKE` runs before the statements of a level, `GIVE` after them. What they do is told by the launch: `fields`
-are its numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
+What `take` returns runs before the statements of a level, `GIVE` after them. What they do is told by the
+launch: `fields` are its numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
 """
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
+from foldbatch.engines.numba.sum_texts import sum_of_rows
 
 # Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
 # rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
 # the part. s: numbers in a row of `out`.
-TAKE = f"""\
+_TAKE = f"""\
 # {{k}} i8 i8 i8 {{k}}
 def loop(n, arena, entries, copies, fields, out, s):
     if fields[{FIRST}] < 0:
@@ -23,14 +26,17 @@ def loop(n, arena, entries, copies, fields, out, s):
                 for j in range(size):
                     out[i * size + j] = arena[start + j]
         else:
+            a, more = arena, False
+            width = size
             for i in range(n):
-                for j in range(size):
-                    out[i * size + j] = {{k}}(0)
-                for e in range(u8(copies[i]), u8(copies[i + u8(1)])):
-                    start = u8(entries[e]) * size
-                    for j in range(size):
-                        out[i * size + j] += arena[start + j]
+                v, first, last = moved(out, i * size), u8(copies[i]), u8(copies[i + u8(1)])
 """
+
+
+def take(kind: str) -> str:
+    """Return the text of what brings rows of numbers of a kind to where they are read."""
+    return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size", dense=True), " " * 16)
+
 
 VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
 

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.numba import element_texts, line_texts, products, row_texts
+from foldbatch.engines.numba import element_texts, line_texts, products, row_texts, sum_texts
 from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
@@ -144,20 +144,56 @@ def _pad(coder: Coder, statement: Statement) -> None:
 
 def _sum(coder: Coder, statement: Statement) -> None:
     (read,), write, axes = _given(statement), _written(statement), statement.attrs["axes"]
-    strides = iter(write.strides)
-    spread = tuple(0 if i in axes else next(strides) for i in range(len(read.shape)))
-    _summed(coder, read, replace(write, shape=read.shape, strides=spread), write, axis_of(statement, [read]))
+    over, rest = _strides(read, axes), _strides(read, [i for i in range(len(read.shape)) if i not in axes])
+    summed = merged([read.shape[i] for i in axes], [over])
+    kept = merged(write.shape, [rest, Strides(write.row, write.strides)])
+    column: tuple[int, tuple[int, ...]] = (1, (0, 0))
+    if kept and (not summed or kept[-1][1][0] <= summed[-1][1][0]):
+        column = kept.pop()
+    for number, along in enumerate(parts(summed, 2, 1)):
+        _add_up(coder, statement, kept, column, along, number)
+
+
+def _strides(place: Place, axes: Sequence[int]) -> Strides:
+    return Strides(place.row, tuple(place.strides[i] for i in axes))
 
 
 def _sum_batch(coder: Coder, statement: Statement) -> None:
     (read,), write = _given(statement), _written(statement)
-    _summed(coder, read, write, write, axis_of(statement, [read]))
+    kept = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)])
+    column = kept.pop() if kept else (1, (0, 0))
+    _add_up(coder, statement, kept, column, None)
 
 
-def _summed(coder: Coder, read: Place, sums: Place, write: Place, axis: Axis) -> None:
-    """Add up a place, in order: `sums` are the elements of `write` that its elements go to."""
-    _zeroed(coder, write)
-    _visit(coder, element_texts.accumulate(coder.dtype(write)), [read, sums], axis)
+def _add_up(
+    coder: Coder,
+    statement: Statement,
+    kept: Sequence[tuple[int, tuple[int, ...]]],
+    column: tuple[int, tuple[int, ...]],
+    along: Stretch | None,
+    number: int = 0,
+) -> None:
+    """Append `sum_texts.sums`.
+
+    Args:
+        coder: the code.
+        statement: what is done.
+        kept: the axes that are not summed: extents, and strides of the operand and the sums.
+        column: the innermost of them.
+        along: the axes that are summed, or a part of them; None where all rows are.
+        number: of the part; those after the first one add to what is there.
+    """
+    (read,), write = _given(statement), _written(statement)
+    dtype = coder.dtype(write)
+    text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")
+    rows = sum_texts.ROWS_SUMMED if along is None else sum_texts.ROWS_KEPT
+    along = along or Stretch((0,), (1, 0), ((0, 0),))
+    for part in parts(kept, sum_texts.KEPT, 2):
+        statics = [rows, int(number > 0), *part.extents, column[0], *along.extents]
+        statics += [read.row, *part.strides[0], column[1][0], *along.strides[0]]
+        statics += [write.row, *part.strides[1], column[1][1]]
+        pointers = [coder.at(read, part.offsets[0] + along.offsets[0]), coder.at(write, part.offsets[1])]
+        coder.add(native(text), axis_of(statement, [read]), pointers, statics)
 
 
 def _along(
@@ -244,7 +280,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
     result = "u1" if name == "segment_is_max" else kind
     plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
-    text = row_texts.SEGMENTS[name].format(k=kind, r=result, plus=plus)
+    text = row_texts.on_segments(name, kind, result, plus)
     places = [read, write]
     axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
     for part in parts(axes, 2, 2):
@@ -348,11 +384,12 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "argmax": _reduced,
     "logsumexp": _reduced,
     "softmax": _softmax,
+    "log_softmax": _softmax,
     "cross_entropy": _cross_entropy,
     "one_hot": _one_hot,
     "gather": _gather,
     "sum_rows": _sum_rows,
-    **dict.fromkeys(row_texts.SEGMENTS, _segments),
+    **dict.fromkeys(row_texts.ON_SEGMENTS, _segments),
     "random": _random,
     "check_range": _check_range,
     "linear": _linear,

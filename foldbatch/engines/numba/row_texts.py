@@ -7,6 +7,9 @@ innermost axis there is a loop that says so.
 
 from __future__ import annotations
 
+from textwrap import indent
+
+from foldbatch.engines.numba.sum_texts import sum_of_rows
 from foldbatch.static.ops.random import BITS, GAMMA
 
 # s: extents of two axes of ids and two of a table's rows, how many rows it has; strides of ids (row and two
@@ -50,16 +53,6 @@ for r in range(lower, upper):
     for k in range(inner):
         v[k * {q}] = u[k * {p}]
 """
-# the other way round
-_SUM = """\
-v = moved(b, i * u8(s[5]))
-for k in range(inner):
-    v[k * {q}] = {k}(0)
-for r in range(lower, upper):
-    u = moved(a, r * u8(s[2]))
-    for k in range(inner):
-        v[k * {q}] {plus}= u[k * {p}]
-"""
 _MAX = """\
 v = moved(b, i * u8(s[5]))
 for k in range(inner):
@@ -88,31 +81,43 @@ for k in range(inner):
     for r in range(lower, upper):
         t = u[r * u8(s[2])]
         top = t if (t >= top) | (t != t) else top
-    total = {k}(0)
+    total = f8(0)
     for r in range(lower, upper):
         t = exp_{k}(u[r * u8(s[2])] - top)
         v[r * u8(s[5])] = t
-        total += t
+        total += f8(t)
     for r in range(lower, upper):
-        v[r * u8(s[5])] = v[r * u8(s[5])] / total
+        v[r * u8(s[5])] = v[r * u8(s[5])] / {k}(total)
+"""
+# the other way round
+_SUM = """\
+v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False
 """
 _BODIES = {
     "repeat": _REPEAT,
-    "segment_sum": _SUM,
     "segment_max": _MAX,
     "segment_is_max": _IS_MAX,
     "segment_softmax": _SOFTMAX,
 }
-SEGMENTS = {
-    name: _SEGMENTS
-    + "            if (p == u8(1)) & (q == u8(1)):\n"
-    + "".join(
-        f"{' ' * 16}{line}\n" for line in body.replace("{p}", "u8(1)").replace("{q}", "u8(1)").splitlines()
-    )
-    + "            else:\n"
-    + "".join(f"{' ' * 16}{line}\n" for line in body.replace("{p}", "p").replace("{q}", "q").splitlines())
-    for name, body in _BODIES.items()
-}
+ON_SEGMENTS = (*_BODIES, "segment_sum")
+
+
+def on_segments(name: str, kind: str, result: str, plus: str = "+") -> str:
+    """Return the text of an op of `ON_SEGMENTS`.
+
+    Args:
+        name: the op's.
+        kind: of the operand's numbers.
+        result: of the result's numbers.
+        plus: the operator of a sum.
+    """
+    head = _SEGMENTS.format(k=kind, r=result)
+    if name == "segment_sum":
+        return head + indent(_SUM + sum_of_rows(kind, "{e} * u8(s[2])", plus=plus), " " * 12)
+    body = indent(_BODIES[name], " " * 16)
+    side_by_side, apart = (body.format(k=kind, p=p, q=q) for p, q in (("u8(1)",) * 2, ("p", "q")))
+    return f"{head}            if (p == u8(1)) & (q == u8(1)):\n{side_by_side}            else:\n{apart}"
+
 
 # As `ops.random.random_bits`. s: what the site adds to keys; how many numbers, and the first one's number;
 # strides of keys along rows, of the result along rows and its axis.

@@ -18,16 +18,16 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from foldbatch.engines.numba.memory import ELEMENTS
 from foldbatch.engines.numba.memory import moved as moved
+from foldbatch.engines.numba.memory import stack as stack
 
 u8 = types.uint64
 NUMBERS = types.CPointer(u8)
 I32, I64 = ir.IntType(32), ir.IntType(64)
 BITS = {"f4": 32, "f8": 64}
-ELEMENTS = {"f4": types.float32, "f8": types.float64, "u8": u8}
 
 
 class _Vectors:
@@ -210,17 +210,6 @@ def dots(kind: str, bits: int, rows: int, columns: int) -> Any:
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
     return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
-
-
-def stack(kind: str, size: int) -> Any:
-    """Return ``stack()``: memory for `size` numbers, until the function returns."""
-    element = ELEMENTS[kind]
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        space = cgutils.alloca_once(builder, context.get_value_type(element), size=I64(size))
-        return builder.bitcast(space, context.get_value_type(types.CPointer(element)))
-
-    return intrinsic(lambda context: (types.CPointer(element)(), generate))
 
 
 def _fetch(context: Any, pointer: Any) -> Any:

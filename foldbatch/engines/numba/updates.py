@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.numba.compiling import compile_loop
+from foldbatch.engines.numba.sum_texts import sum_copies_text
 from foldbatch.params import Updates
 
 Loop = Callable[..., None]
@@ -46,21 +47,6 @@ def loop(values, rows, height, answer):
     answer[0] = found | (last >= height)
 """
 
-# the sums of rows of an array: row i of `out` is that of rows order[starts[i]:starts[i + 1]], in order
-SUM_COPIES = """\
-# {f}[2], i8[1], i8[1], {f}[2]w
-def loop(rows, starts, order, out):
-    a, c, r, o = flat(rows), flat(starts), flat(order), flat(out)
-    width = u8(out.shape[1])
-    for i in range(u8(out.shape[0])):
-        for j in range(width):
-            o[i * width + j] = {f}(0)
-        for k in range(u8(c[i] - c[0]), u8(c[i + u8(1)] - c[0])):
-            start = u8(r[k]) * width
-            for j in range(width):
-                o[i * width + j] += a[start + j]
-"""
-
 
 @cache
 def compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
@@ -71,7 +57,8 @@ def compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
 
 def sum_copies(dtype: str) -> Loop | None:
     """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
-    return compiled(SUM_COPIES, np.dtype(dtype))
+    kind = KIND_OF.get(np.dtype(dtype))
+    return compile_loop(sum_copies_text(kind)) if kind is not None else None
 
 
 UPDATES = Updates(partial(compiled, ADAM), partial(compiled, FAULTS))

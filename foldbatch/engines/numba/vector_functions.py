@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
-from foldbatch.engines.numba.memory import as_f8, flat, moved
+from foldbatch.engines.numba.memory import as_f8, flat, moved, stack
 
 f4, f8, i4, i8 = types.float32, types.float64, types.int32, types.int64
 u1, u8 = types.uint8, types.uint64
@@ -121,29 +121,37 @@ less_one_f8 = njit(**_INLINE)(_less_one_f8)
 
 
 def _exp_f4(x: Any) -> Any:
-    """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -87 it is 0, not a denormal number."""
-    low = x < f4(-87)
-    x = f4(-87) if low else x
+    """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -104 it is 0.
+
+    A result near or below the least normal number is computed 2^64 times as large, and brought down last.
+    """
+    none, small = x < f4(-104), x < f4(-86)
+    x = f4(-104) if none else x
     x = f4(89) if x > f4(89) else x
     shifted = x * f4(LOG2_E) + f4(MAGIC_F4)
     k = shifted - f4(MAGIC_F4)
     r = x - k * f4(LN2_HIGH_F4) - k * f4(LN2_LOW_F4)
-    half = two_to(shifted - f4(1))  # 2^k itself may be too large
-    y = (half + half * less_one_f4(r)) * f4(2)
-    return f4(0) if low else y
+    half = two_to(shifted + (f4(64) if small else f4(-1)))  # 2^k itself may be too large
+    y = half + half * less_one_f4(r)
+    y = f4(0) if none else y  # here, as products that are rounded to 0 are slow
+    return y * (f4(2.0**-64) if small else f4(2))
 
 
 def _exp_f8(x: Any) -> Any:
-    """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -708 it is 0, not a denormal number."""
-    low = x < f8(-708)
-    x = f8(-708) if low else x
+    """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -746 it is 0.
+
+    A result near or below the least normal number is computed 2^64 times as large, and brought down last.
+    """
+    none, small = x < f8(-746), x < f8(-707)
+    x = f8(-746) if none else x
     x = f8(710) if x > f8(710) else x
     shifted = x * f8(LOG2_E) + f8(MAGIC_F8)
     k = shifted - f8(MAGIC_F8)
     r = x - k * f8(LN2_HIGH_F8) - k * f8(LN2_LOW_F8)
-    half = two_to(shifted - f8(1))  # 2^k itself may be too large
-    y = (half + half * less_one_f8(r)) * f8(2)
-    return f8(0) if low else y
+    half = two_to(shifted + (f8(64) if small else f8(-1)))  # 2^k itself may be too large
+    y = half + half * less_one_f8(r)
+    y = f8(0) if none else y  # here, as products that are rounded to 0 are slow
+    return y * (f8(2.0**-64) if small else f8(2))
 
 
 def _tanh_f8(x: Any) -> Any:
@@ -164,11 +172,33 @@ tanh_f4, tanh_f8 = njit(**_INLINE)(_tanh_f4), njit(**_INLINE)(_tanh_f8)
 
 
 def _sigmoid_f4(x: Any) -> Any:
-    return f4(0.5) + f4(0.5) * tanh_f4(f4(0.5) * x)
+    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
+
+    The exponential is that of `_exp_f4`, with less to decide as it is at most 1.
+    """
+    y = -abs(x)
+    y = f4(-104) if y < f4(-104) else y
+    shifted = y * f4(LOG2_E) + f4(MAGIC_F4)
+    k = shifted - f4(MAGIC_F4)
+    r = y - k * f4(LN2_HIGH_F4) - k * f4(LN2_LOW_F4)
+    power = two_to(shifted + f4(64))
+    e = (power + power * less_one_f4(r)) * f4(2.0**-64)
+    return (e if x < f4(0) else f4(1)) / (f4(1) + e)
 
 
 def _sigmoid_f8(x: Any) -> Any:
-    return f8(0.5) + f8(0.5) * tanh_f8(f8(0.5) * x)
+    """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
+
+    The exponential is that of `_exp_f8`, with less to decide as it is at most 1.
+    """
+    y = -abs(x)
+    y = f8(-746) if y < f8(-746) else y
+    shifted = y * f8(LOG2_E) + f8(MAGIC_F8)
+    k = shifted - f8(MAGIC_F8)
+    r = y - k * f8(LN2_HIGH_F8) - k * f8(LN2_LOW_F8)
+    power = two_to(shifted + f8(64))
+    e = (power + power * less_one_f8(r)) * f8(2.0**-64)
+    return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
 def _mixed(z: Any) -> Any:
@@ -177,6 +207,8 @@ def _mixed(z: Any) -> Any:
     z = (z ^ (z >> u8(27))) * u8(0x94D049BB133111EB)
     return z ^ (z >> u8(31))
 
+
+ACCUMULATORS = 1024  # sums of columns that are under way at once
 
 GLOBALS: dict[str, Any] = {
     "f4": f4,
@@ -203,6 +235,7 @@ GLOBALS: dict[str, Any] = {
     "tanh_f8": tanh_f8,
     "sigmoid_f4": njit(**_INLINE)(_sigmoid_f4),
     "sigmoid_f8": njit(**_INLINE)(_sigmoid_f8),
+    "accumulators": stack("f8", ACCUMULATORS),
     "mixed": njit(**_INLINE)(_mixed),
 }
 

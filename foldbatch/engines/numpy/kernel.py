@@ -18,6 +18,7 @@ from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.params import Array
 from foldbatch.static.ops.random import random_bits
+from foldbatch.static.ops.reduce import top_and_rest
 from foldbatch.static.statements import Routine
 
 Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
@@ -35,8 +36,12 @@ GLOBALS: dict[str, Any] = {
     "segment_softmax": segments.segment_softmax,
     "segment_sum": sums.segment_sum,
     "spread": moves.spread,
+    "sum_axes": sums.sum_axes,
     "sum_copies": moves.sum_copies,
+    "sum_first": sums.sum_first,
+    "sum_outer": sums.sum_outer,
     "sum_rows": sums.sum_rows,
+    "top_and_rest": top_and_rest,
     "view": view,
 }
 

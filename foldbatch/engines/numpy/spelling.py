@@ -8,16 +8,18 @@ returns lines of code. Ops on sequences have, in place of the offsets, the opera
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
+from foldbatch.engines.sums import FEW
 from foldbatch.static.ops.random import BITS
 from foldbatch.static.statements import Place, Statement
 
 Spelling = Callable[[Statement, Sequence[str], str, str], list[str]]
 
 # What spellings refer to: arrays without axes are twice as fast operands as numbers of Python.
-NUMBERS = {f"half_{dtype}": np.array(0.5, dtype) for dtype in ("float32", "float64")}
+NUMBERS = {f"one_{dtype}": np.array(1, dtype) for dtype in ("float32", "float64")}
 
 
 def _read(statement: Statement, number: int = 0) -> Place:
@@ -50,12 +52,20 @@ def _add(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[
 
 
 def _sigmoid(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    half = f"half_{dtype}"
+    return [  # where exp(-x) is too large, 1 / inf is 0
+        f"np.negative({xs[0]}, out={out})",
+        "with np.errstate(over='ignore'):",
+        f"    np.exp({out}, out={out})",
+        f"np.add({out}, one_{dtype}, out={out})",
+        f"np.reciprocal({out}, out={out})",
+    ]
+
+
+def _log_sigmoid(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [
-        f"np.multiply({xs[0]}, {half}, out={out})",
-        f"np.tanh({out}, out={out})",
-        f"np.multiply({out}, {half}, out={out})",
-        f"np.add({out}, {half}, out={out})",
+        f"np.negative({xs[0]}, out={out})",
+        f"np.logaddexp({out}, 0, out={out})",
+        f"np.negative({out}, out={out})",
     ]
 
 
@@ -90,7 +100,7 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) ->
         name if len(place.shape) + _batched(place) == 2 else f"{name}.reshape(-1, {place.shape[-1]})"
         for name, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
     )
-    return [f"np.matmul({left}.T, {right}, out={out})"]
+    return [f"sum_outer({left}, {right}, {out})"]
 
 
 def _pad(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -127,6 +137,13 @@ def _reduce(ufunc: str) -> Spelling:
     return spell
 
 
+def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    place, axes = _read(statement), statement.attrs["axes"]
+    if prod(place.shape[axis] for axis in axes) <= FEW:
+        return _reduce("add")(statement, xs, out, dtype)
+    return [f"sum_axes({xs[0]}, {tuple(axis + _batched(place) for axis in axes)}, {out})"]
+
+
 def _argmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis = _axes(_read(statement), (statement.attrs["axis"],))
     return [f"{xs[0]}.argmax(axis={axis}, out={out})"]
@@ -141,16 +158,18 @@ def _softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> l
     ]
 
 
-def _logsumexp(x: str, axis: str, out: str) -> list[str]:
+def _logsumexp(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    return [f"top, rest = top_and_rest({xs[0]}, {axis})", f"{out}[...] = (top + rest).squeeze({axis})"]
+
+
+def _log_softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    axis = _axes(_read(statement), (statement.attrs["axis"],))
     return [
-        f"top = np.maximum.reduce({x}, axis={axis}, keepdims=True)",
-        f"np.log(np.add.reduce(np.exp({x} - top), axis={axis}), out={out})",
-        f"np.add({out}, top.squeeze({axis}), out={out})",
+        f"top, rest = top_and_rest({xs[0]}, {axis})",
+        f"np.subtract({xs[0]}, top, out={out})",
+        f"np.subtract({out}, rest, out={out})",
     ]
-
-
-def _logsumexp_along(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return _logsumexp(xs[0], _axes(_read(statement), (statement.attrs["axis"],)), out)
 
 
 def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -161,8 +180,11 @@ def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str
         else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
         for x, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
     )
-    picked = f"np.take_along_axis({logits}, {label}[..., None], -1)[..., 0]"
-    return [*_logsumexp(logits, "-1", out), f"np.subtract({out}, {picked}, out={out})"]
+    return [
+        f"top, rest = top_and_rest({logits}, -1)",
+        f"picked = np.take_along_axis({logits}, {label}[..., None], -1)",
+        f"{out}[...] = (top - picked + rest)[..., 0]",
+    ]
 
 
 def _one_hot(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -193,6 +215,7 @@ SPELLINGS: dict[str, Spelling] = {
     "sigmoid": _sigmoid,
     "relu": lambda statement, xs, out, dtype: [f"np.maximum({xs[0]}, 0, out={out})"],
     "softplus": lambda statement, xs, out, dtype: [f"np.logaddexp({xs[0]}, 0, out={out})"],
+    "log_sigmoid": _log_sigmoid,
     "power": _power,
     "where": _where,
     "when_training": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
@@ -204,17 +227,18 @@ SPELLINGS: dict[str, Spelling] = {
     "pad": _pad,
     "concat": _concat,
     "stack": _stack,
-    "sum": _reduce("add"),
+    "sum": _sum,
     "max": _reduce("maximum"),
     "argmax": _argmax,
     "softmax": _softmax,
-    "logsumexp": _logsumexp_along,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
     "cross_entropy": _cross_entropy,
     "one_hot": _one_hot,
     "gather": _take,
     "repeat": _take,
     "sum_rows": _sum_rows,
-    "sum_batch": lambda statement, xs, out, dtype: [f"np.add.reduce({xs[0]}, axis=0, out={out})"],
+    "sum_batch": lambda statement, xs, out, dtype: [f"sum_first({xs[0]}, {out})"],
     **{name: _segments(name) for name in ("segment_sum", "segment_max", "segment_is_max", "segment_softmax")},
 }
 
@@ -225,6 +249,7 @@ OVERWRITES: dict[str, tuple[int, ...]] = {
     "sigmoid": (0,),
     "relu": (0,),
     "softplus": (0,),
+    "log_sigmoid": (0,),
     "power": (0,),
     "where": (2,),
     "softmax": (),

@@ -32,7 +32,12 @@ def segment_min(x: TensorLike) -> Node:
 
     At a tie the gradient goes to the first.
     """
-    return 0 - segment_max(-lift("segment_min", (x,))[0])  # not -0.0 for an empty one
+    (node,) = lift("segment_min", (x,))
+    if node.type.is_float or node.dtype == "bool":
+        return 0 - segment_max(-node)  # not -0.0 for an empty one
+    least = -1 - segment_max(-1 - node)  # the least integer has no negative
+    filled = segment_sum(apply("batch", constant(1, node.dtype), axis=node.axis)) > 0
+    return apply("where", filled, least, constant(0, node.dtype))
 
 
 def segment_mean(x: TensorLike) -> Node:

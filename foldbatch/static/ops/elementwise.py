@@ -120,12 +120,25 @@ _define("sign", 1, _arithmetic, np.sign, None)
 _define("tanh", 1, _floating, np.tanh, lambda g, y, x: (g * (1 - apply("square", y)),))
 _define("sin", 1, _floating, np.sin, lambda g, y, x: (g * apply("cos", x),))
 _define("cos", 1, _floating, np.cos, lambda g, y, x: (-(g * apply("sin", x)),))
-# sigmoid(x) = (1 + tanh(x / 2)) / 2 neither overflows nor loses digits
-_define("sigmoid", 1, _floating, lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), lambda g, y, x: (g * y * (1 - y),))
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))  # which neither overflows nor loses digits
+    return np.where(np.less(x, 0), e, 1) / (1 + e)
+
+
+_define("sigmoid", 1, _floating, _sigmoid, lambda g, y, x: (g * y * (1 - y),))
 _define(
     "relu", 1, _floating, lambda x: np.maximum(x, 0), lambda g, y, x: (apply("where", x > 0, g, _zero(g)),)
 )
 _define("softplus", 1, _floating, lambda x: np.logaddexp(x, 0), lambda g, y, x: (g * apply("sigmoid", x),))
+_define(
+    "log_sigmoid",  # the logarithm of a sigmoid would be -inf where that is 0
+    1,
+    _floating,
+    lambda x: np.negative(np.logaddexp(np.negative(x), 0)),
+    lambda g, y, x: (g * apply("sigmoid", -x),),
+)
 
 
 def _vjp_power(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:

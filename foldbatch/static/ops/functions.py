@@ -131,6 +131,15 @@ def sigmoid(x: TensorLike) -> Node:
     return apply("sigmoid", x)
 
 
+def log_sigmoid(x: TensorLike) -> Node:
+    """Return log(sigmoid(x)), finite wherever x is: -log(1 + exp(-x)).
+
+    With x the logit of class 1, a classifier's loss is ``-log_sigmoid(x)`` for that class, else
+    ``-log_sigmoid(-x)``.
+    """
+    return apply("log_sigmoid", x)
+
+
 def relu(x: TensorLike) -> Node:
     """Return max(x, 0); the gradient at 0 is 0."""
     return apply("relu", x)
@@ -255,7 +264,10 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
 
 def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
-    return 0 - max(negative(x), axis, keepdims=keepdims)
+    node = _as_node(x, "min")
+    if node.type.is_float or node.dtype == "bool":
+        return 0 - max(negative(node), axis, keepdims=keepdims)
+    return -1 - max(-1 - node, axis, keepdims=keepdims)  # the least integer has no negative
 
 
 def argmax(x: TensorLike, axis: int | None = None) -> Node:
@@ -270,6 +282,12 @@ def softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
     node = _as_node(x, "softmax")
     return apply("softmax", node, axis=_axis(node, axis, "softmax"))
+
+
+def log_softmax(x: TensorLike, axis: int = -1) -> Node:
+    """Return log(softmax(x)) along an axis, finite wherever x is."""
+    node = _as_node(x, "log_softmax")
+    return apply("log_softmax", node, axis=_axis(node, axis, "log_softmax"))
 
 
 def logsumexp(x: TensorLike, axis: int = -1) -> Node:

@@ -133,19 +133,31 @@ def _infer_float_axis(name: str, *, reduce: bool) -> Any:
     return infer
 
 
-def _shifted(x: Any, axis: int) -> tuple[Any, Any]:
-    top = np.max(x, axis, keepdims=True)
-    return x - top, top
+def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
+    """Return the maximum m along an axis, and logsumexp(x) - m in float64; both keep the axis, of extent 1.
+
+    The rest is log(1 + s) with s the sum of exp(x - m) over all elements but one that is the maximum. So it
+    keeps its digits where s is far below 1, as the loss of a sure and right prediction needs.
+    """
+    at = np.expand_dims(np.argmax(x, axis), axis)
+    top = np.take_along_axis(x, at, axis)
+    exp = np.exp(x - top)
+    np.put_along_axis(exp, at, 0, axis)
+    return top, np.log1p(np.sum(exp, axis, np.float64, keepdims=True))
 
 
-def evaluate_logsumexp(attrs: Attrs, x: Any) -> Any:
-    """log(sum(exp(x))), shifted by the maximum so that nothing overflows."""
-    shifted, top = _shifted(x, attrs["axis"])
-    return np.squeeze(np.log(np.sum(np.exp(shifted), attrs["axis"], keepdims=True)) + top, attrs["axis"])
+def _evaluate_logsumexp(attrs: Attrs, x: Any) -> Any:
+    top, rest = top_and_rest(x, attrs["axis"])
+    return np.squeeze(top + rest, attrs["axis"])
+
+
+def _evaluate_log_softmax(attrs: Attrs, x: Any) -> Any:
+    top, rest = top_and_rest(x, attrs["axis"])
+    return (x - top) - rest
 
 
 def _evaluate_softmax(attrs: Attrs, x: Any) -> Any:
-    exp = np.exp(_shifted(x, attrs["axis"])[0])
+    exp = np.exp(x - np.max(x, attrs["axis"], keepdims=True))
     return exp / np.sum(exp, attrs["axis"], keepdims=True)
 
 
@@ -176,6 +188,30 @@ define(
 )
 
 
+def _less_share(g: Node, y: Node, x: Node) -> Node:
+    """Return `g` less its sum times softmax: a cotangent through log_softmax."""
+    axis = y.attrs["axis"]
+    return g - apply("softmax", x, axis=axis) * expand(apply("sum", g, axes=(axis,)), x, (axis,))
+
+
+def _jvp_log_softmax(tangents: Tangents, y: Node, x: Node) -> Node:
+    assert tangents[0] is not None
+    axis = y.attrs["axis"]
+    return tangents[0] - expand(_dot_along(tangents[0], apply("softmax", x, axis=axis), axis), x, (axis,))
+
+
+define(
+    Op(
+        "log_softmax",
+        _infer_float_axis("log_softmax", reduce=False),
+        _evaluate_log_softmax,
+        lambda g, y, x: (_less_share(g, y, x),),
+        _jvp_log_softmax,
+        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+    )
+)
+
+
 def _vjp_logsumexp(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
     axis = y.attrs["axis"]
     return (apply("softmax", x, axis=axis) * expand(g, x, (axis,)),)
@@ -191,7 +227,7 @@ define(
     Op(
         "logsumexp",
         _infer_float_axis("logsumexp", reduce=True),
-        evaluate_logsumexp,
+        _evaluate_logsumexp,
         _vjp_logsumexp,
         _jvp_logsumexp,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
@@ -213,7 +249,8 @@ def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorT
 
 def _evaluate_cross_entropy(attrs: Attrs, logits: Any, label: Any) -> Any:
     picked = np.take_along_axis(logits, np.expand_dims(label, -1), -1)
-    return evaluate_logsumexp({"axis": np.ndim(logits) - 1}, logits) - np.squeeze(picked, -1)
+    top, rest = top_and_rest(logits, -1)
+    return np.squeeze((top - picked) + rest, -1)
 
 
 def _error(logits: Node, label: Node) -> Node:

@@ -214,7 +214,8 @@ def test_what_is_no_positive_int_is_refused_as_a_size(size):
 
 def test_what_a_layer_takes_is_checked_by_name():
     scale, x = Scale(), input_node(TensorType((3,)))
-    matrix, number, ids = (input_node(TensorType(*t)) for t in (((2, 3),), ((),), ((3,), "int32")))
+    kinds = ((2, 3), "float32"), ((), "float32"), ((3,), "int32"), ((3,), "bool")
+    matrix, number, ids, flags = (input_node(TensorType(*kind)) for kind in kinds)
     assert single(scale, (x,)) is vector(scale, x) is flat(scale, x) is hidden(scale, x, 3) is x
     assert vector(scale, matrix) is matrix
     assert pair(scale, (x, None), "(x, h)") == (x, None)
@@ -222,6 +223,7 @@ def test_what_a_layer_takes_is_checked_by_name():
         (lambda: single(scale, (x, x)), r"one tensor, found \(float32\[3\], float32\[3\]\)"),
         (lambda: vector(scale, number, "query"), "a float vector as query, found float32; .*Vector"),
         (lambda: vector(scale, ids), r"a float vector as input, found int32\[3\]; cast"),
+        (lambda: vector(scale, flags), r"a float vector as input, found bool\[3\]; .*Vector\(3\)"),
         (lambda: flat(scale, matrix, "query"), r"a float vector as query, found float32\[2,3\]; flatten"),
         (lambda: flat(scale, None), "a float vector as input, found void"),
         (lambda: pair(scale, (x,), "(x, h)"), r"a pair \(x, h\), found float32\[3\]"),

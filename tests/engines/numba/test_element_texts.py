@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.numba.compiling import native
-from foldbatch.engines.numba.element_texts import MORE, accumulate, copy, elementwise, zero
+from foldbatch.engines.numba.element_texts import MORE, copy, elementwise, zero
 from foldbatch.static.op import OPS
 from tests.engines.numba.walking import run_native
 
@@ -73,28 +73,6 @@ def test_all_rows_may_be_one_run() -> None:
     x, out = np.arange(12.0), np.zeros(12)
     run_native(copy("float64"), 3, [x, out], [1, 1, 1, 4, 0, 0, 0, 1, 0, 0, 0, 1])
     np.testing.assert_array_equal(out, x)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_are_added_in_order(dtype: str) -> None:
-    """To the last bit those of adding one number after the other, rows first or along a row."""
-    x = np.random.default_rng(0).normal(size=(7, 5)).astype(dtype)
-    rows, lines = np.zeros(5, dtype), np.zeros(7, dtype)
-    run_native(accumulate(dtype), 7, [x, rows], [0, 1, 1, 5, 5, 0, 0, 1, 0, 0, 0, 1])
-    run_native(accumulate(dtype), 7, [x, lines], [0, 1, 1, 5, 5, 0, 0, 1, 1, 0, 0, 0])
-    expected, along_rows = np.zeros(5, dtype), np.zeros(7, dtype)
-    for row in x:
-        expected += row
-    for column in x.T:
-        along_rows += column
-    np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(lines, along_rows)
-
-
-def test_a_sum_of_bools_is_whether_one_is_true() -> None:
-    x, out = np.array([[True, False], [True, False]]), np.zeros(2, bool)
-    run_native(accumulate("bool"), 2, [x, out], [0, 1, 1, 2, 2, 0, 0, 1, 0, 0, 0, 1])
-    assert out.view(np.uint8).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(("dtype", "vector"), [("float32", " x float>"), ("float64", " x double>")])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.engines.launch import COPIES, FIELDS, FIRST, STORES, WIDTH
-from foldbatch.engines.numba.move_texts import COTANGENT, GIVE, GRADIENT, STORE, TAKE, VALUE
+from foldbatch.engines.numba.move_texts import COTANGENT, GIVE, GRADIENT, STORE, VALUE, take
 from tests.engines.numba.walking import run_native
 
 pytestmark = pytest.mark.numba
@@ -41,12 +41,10 @@ def test_rows_are_gathered(width: int, rows: list[int], size: int, dtype: str) -
     arena = np.random.default_rng(len(rows)).normal(size=(6, size)).astype(dtype)
     out, calls = np.zeros((len(rows), size), dtype), len(rows) // width
     places = [arena, np.array([*rows, 0]), NOTHING, fields(width=width), out]
-    run_native(TAKE.format(k=KINDS[dtype]), calls, places, [size * width])
+    run_native(take(KINDS[dtype]), calls, places, [size * width])
     np.testing.assert_array_equal(out, arena[rows])
     out[:] = -1
-    run_native(
-        TAKE.format(k=KINDS[dtype]), calls, [*places[:3], fields(first=2, width=width), out], [size * width]
-    )
+    run_native(take(KINDS[dtype]), calls, [*places[:3], fields(first=2, width=width), out], [size * width])
     assert (out == -1).all()  # rows that follow each other are read where they lie
 
 
@@ -57,7 +55,7 @@ def test_copies_are_summed_in_order() -> None:
         np.array([0, 0, 0, 0, 5, 1, 2, 2, 3]),
         np.ones((3, 3), "float32"),
     )
-    run_native(TAKE.format(k="f4"), 3, [arena, rows, copies, fields(copies=0), out], [3])
+    run_native(take("f4"), 3, [arena, rows, copies, fields(copies=0), out], [3])
     right = np.array([arena[5] + arena[1], np.zeros(3), arena[2] + arena[2] + arena[3]])
     np.testing.assert_array_equal(out, right)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.numba.row_texts import CHECK, CHECK_ELEMENTS, GATHER, RANDOM, SEGMENTS, SUM_ROWS
+from foldbatch.engines.numba.row_texts import (
+    CHECK,
+    CHECK_ELEMENTS,
+    GATHER,
+    ON_SEGMENTS,
+    RANDOM,
+    SUM_ROWS,
+    on_segments,
+)
 from foldbatch.static.op import OPS
 from foldbatch.static.ops.random import GAMMA, WORD, random_bits
 from tests.engines.numba.walking import run_native
@@ -40,7 +48,7 @@ def test_rows_are_summed_by_id_in_order() -> None:
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
-@pytest.mark.parametrize("name", [name for name in SEGMENTS if name != "repeat"])
+@pytest.mark.parametrize("name", [name for name in ON_SEGMENTS if name != "repeat"])
 def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
     """Empty ones too; a NaN is the greatest. Segments count from the first call of the batch."""
     offsets, step = np.array([7, 9, 9, 12]), 1 if side_by_side else 2
@@ -50,7 +58,7 @@ def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
     whole[:, ::step] = x
     along = "segment_is_max", "segment_softmax"
     out = np.zeros((5 if name in along else 3, 2), bool if name == "segment_is_max" else float)
-    text = SEGMENTS[name].format(k="f8", r="u1" if name == "segment_is_max" else "f8", plus="+")
+    text = on_segments(name, "f8", "u1" if name == "segment_is_max" else "f8")
     run_native(text, 3, [offsets, whole, out], [1, 2, 2 * step, 0, step, 2, 0, 1])
     evaluated = (
         [np.asarray(OPS[name].evaluate({}, part)) for part in np.split(x, [2, 2])]
@@ -63,7 +71,7 @@ def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
 
 def test_rows_are_repeated_for_elements() -> None:
     offsets, x, out = np.array([7, 9, 9, 12]), np.arange(6).reshape(3, 2), np.zeros((5, 2), np.int64)
-    run_native(SEGMENTS["repeat"].format(k="i8", r="i8"), 3, [offsets, x, out], [1, 2, 2, 0, 1, 2, 0, 1])
+    run_native(on_segments("repeat", "i8", "i8"), 3, [offsets, x, out], [1, 2, 2, 0, 1, 2, 0, 1])
     np.testing.assert_array_equal(out, x[[0, 0, 2, 2, 2]])
 
 

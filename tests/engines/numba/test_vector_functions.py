@@ -17,7 +17,7 @@ def apply(x, y):
     for i in range(x.size):
         y[i] = {name}(x[i])
 """
-# the greatest relative error, of tanh and exp; of sigmoid, which is a sum, in units of 1
+# the greatest relative error
 EXACT = {"float32": 4e-7, "float64": 1e-15}
 
 
@@ -32,22 +32,26 @@ def _apply(name: str, x: Any) -> Any:
 
 def _everywhere(dtype: str) -> Any:
     small = np.geomspace(1e-30, 1, 20_001)
-    return np.concatenate([np.linspace(-30, 30, 100_001), small, -small]).astype(dtype)
+    end = {"float32": 110, "float64": 760}[dtype]  # where exp is 0 or infinite
+    grid = np.linspace(-30, 30, 50_001), np.linspace(-end, end, 50_001)
+    return np.concatenate([*grid, small, -small]).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", EXACT)
-@pytest.mark.parametrize("name", ["tanh", "exp"])
+@pytest.mark.parametrize("name", ["tanh", "exp", "sigmoid"])
 def test_relative_errors_are_small(name: str, dtype: str) -> None:
+    """Over the whole range; below the least normal number as small as that has digits."""
     x = _everywhere(dtype)
-    right = getattr(np, name)(x.astype(np.longdouble))
-    np.testing.assert_allclose(_apply(name, x).astype(np.longdouble), right, rtol=EXACT[dtype], atol=0)
-
-
-@pytest.mark.parametrize("dtype", EXACT)
-def test_sigmoid_is_within_a_rounding_of_tanh(dtype: str) -> None:
-    x = _everywhere(dtype)
-    right = 1 / (1 + np.exp(-x.astype(np.longdouble)))
-    np.testing.assert_allclose(_apply("sigmoid", x).astype(np.longdouble), right, rtol=0, atol=EXACT[dtype])
+    wide = x.astype(np.longdouble)
+    with np.errstate(over="ignore"):
+        right = 1 / (1 + np.exp(-wide)) if name == "sigmoid" else getattr(np, name)(wide)
+        infinite = np.isinf(right.astype(dtype))
+    found = _apply(name, x)
+    np.testing.assert_array_equal(np.isinf(found), infinite)
+    finite, least = np.isfinite(found), np.finfo(dtype).smallest_subnormal
+    np.testing.assert_allclose(
+        found.astype(np.longdouble)[finite], right[finite], rtol=EXACT[dtype], atol=least
+    )
 
 
 @pytest.mark.parametrize("dtype", EXACT)
@@ -65,14 +69,3 @@ def test_infinities_have_limits_and_nan_stays(dtype: str) -> None:
     np.testing.assert_array_equal(_apply("tanh", x), [-1, 1, np.nan, 0])
     np.testing.assert_array_equal(_apply("sigmoid", x), [0, 1, np.nan, 0.5])
     np.testing.assert_array_equal(_apply("exp", x), [0, np.inf, np.nan, 1])
-
-
-@pytest.mark.parametrize(
-    ("dtype", "greatest", "least"), [("float32", 88.7, -86.9), ("float64", 709.7, -707.9)]
-)
-def test_exp_overflows_only_where_it_must(dtype: str, greatest: float, least: float) -> None:
-    """And is 0 where it would be a denormal number."""
-    x = np.array([greatest, least, greatest + 0.1, least - 0.2], dtype)
-    found = _apply("exp", x)
-    np.testing.assert_allclose(found[:2], np.exp(x[:2]), rtol=1e-6)
-    assert found[2:].tolist() == [np.inf, 0]

@@ -1,0 +1,97 @@
+"""What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
+
+from __future__ import annotations
+
+import reprlib
+from functools import cache
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+from foldbatch.types import WIDER, TensorType, describe_value
+
+
+class BadDataError(Exception):
+    """A datum is not what a block needs; `found` says what it is."""
+
+    def __init__(self, expected: str, found: str, fix: str, kind: type[ExampleError] = ExampleError) -> None:
+        super().__init__(expected, found, fix)
+        self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
+
+
+def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
+    """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
+
+    Args:
+        items: n data.
+        type_: the type that each is read as.
+        bound: the number that ids must be below, if the data are ids.
+        declared: the integer dtype whose range the data must fit, if not that of the type.
+
+    Raises:
+        BadDataError: when any item is not of the type, or not below `bound`.
+    """
+    if not items:
+        return np.zeros((0, *type_.shape), type_.dtype)
+    try:
+        return _column(items, type_, bound, declared)
+    except BadDataError:
+        for item in items if len(items) > 1 else ():
+            _column([item], type_, bound, declared)  # raises for the item to blame
+        raise
+
+
+def _column(items: list[Any], type_: TensorType, bound: int | None, declared: str) -> NDArray[Any]:
+    def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
+        expected = str(type_).replace(type_.dtype, declared or type_.dtype)
+        if bound is not None:
+            expected += f" from 0 to {min(bound - 1, _limits(declared or type_.dtype)[1])}"
+        found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
+        return BadDataError(expected, found + of_shape, fix, kind)
+
+    try:
+        array = np.asarray(items)
+    except (ValueError, TypeError, OverflowError):
+        raise bad("give numbers, in rows of one length", ExampleTypeError) from None
+    allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
+    empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
+    if array.dtype.kind not in allowed and not empty:
+        raise bad("convert it first, for example with InputTransform", ExampleTypeError)
+    if array.shape[1:] != type_.shape:
+        of_shape = f" of shape {array.shape[1:]}" if isinstance(items[0], list | tuple) else ""
+        raise bad("declare the shape that the data has", of_shape=of_shape)
+    if array.dtype.kind in "iub" and type_.dtype.startswith("int") and array.size:
+        low, high = int(array.min()), int(array.max())
+        if bound is not None and (low < 0 or high >= bound):
+            raise bad("count from 0, and give what is unknown an id of its own")
+        least, most = _limits(declared or type_.dtype)
+        if low < least or high > most:
+            raise bad(f"declare {WIDER.get(declared, 'int64')}")
+    if array.dtype != np.float64 or type_.dtype != "float32":
+        return array.astype(type_.dtype, copy=False)
+    with np.errstate(over="ignore"):
+        result = array.astype(type_.dtype)
+    if (np.isinf(result) & np.isfinite(array)).any():
+        raise bad("declare float64, or scale the data")
+    return result
+
+
+@cache
+def _limits(dtype: str) -> tuple[int, int]:
+    """Return the smallest and the largest number of an integer dtype."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _datum(item: Any) -> str:
+    """Describe a piece of data, a list with its items."""
+    if isinstance(item, list | tuple):
+        return f"{type(item).__name__} {reprlib.repr(item)}"
+    return describe_value(item)
+
+
+def refuse(expected: str, found: object, fix: str) -> NoReturn:
+    """Raise the error for a value that no case is written for."""
+    raise BadDataError(expected, describe_value(found), fix, ExampleKeyError)

@@ -1,0 +1,86 @@
+"""The record of a place where a value begins to be NaN or infinite, and values in short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foldbatch.static.evaluate import Value
+
+LISTED = 8  # numbers of an array that are printed; of a larger one, its range
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotFinite:
+    """The op whose result is NaN or infinite while its operands are finite; `repr` prints all of it.
+
+    Attributes:
+        example: the number of the example in its batch.
+        where: the path of the block, or of the first of several blocks that run as one call.
+        op: the name of the op; ``data`` where the example holds the number; ``parameter`` with its name.
+        direction: ``forward``, or ``backward`` where the op computes gradients.
+        value: the result of the op, in short.
+        operands: its operands, in short.
+        reached: what is not finite in consequence, for example ``the loss``.
+        cell: the number of the cell, among those of ``Program.describe``.
+        call: which of the cell's calls for this example it is, counted from 0.
+        place: the part of the example, as Python would index it; empty where it is the whole example, or
+            not known, as of examples that were traced before.
+    """
+
+    example: int
+    where: str
+    op: str
+    direction: str
+    value: str
+    operands: tuple[str, ...]
+    cell: int
+    call: int
+    reached: str = ""
+    place: str = ""
+
+    def __repr__(self) -> str:
+        where = f"{self.where} at example {self.example}" + (f" {self.place}" if self.place else "")
+        lines = [f"{where}: {self.op} ({self.direction}) yields {self.value}"]
+        lines += [f"  of {operand}" for operand in self.operands]
+        return "\n".join([*lines, f"  so that {self.reached} is not finite"])
+
+
+def is_finite(value: Value) -> bool:
+    """Return whether a value holds neither NaN nor infinity."""
+    if isinstance(value, list):
+        return all(map(is_finite, value))
+    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+
+
+def has_nan(value: Value) -> bool:
+    """Return whether a value holds a NaN."""
+    return any(map(has_nan, value)) if isinstance(value, list) else bool(np.isnan(value).any())
+
+
+def shown(value: Value) -> str:
+    """Return a value in short: a few numbers, or the range of many.
+
+    >>> shown(np.array([0.5, np.nan], "float32")), shown(np.array([np.inf, *range(9)]))
+    ('float32[2] [0.5, nan]', 'float64[10], 1 inf, 9 from 0 to 8')
+    """
+    if isinstance(value, list):
+        return f"a sequence of {len(value)}" + (f": {shown(np.stack(value))}" if value else "")
+    array = np.asarray(value)
+    shape = f"[{','.join(map(str, array.shape))}]" if array.shape else ""
+    kind = f"{array.dtype}{shape}"
+    if array.size <= LISTED:
+        return f"{kind} {np.array2string(array, precision=4, separator=', ').replace(chr(10), '')}"
+    finite = array[np.isfinite(array)]
+    parts = [
+        f"{count} {name}"
+        for name, count in (
+            ("nan", int(np.isnan(array).sum())),
+            ("inf", int(np.isposinf(array).sum())),
+            ("-inf", int(np.isneginf(array).sum())),
+        )
+        if count
+    ]
+    parts += [f"{finite.size} from {finite.min():.4g} to {finite.max():.4g}"] if finite.size else []
+    return f"{kind}, {', '.join(parts)}"

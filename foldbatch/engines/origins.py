@@ -1,0 +1,223 @@
+"""Where a value that is not finite begins: examples evaluated op by op, every value with its origin.
+
+The *origin* of a value that is NaN or infinite is the first op on the way to it whose result is not finite
+while its operands are. An infinite constant is no origin, for masks hold such constants; the op that makes
+a NaN of it is one. This is slow, and only run when the user asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from foldbatch.engines.keys import keyed
+from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
+from foldbatch.engines.reference import Reference
+from foldbatch.engines.results import walk
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Parameter
+from foldbatch.scheduler.trace import Trace
+from foldbatch.static.cell import Cell
+from foldbatch.static.evaluate import Value, evaluate
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
+from foldbatch.static.sides import What, cotangents
+
+Origins: TypeAlias = dict[Node, NotFinite]
+
+
+def find_nonfinite(
+    model: Model,
+    traces: Sequence[Trace],
+    seed: int,
+    step: int,
+    names: Mapping[Parameter, str],
+    dtype: str | None = None,
+) -> NotFinite | None:
+    """Return where a loss begins not to be finite, else a gradient, else a result or metric, else None.
+
+    Args:
+        model: the model; it is evaluated as it trains.
+        traces: the examples.
+        seed: the seed of random numbers.
+        step: the step of training that they are drawn for.
+        names: the parameters' names.
+        dtype: the precision of all floats; None for that of each tensor.
+    """
+    cells = [_directions(cell) for cell in model.cells]
+    gradients: dict[Parameter, Array] = {}
+    with np.errstate(all="ignore"):
+        walks = []
+        for number, trace in enumerate(traces):
+            examples = [np.full(len(rows), number) for rows in trace.calls]
+            feeds = keyed(trace.feeds, model.keys, seed, step, examples)
+            reference = Reference(model.cells, model.signatures, replace(trace, feeds=feeds))
+            walks.append(_Walk(model, cells, reference, number, names, dtype))
+            walks[-1].forward()
+        losses = (walk.sinks.get("the loss") for walk in walks)
+        backward = (walk.backward(gradients) for walk in walks)
+        others = (walk.sinks.get("a metric") or walk.result() for walk in walks)
+        for origin in chain(losses, backward, others):
+            if origin is not None:
+                return origin
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Directions:
+    """A cell's forward graph, and that of its gradients with what it is given and what it yields."""
+
+    forward: Graph
+    nodes: frozenset[Node]
+    seeds: Mapping[int, Node]
+    targets: Sequence[tuple[What, Node]]
+    backward: Graph
+
+
+def _directions(cell: Cell) -> _Directions:
+    forward = Graph(cell.graph.inputs, cell.graph.results)
+    seeds, targets = cotangents(cell.graph, cell.ends)
+    backward = Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in targets))
+    return _Directions(forward, frozenset(forward.nodes), seeds, targets, backward)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One example, evaluated call by call.
+
+    Attributes:
+        model: the model.
+        cells: the graphs of its cells.
+        reference: holds the example, and the values so far by number.
+        example: the number of the example.
+        names: the parameters' names.
+        dtype: the precision, or None for that of each tensor.
+        origins: the origins of values that are not finite, by number.
+        sinks: the origins of the first loss and the first metric that are not finite.
+        inputs: by cell and call, the inputs, the numbers of values that they are read from, and the origins
+            of inputs that are not finite.
+    """
+
+    model: Model
+    cells: Sequence[_Directions]
+    reference: Reference
+    example: int
+    names: Mapping[Parameter, str]
+    dtype: str | None
+    origins: dict[int, NotFinite] = field(default_factory=dict)
+    sinks: dict[str, NotFinite] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], tuple[list[Value], list[list[int]], Origins]] = field(default_factory=dict)
+
+    def forward(self) -> None:
+        """Evaluate every call, in the order of the trace."""
+        for base, k, i in self.reference.sweep():
+            graph = self.model.cells[k].graph
+            inputs, read = self.reference.read(k, i)
+            given = self._given(k, i, inputs, read)
+            self.inputs[k, i] = inputs, read, given
+            values, origins = self._evaluate(k, i, self.cells[k].forward, inputs, given)
+            for j, (node, value) in enumerate(zip(graph.results, values, strict=True)):
+                if j < len(graph.outputs):
+                    self.reference.values[base + j] = value
+                    if node in origins:
+                        self.origins[base + j] = origins[node]
+                elif not is_finite(value):
+                    origin = origins.get(node) or self._origin(k, i, node.op.name, value)
+                    kind = "the loss" if j < len(graph.outputs + graph.losses) else "a metric"
+                    self.sinks.setdefault(kind, replace(origin, reached=kind))
+
+    def backward(self, gradients: dict[Parameter, Array]) -> NotFinite | None:
+        """Add the example's gradients to those of others; return the origin of the first not finite."""
+        totals: dict[int, Array] = {}
+        reached: dict[int, NotFinite] = {}
+        for base, k, i in reversed(self.reference.sweep()):
+            cell = self.cells[k]
+            inputs, read, given = self.inputs[k, i]
+            seeds = [totals.get(base + j, np.zeros(x.shape, x.dtype)) for j, x in cell.seeds.items()]
+            given = given | {x: reached[base + j] for j, x in cell.seeds.items() if base + j in reached}
+            values, origins = self._evaluate(k, i, cell.backward, [*inputs, *seeds], given)
+            for (target, node), value in zip(cell.targets, values, strict=True):
+                for key, term in self._terms(k, target, value, read):
+                    sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else totals
+                    before = [sums[key]] if key in sums else []
+                    sums[key] = np.asarray(sum(before, start=term))
+                    if is_finite(sums[key]):
+                        continue
+                    origin = origins.get(node) or self._origin(
+                        k, i, "add", sums[key], [*before, term], "backward"
+                    )
+                    if isinstance(key, Parameter):
+                        return replace(origin, reached=f"the gradient of {self.names[key]}")
+                    reached.setdefault(key, origin)
+        return None
+
+    def result(self) -> NotFinite | None:
+        """Return the origin of the first tensor of the example's result that is not finite."""
+        numbers: list[int] = []
+        walk(self.model.result, iter(self.reference.trace.result), numbers.append)
+        origins = (self.origins[number] for number in numbers if number in self.origins)
+        return next((replace(origin, reached="the result") for origin in origins), None)
+
+    def _terms(
+        self, k: int, target: What, value: Value, read: Sequence[Sequence[int]]
+    ) -> list[tuple[Parameter | int, Array]]:
+        """Return what a result of the backward graph adds to a gradient, or to cotangents by number."""
+        kind, key = target
+        if isinstance(key, Parameter):
+            return [(key, value)]
+        assert kind == "cotangent", "a model's own cells yield no gradients of data"
+        assert isinstance(key, int)
+        operand = self.model.signatures[k].operands[key]
+        single = operand.sequence is None and len(operand.columns) == 1
+        return list(zip(read[key], [value] if single else value, strict=True))
+
+    def _given(self, k: int, i: int, inputs: Sequence[Value], read: Sequence[Sequence[int]]) -> Origins:
+        """Return the origins of what a call reads: of results of other calls, and of data."""
+        graph = self.model.cells[k].graph
+        origins: Origins = {}
+        for node, numbers in zip(graph.operands, read, strict=True):
+            for number in numbers:
+                if number in self.origins:
+                    origins.setdefault(node, self.origins[number])
+        data = inputs[len(graph.operands) :]
+        for node, feed, value in zip(graph.feeds, self.model.feeds[k], data, strict=True):
+            if not is_finite(value):
+                origins[node] = replace(self._origin(k, i, "data", value), where=feed.where)
+        return origins
+
+    def _evaluate(
+        self, k: int, i: int, graph: Graph, inputs: Sequence[Value], given: Origins
+    ) -> tuple[list[Value], Origins]:
+        """Return the outputs of a graph, and the origins of its nodes that are not finite."""
+        origins = dict(given)
+
+        def watch(node: Node, operands: Sequence[Value], value: Value) -> None:
+            if node.op is CONSTANT or is_finite(value):
+                return
+            origin = next((origins[x] for x in node.inputs if x in origins), None)
+            if origin is None:
+                if not has_nan(value) and not all(map(is_finite, operands)):
+                    return  # an infinity that a constant holds
+                op = node.op.name
+                if node.op is PARAMETER:
+                    op += f" {self.names[node.attrs['parameter']]}"
+                direction = "forward" if node in self.cells[k].nodes else "backward"
+                origin = self._origin(k, i, op, value, operands, direction)
+            origins[node] = origin
+
+        return evaluate(graph, inputs, self.dtype, watch), origins
+
+    def _origin(
+        self,
+        k: int,
+        i: int,
+        op: str,
+        value: Value,
+        operands: Sequence[Value] = (),
+        direction: str = "forward",
+    ) -> NotFinite:
+        where = self.model.cells[k].name
+        return NotFinite(self.example, where, op, direction, shown(value), tuple(map(shown, operands)), k, i)
