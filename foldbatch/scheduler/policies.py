@@ -36,18 +36,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import accumulate, pairwise, repeat
-from typing import NamedTuple, TypeAlias
+from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.frontier import call_graph, drain, numbered, turns_of
-from foldbatch.scheduler.trace import CellSignature, Index, Ints, Trace
+from foldbatch.scheduler.frontier import call_graph, drain
+from foldbatch.scheduler.strata import level_by_level, strata_of
+from foldbatch.scheduler.trace import CellSignature, Ints, Trace
 
 Turns: TypeAlias = "list[tuple[int, int]]"
-_NO_INDEX = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _component(cell: CellSignature) -> int:
 def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
     """Plan level by level, whatever the cells are."""
     members = tuple(range(len(cells)))
-    groups, turns = _level_by_level(_strata(trace, members, arithmetic), members, arithmetic)
+    groups, turns = level_by_level(strata_of(trace, members, arithmetic), members, arithmetic)
     return Plan(tuple(groups), (Episode(members, turns),))
 
 
@@ -147,10 +147,10 @@ def _cheaper(
     trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic, members: tuple[int, ...]
 ) -> tuple[list[Ints], Turns, str]:
     """Plan a component of several cells in the cheaper way; see `_by_component`."""
-    strata = _strata(trace, members, arithmetic)
+    strata = strata_of(trace, members, arithmetic)
     levels, present = len(strata.places), sum(size > 0 for size in strata.sizes)
     if present < 2:
-        return *_level_by_level(strata, members, arithmetic), ""
+        return *level_by_level(strata, members, arithmetic), ""
     numbers = sum(trace.calls[k].size + sum(part.size for part in trace.elements[k]) for k in members)
     costs = arithmetic.costs
     weights = sum(cells[k].weights for k in members) / len(members)
@@ -165,7 +165,7 @@ def _cheaper(
         if len(turns) < levels:
             return groups, turns, f"{subject} as calls become ready: {len(turns)} steps, by level {levels}"
         why = "as calls become ready it takes as many"
-    groups, turns = _level_by_level(strata, members, arithmetic)
+    groups, turns = level_by_level(strata, members, arithmetic)
     return groups, turns, f"{subject} level by level: {levels} steps; {why}"
 
 
@@ -215,51 +215,6 @@ def components(cells: tuple[CellSignature, ...]) -> tuple[tuple[int, ...], ...]:
     for k, cell in enumerate(cells):
         members.setdefault(cell.component, []).append(k)
     return tuple([tuple(members[component]) for component in sorted(members)])
-
-
-class _Strata(NamedTuple):
-    """The calls of some cells by level, and in each level by cell.
-
-    Attributes:
-        sizes: how many calls each cell has.
-        height: how many levels there are.
-        places: ``[strata]``: the place of each stratum's cell among the cells.
-        order: ``[calls]``: the calls, stratum by stratum; they are numbered cell by cell.
-        bounds: ``[strata + 1]``: where each stratum begins, and the end.
-    """
-
-    sizes: list[int]
-    height: int
-    places: Index
-    order: Index
-    bounds: Index
-
-
-def _strata(trace: Trace, cells: tuple[int, ...], arithmetic: Arithmetic) -> _Strata:
-    levels = [trace.levels[k] for k in cells]
-    sizes, width = list(map(len, levels)), len(cells)
-    joined = np.concatenate([np.zeros(0, np.int32), *levels])
-    if not len(joined):
-        return _Strata(sizes, 0, _NO_INDEX, _NO_INDEX, np.zeros(1, np.int64))
-    height = _height(joined)
-    keys = joined if width * height < 2**31 else joined.astype(np.int64)
-    keys = keys * width + np.repeat(np.arange(width, dtype=keys.dtype), sizes)
-    order, bounds = arithmetic.group(keys, width * height)
-    return _Strata(sizes, height, keys.take(order.take(bounds[:-1])) % width, order, bounds)
-
-
-def _level_by_level(
-    strata: _Strata, cells: tuple[int, ...], arithmetic: Arithmetic
-) -> tuple[list[Ints], Turns]:
-    """Plan some cells level by level, in each level the cells in turn.
-
-    Returns the groups, per cell ``[n] int32``, and the turns; no group is empty.
-    """
-    numbers = numbered(strata.places, len(cells), arithmetic)
-    groups = np.empty(len(strata.order), np.int32)
-    groups[strata.order] = np.repeat(numbers, np.diff(strata.bounds))
-    ends = accumulate(strata.sizes, initial=0)
-    return [groups[a:b] for a, b in pairwise(ends)], turns_of(cells, strata.places, numbers)
 
 
 def _height(levels: Ints) -> int:
