@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -31,7 +32,6 @@ class CallGraph:
     Attributes:
         cells: the cells' numbers; below, *place* is a cell's place in this list.
         starts: ``[cells + 1] int64``: the number of each cell's first call; calls are numbered cell by cell.
-        levels: ``[calls] int32``: the level of each call.
         waits: ``[calls] int64``: how many results of these calls each call reads.
         ends: ``[calls + 1] int64``: where each call's readers begin in `readers` (compressed rows).
         readers: ``[reads] int64``: the calls that read a call's results, once for every read.
@@ -39,7 +39,6 @@ class CallGraph:
 
     cells: tuple[int, ...]
     starts: Index
-    levels: Ints
     waits: Index
     ends: Index
     readers: Index
@@ -60,22 +59,26 @@ def call_graph(
     arithmetic: Arithmetic = NUMPY,
 ) -> CallGraph:
     """Return the graph of the calls of some cells."""
+    members = tuple([signatures[k] for k in cells])
+    outputs, arguments, alike = _columns(members)
     rows = [trace.calls[k] for k in cells]
-    counts = np.array([len(calls) for calls in rows], np.int64)
+    counts = np.array(list(map(len, rows)), np.int64)
     starts = np.zeros(len(cells) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     calls = np.arange(starts[-1])
-    bases = np.concatenate([part[:, 0] for part in rows])
-    outputs = np.array([len(signatures[k].outputs) for k in cells], np.int64)
+    joined = np.concatenate(rows) if alike else None
+    bases = np.concatenate([part[:, 0] for part in rows]) if joined is None else joined[:, 0]
     maker = np.full(trace.values, -1, np.int32)
     for output in range(int(outputs.max())):
         some = calls if (outputs > output).all() else np.flatnonzero(np.repeat(outputs > output, counts))
         maker[bases[some] + output] = some
-    arguments = np.array([signatures[k].arguments for k in cells], np.int64)
-    values = [part[:, 1 : 1 + signatures[k].arguments].ravel() for k, part in zip(cells, rows, strict=True)]
-    readers = [np.repeat(calls, np.repeat(arguments, counts))]
-    for place, k in enumerate(cells):
-        for s, width in enumerate(signatures[k].sequences):
+    if joined is not None:
+        values, readers = [joined[:, 1:].ravel()], [np.repeat(calls, joined.shape[1] - 1)]
+    else:
+        values = [part[:, 1 : 1 + cell.arguments].ravel() for cell, part in zip(members, rows, strict=True)]
+        readers = [np.repeat(calls, np.repeat(arguments, counts))]
+    for place, (k, cell) in enumerate(zip(cells, members, strict=True)):
+        for s, width in enumerate(cell.sequences):
             own = calls[starts[place] : starts[place + 1]]
             values.append(trace.elements[k][s].ravel())
             readers.append(np.repeat(own, lengths_of(trace, signatures, k, s) * width))
@@ -83,18 +86,30 @@ def call_graph(
     inside = np.flatnonzero(source >= 0)
     source, reader = source.take(inside), reader.take(inside)
     order, ends = arithmetic.sort(source, len(calls))
-    levels = np.concatenate([trace.levels[k] for k in cells])
     waits = np.bincount(reader, minlength=len(calls))
-    return CallGraph(tuple(cells), starts, levels, waits, ends, reader.take(order))
+    return CallGraph(tuple(cells), starts, waits, ends, reader.take(order))
+
+
+@lru_cache(256)
+def _columns(cells: tuple[CellSignature, ...]) -> tuple[Index, Index, bool]:
+    """Return how many outputs and single arguments each cell has, and whether calls of all have like rows.
+
+    Shapes: both ``[cells]``.
+    """
+    outputs = np.array([len(cell.outputs) for cell in cells], np.int64)
+    arguments = np.array([cell.arguments for cell in cells], np.int64)
+    alike = not any(cell.sequences for cell in cells) and len(set(arguments.tolist())) == 1
+    return outputs, arguments, alike
 
 
 def drain(
-    graph: CallGraph, preference: Sequence[float] = (), arithmetic: Arithmetic = NUMPY
+    graph: CallGraph, order: Index, preference: Sequence[float] = (), arithmetic: Arithmetic = NUMPY
 ) -> tuple[list[Ints], list[tuple[int, int]]]:
     """Run all calls, in every turn all ready ones of the cell that is chosen.
 
     Args:
         graph: the calls.
+        order: ``[calls] int64``: the calls, each after those that it reads.
         preference: of each cell, 0 or more: the greatest one runs, of equals the earlier cell; by default
             what ready calls weigh decides, see `turns.drain`.
         arithmetic: what runs the loops.
@@ -103,7 +118,6 @@ def drain(
         Per cell of the graph ``[n] int32``: the turn of the cell in which each call runs, from 0 on.
         And all turns in order, each a pair: the cell's number and the number of the cell's turn.
     """
-    order, _ = arithmetic.sort(graph.levels, int(graph.levels.max(initial=-1)) + 1)
     figures = np.array(preference, np.float64)
     groups, places = arithmetic.drain(
         graph.places(), order, graph.ends, graph.readers, graph.waits, len(graph.cells), figures

@@ -115,7 +115,8 @@ def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmet
     members = tuple(range(len(cells)))
     means = [float(part.mean()) if len(part) else 0.0 for part in trace.levels]
     graph = call_graph(trace, cells, members, arithmetic)
-    groups, turns = drain(graph, [1 / (1 + mean) for mean in means], arithmetic)
+    order = strata_of(trace, members, arithmetic).order
+    groups, turns = drain(graph, order, [1 / (1 + mean) for mean in means], arithmetic)
     return Plan(tuple(groups), (Episode(members, turns),))
 
 
@@ -131,7 +132,12 @@ def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arith
     >>> by_component(trace, (a, b)).phases
     (Episode(cells=(0, 1), turns=[(0, 0), (1, 0), (0, 1)]),)
     """
-    return _by_component(trace, cells, lambda members: (*_as_ready(trace, cells, members, arithmetic), ""))
+
+    def as_ready(members: tuple[int, ...]) -> tuple[list[Ints], Turns, str]:
+        order = strata_of(trace, members, arithmetic).order
+        return *drain(call_graph(trace, cells, members, arithmetic), order, (), arithmetic), ""
+
+    return _by_component(trace, cells, as_ready)
 
 
 def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
@@ -161,19 +167,13 @@ def _cheaper(
     subject = f"{present} cells that call each other run"
     why = f"other orders might save {saved:.0f} us of steps and take {taken:.0f} us to find"
     if saved > taken:
-        groups, turns = _as_ready(trace, cells, members, arithmetic)
+        graph = call_graph(trace, cells, members, arithmetic)
+        groups, turns = drain(graph, strata.order, (), arithmetic)
         if len(turns) < levels:
             return groups, turns, f"{subject} as calls become ready: {len(turns)} steps, by level {levels}"
         why = "as calls become ready it takes as many"
     groups, turns = level_by_level(strata, members, arithmetic)
     return groups, turns, f"{subject} level by level: {levels} steps; {why}"
-
-
-def _as_ready(
-    trace: Trace, cells: Sequence[CellSignature], members: tuple[int, ...], arithmetic: Arithmetic
-) -> tuple[list[Ints], Turns]:
-    """Plan some cells as their calls become ready."""
-    return drain(call_graph(trace, cells, members, arithmetic), arithmetic=arithmetic)
 
 
 def _by_component(

@@ -72,7 +72,7 @@ def drain(
         groups: one a call, to be written: the turn of its cell in which it runs, from 0 on.
         turns: one a call, of which the first are written: the cell of each turn.
     """
-    cells, count = len(first), 0
+    cells, count, preferred = len(first), 0, len(preference) > 0
     for call in range(len(places)):
         left[places[call]] += weights[call]
     for call in range(len(places)):
@@ -80,10 +80,8 @@ def drain(
             place = places[call]
             following[call] = first[place]
             first[place] = call
-            ready[place] += weights[call]
-            scores[place] = ready[place] * ready[place] / left[place]
-            if len(preference):
-                scores[place] = preference[place]
+            ready[place] = weight = ready[place] + weights[call]
+            scores[place] = preference[place] if preferred else weight * weight / left[place]
     while True:
         best, most = -1, -1.0
         for place in range(cells):
@@ -107,8 +105,6 @@ def drain(
                     place = places[reader]
                     following[reader] = first[place]
                     first[place] = reader
-                    ready[place] += weights[reader]
-                    scores[place] = ready[place] * ready[place] / left[place]
-                    if len(preference):
-                        scores[place] = preference[place]
+                    ready[place] = weight = ready[place] + weights[reader]
+                    scores[place] = preference[place] if preferred else weight * weight / left[place]
             call = following[call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.frontier import CallGraph, call_graph, drain
 from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.strata import strata_of
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -60,9 +62,12 @@ def test_the_graph_has_an_edge_for_every_read_of_one_of_its_cells(setting: Setti
         assert graph.waits.tolist() == [sum(reader == call for _, reader in edges) for call in calls]
 
 
-def _check_turns(graph: CallGraph, preference: list[float]) -> None:
+def _check_turns(setting: Setting, members: Sequence[int], preference: list[float]) -> None:
     """Check, turn by turn, that all ready calls of the best cell run, of equals the earlier one's."""
-    groups, turns = drain(graph, preference)
+    trace = setting.merged.trace
+    graph = call_graph(trace, setting.signatures, members)
+    order = strata_of(trace, members, NUMPY).order
+    groups, turns = drain(graph, order, preference)
     needs, places = _needs(graph), graph.places().tolist()
     weights = [len(path) ** 2 for path in map(partial(_longest, graph), range(len(needs)))]
     group = np.concatenate([np.zeros(0, np.int32), *groups]).tolist()
@@ -94,15 +99,14 @@ def _longest(graph: CallGraph, call: int) -> list[int]:
 @settings(max_examples=40)
 def test_the_cell_runs_whose_ready_calls_weigh_most_of_what_is_left(setting: Setting) -> None:
     for members in _components(setting):
-        _check_turns(call_graph(setting.merged.trace, setting.signatures, members), [])
+        _check_turns(setting, members, [])
 
 
 @given(settings_of(examples=2), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_a_preference_decides_where_there_is_one(setting: Setting, random) -> None:
     members = range(len(setting.signatures))
-    graph = call_graph(setting.merged.trace, setting.signatures, members)
-    _check_turns(graph, [random.choice([0.0, 0.5, 1.0]) for _ in members])
+    _check_turns(setting, members, [random.choice([0.0, 0.5, 1.0]) for _ in members])
 
 
 @given(settings_of(examples=3))
@@ -113,7 +117,8 @@ def test_by_agenda_prefers_the_least_mean_depth(setting: Setting) -> None:
     trace, cells = setting.merged.trace, setting.signatures
     graph = call_graph(trace, cells, range(len(cells)))
     means = [np.mean(part) if len(part) else 0.0 for part in trace.levels]
-    turns = drain(graph, [1 / (1 + mean) for mean in means])[1]
+    order = strata_of(trace, range(len(cells)), NUMPY).order
+    turns = drain(graph, order, [1 / (1 + mean) for mean in means])[1]
     assert POLICIES["by_agenda"].plan(trace, cells, NUMPY).phases[0].turns == turns
 
 

@@ -36,7 +36,7 @@ SIGNATURES = {
     "i8[::1], i8[::1], i4[::1], i8[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
-COSTS = Costs(step=3.5, weight=0.001, plan=60.0, number=0.03)
+COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
 
 
