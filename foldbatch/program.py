@@ -9,12 +9,14 @@ What is made of what, and when::
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NoReturn
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, depth, lower
@@ -31,7 +33,13 @@ from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.threads import available_cores
-from foldbatch.errors import BlockValueError, FoldbatchWarning, NoLossWarning, NotFiniteWarning
+from foldbatch.errors import (
+    BlockTypeError,
+    BlockValueError,
+    FoldbatchWarning,
+    NoLossWarning,
+    NotFiniteWarning,
+)
 from foldbatch.model.model import Model
 from foldbatch.params import Gradient
 from foldbatch.scheduler.layout import find_layout
@@ -39,7 +47,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
-from foldbatch.traced import Prepared, Traces
+from foldbatch.traced import Prepared, Traces, digests
 from foldbatch.types import describe_value
 
 
@@ -119,7 +127,9 @@ def _refuse_no_count(name: str, value: Any, least: int) -> None:
 class Program(Differentiable):
     """A compiled block; made by `compile`.
 
-    A program serves one thread at a time; others wait.
+    Several threads may use a program at once: their batches run one after the other, but their examples are
+    traced side by side, so the block's Python functions must bear that. After a fork the program works in the
+    child, too.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
@@ -166,6 +176,18 @@ class Program(Differentiable):
     def engine(self) -> Engine:
         """What runs the program: the kernels of the backend it was compiled for."""
         return self._runner.engine
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what decides whether another program can run what this one prepared or planned."""
+        options = self.options
+        work = [digests(self.lowered, options.policy), options.layout, options.share, options.batched]
+        return hashlib.sha256(repr(work).encode()).hexdigest()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        fix = "pickle the block, and dict(program.params) with it; compile the block there, and assign these"
+        expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
+        raise BlockTypeError("Program", expected, found, fix)
 
     # -- examples to traces
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import sys
 import threading
@@ -592,6 +594,13 @@ def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     with pytest.raises(BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"):
         program.value_and_grad([np.ones(20)], step="a")
     assert program.value_and_grad([np.ones(20)])[0] == first
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_program_says_what_to_pickle_instead(use):
+    program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x), "numpy")
+    with pytest.raises(BlockTypeError, match=r"Program: expected .*; pickle the block, and .*params"):
+        use(program)
 
 
 # -- losses that are not finite

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -236,6 +238,27 @@ def test_plans_are_kept_while_there_is_room():
     assert planned() == [True, True, False]
 
 
+def test_a_plan_that_two_threads_make_is_paid_for_once():
+    """So is one of a tree that another thread traced anew meanwhile."""
+    program, examples = compiled(), [as_tree((1, 2))]
+    plan, calls = program._traces._plan, []
+
+    def nested(traces: Any) -> Any:
+        calls.append(traces)
+        if len(calls) == 1:  # as another thread would
+            program.run(examples)
+        return plan(traces)
+
+    program._traces._plan = nested
+    assert program.run(examples) == [1.5]
+    assert len(calls) == 2
+    paid = traced.PLANNED_BYTES - program._traces._left
+    assert paid == traced.PLAN_BYTES + 3 * traced.CALL_BYTES
+    examples.clear()
+    gc.collect()
+    assert program._traces._left == traced.PLANNED_BYTES
+
+
 def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
     program, tree = compiled(), as_tree((1, 2))
     program.run([tree])
@@ -288,6 +311,22 @@ def test_what_another_program_made_is_refused(use):
             getattr(two, use)(one.plan(EXAMPLES))
     getattr(one, use)([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
     getattr(one, use)(one.plan(EXAMPLES))
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_what_was_pickled_can_be_run_by_a_program_that_works_alike(copied):
+    block = model()
+    one, two, other = (
+        fb.compile(block, "numpy", layout=layout) for layout in ("consumer",) * 2 + ("producer",)
+    )
+    plan, prepared = copied(one.plan(EXAMPLES)), copied(one.prepare(EXAMPLES))
+    for program in (one, two):
+        assert program.run(plan) == program.run(prepared) == VALUES
+        assert program.run(copied(plan)) == program.run(copied(prepared)) == VALUES
+    with pytest.raises(ExampleError, match="a batch planned by this program"):
+        other.run(plan)
+    with pytest.raises(ExampleError, match="an example prepared by this program"):
+        fb.compile(fb.Scalar(), "numpy").run(prepared)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
-from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.link import link
@@ -72,12 +72,9 @@ def lower(
     model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
     memos = add_memos(builder.functions)
     source = write_source(builder.functions)
-    namespace = {**builder.globals, KINDS: Kinds()}
-    exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(
-        builder.functions, model, policy, source, namespace, collections, memos, max_calls=max_calls
-    )
+    names = {**builder.globals, KINDS: Kinds()}
+    tracer = Tracer(builder.functions, model, policy, source, names, collections, memos, max_calls=max_calls)
     return Lowered(block, model, tracer)
 
 

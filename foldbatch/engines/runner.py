@@ -30,6 +30,7 @@ from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
 from foldbatch.engines.visits import Visits
 from foldbatch.errors import ExampleError
+from foldbatch.forks import start_in_each_process
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import find_layout
@@ -93,8 +94,12 @@ class Runner:
             sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
             for cell in model.cells
         ]
+        start_in_each_process(self, Runner._start)
+
+    def _start(self) -> None:
+        """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
-        self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
+        self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
