@@ -113,6 +113,8 @@ def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmeti
 def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
     """Plan by the mean depth of each cell's calls: the least one runs."""
     members = tuple(range(len(cells)))
+    if not members:
+        return by_depth(trace, cells, arithmetic)
     means = [float(part.mean()) if len(part) else 0.0 for part in trace.levels]
     graph = call_graph(trace, cells, members, arithmetic)
     order = strata_of(trace, members, arithmetic).order

@@ -300,6 +300,14 @@ def test_a_long_chain_is_levelled_without_recursion(policy: object) -> None:
     assert np.array_equal(found - found[0], numbers)
 
 
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_a_model_without_cells_has_nothing_to_plan(policy: Policy) -> None:
+    """As of a block that passes its input on."""
+    plan = policy.plan(Trace((), (), (), (), (), 0), (), NUMPY)
+    assert plan.groups == ()
+    assert [turn for phase in plan.phases for turn in phase.turns] == []
+
+
 def test_policies_are_found_by_name() -> None:
     """An unknown one names those there are."""
     assert find_policy("by_depth") is POLICIES["by_depth"]
