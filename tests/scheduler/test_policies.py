@@ -229,6 +229,18 @@ def test_auto_weighs_steps_saved_against_planning_and_says_so() -> None:
     assert auto(trace, (replace(cells[0], component=0), cells[1])).reason == ALONE
 
 
+def test_auto_runs_level_by_level_where_another_order_takes_as_many_steps() -> None:
+    """Each call of two cells reads both of the level below, so that no two levels can share a step."""
+    cells = tuple(CellSignature(name, 1, True, (Operand(0, (0, 1)),), (0,), 2) for name in "ab")
+    rows = tuple(np.array([[2 * i + k, 2 * i - 2, 2 * i - 1] for i in (1, 2, 3)], np.int32) for k in (0, 1))
+    none, levels = ((), ()), (np.arange(3, dtype=np.int32),) * 2
+    plan = auto(Trace(rows, none, levels, none, none, 8), cells, _costing(1000, 1))
+    assert plan.reason == (
+        "2 cells that call each other run level by level: 6 steps; as calls become ready it takes as many"
+    )
+    assert plan.phases[0].turns == [(k, i) for i in range(3) for k in (0, 1)]
+
+
 def _counted(cells: Sequence[CellSignature], calls: Sequence[list[list[int]]], values: int) -> dict[str, int]:
     """Return the groups that each policy makes of an example."""
     rows = tuple(np.array(part, np.int32) for part in calls)

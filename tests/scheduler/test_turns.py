@@ -46,9 +46,9 @@ def _run(cells: int, length: int) -> tuple[int, list[int], list[int], list[_Coun
 
 
 def test_a_call_weighs_the_square_of_the_longest_path_from_it() -> None:
-    r"""0 -> 1 -> 3, 0 -> 2 -> 3, 3 -> 4; and paths longer than 2,000 calls weigh alike."""
+    """Of 0 -> 1 -> 3 -> 4, 0 -> 2 -> 3 and 0 -> 4; and paths longer than 2,000 calls weigh alike."""
     weights = [0.0] * 5
-    weigh([0, 2, 1, 3, 4], [0, 2, 3, 4, 5, 5], [1, 2, 3, 3, 4], weights)
+    weigh([0, 2, 1, 3, 4], [0, 3, 4, 5, 6, 6], [1, 2, 4, 3, 3, 4], weights)
     assert weights == [16, 9, 9, 4, 1]
     n = 3000
     weights = [0.0] * n
