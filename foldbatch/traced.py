@@ -92,11 +92,8 @@ class Traces:
         """Return the traces of examples; arguments and errors are those of `work`."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
-        if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
-            fix = "for a single example, pass a list of one"
-            raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
-        for number, example in enumerate(examples):
+        for number, example in enumerate(listed(examples)):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
                 traces.append(entry.trace)
@@ -143,6 +140,18 @@ class Traces:
             entry = self._known.pop(key, None)
             if entry is not None and entry.parts is not None:
                 self._left += entry.nbytes
+
+
+def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+    """Return the examples of a batch as a list or tuple.
+
+    Raises:
+        ExampleTypeError: when they are a single example.
+    """
+    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
+        fix = "for a single example, pass a list of one"
+        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
+    return examples if isinstance(examples, list | tuple) else list(examples)
 
 
 def _own(planned: Planned, owner: object) -> Planned:

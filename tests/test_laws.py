@@ -124,7 +124,7 @@ def metrics_of(results: Any) -> dict[str, Any]:
 
 def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: Sequence[Meaning]) -> Any:
     """Check results, losses and metrics against those of the blocks' interpreter."""
-    results = program.run(examples)
+    results = program.run(examples, losses=True, metrics=True)
     assert_same(list(results), [m.result for m in meanings])
     assert_same(np.array(results.loss), np.array(float(sum(m.loss for m in meanings))))
     found = metrics_of(results)
@@ -241,7 +241,7 @@ def test_loops_that_numba_compiles_are_lawful(program):
 @given(programs(examples=2))
 def test_a_block_evaluates_as_its_program_runs(program):
     """The same result, and the same metrics in the same order: of names, and of the values of each."""
-    results = fb.compile(program.block, "numpy").run(program.examples)
+    results = fb.compile(program.block, "numpy").run(program.examples, metrics=True)
     for number, example in enumerate(program.examples):
         found = program.block.eval(example)
         metrics = {}

@@ -30,7 +30,7 @@ from foldbatch.blocks.values import (
 )
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
-from foldbatch.model.drafts import Draft
+from foldbatch.model.drafts import ASIDES, Draft
 from foldbatch.model.wires import Flow
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
@@ -53,11 +53,14 @@ MARK = TensorType((), "int32")
 class Builder(Writer):
     """Collects lines, cells and functions while blocks are built; one per compilation.
 
-    `inferring` says that only types are wanted.
+    `inferring` says that only types are wanted; `asides`, which losses and metrics are.
     """
 
-    def __init__(self, root: object = "model", *, inferring: bool = False) -> None:
+    def __init__(
+        self, root: object = "model", *, inferring: bool = False, asides: frozenset[str] = ASIDES
+    ) -> None:
         super().__init__(root, inferring=inferring)
+        self.asides = asides
         self.functions: list[Procedure] = []
         self.drafts: list[Draft] = []
         self.metric_types: dict[str, TensorType] = {}

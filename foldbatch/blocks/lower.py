@@ -17,9 +17,12 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
+from foldbatch.blocks.needed import needed
 from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow, components
@@ -43,7 +46,11 @@ class Lowered:
 
 
 def lower(
-    block: AnyBlock, policy: Policy, kept_bytes: int | None = None, max_calls: int = MAX_CALLS
+    block: AnyBlock,
+    policy: Policy,
+    kept_bytes: int | None = None,
+    max_calls: int = MAX_CALLS,
+    asides: frozenset[str] = ASIDES,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
@@ -52,11 +59,13 @@ def lower(
         policy: what levels are computed for.
         kept_bytes: how much a call may keep for its backward pass.
         max_calls: how many calls an example may make.
+        asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
+            nothing else.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
     """
-    builder = Builder()
+    builder = Builder(asides=asides)
     root = builder.declare(block, "root", OBJECT, VOID)
     with builder.define(root, "model") as argument:
         try:
@@ -68,13 +77,18 @@ def lower(
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
-    results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
-    model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
-    memos = add_memos(builder.functions)
-    source = write_source(builder.functions)
-    collections = tuple(builder.collecting.values())
+    results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
+    drafts, functions = builder.drafts, builder.functions
+    if asides != ASIDES:
+        kept = needed(drafts, results)
+        functions = without_unused(functions, drafts, kept)
+        drafts = [each.draft for each in kept.values()]
+    model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
+    memos = add_memos(functions)
+    source = write_source(functions)
     names = {**builder.globals, KINDS: Kinds()}
-    tracer = Tracer(builder.functions, model, policy, source, names, collections, memos, max_calls=max_calls)
+    collections = tuple(builder.collecting.values())
+    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
     return Lowered(block, model, tracer)
 
 

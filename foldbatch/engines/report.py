@@ -27,6 +27,7 @@ class CellReport:
         rows: the number of rows of each step.
         forward: by stage, the number of ops that it runs forward; `backward` likewise.
         gathered_rows: rows copied together because they did not lie side by side.
+        losses: the names of the losses that it yields; `metrics` likewise.
     """
 
     name: str
@@ -37,6 +38,8 @@ class CellReport:
     forward: dict[str, int]
     backward: dict[str, int]
     gathered_rows: int
+    losses: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
 
     @property
     def hit_rate(self) -> float:
@@ -123,6 +126,9 @@ class Report:
                 f"cell {cell.name}: {cell.calls} calls, {shared}{kind}rows per step: {rows or 'none'}"
             )
             lines.append(f"  ops forward: {_stages(cell.forward)}; backward: {_stages(cell.backward)}")
+            for kind, names in (("losses", cell.losses), ("metrics", cell.metrics)):
+                if names:
+                    lines.append(f"  {kind}: {', '.join(dict.fromkeys(names))}")
             if cell.gathered_rows:
                 lines.append(f"  rows gathered: {cell.gathered_rows}")
         for direction in ("forward", "backward"):
@@ -181,6 +187,8 @@ def report_on(
             _ops(cell.training.forward),
             _ops(cell.training.backward),
             sum(span.gathered for span in schedule.cells[k].operands),
+            model.losses[k],
+            model.metrics[k],
         )
         for k, cell in enumerate(model.cells)
     )

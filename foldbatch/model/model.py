@@ -29,6 +29,7 @@ class Model:
         signatures: what the scheduler knows of each cell.
         arenas: the type of each arena.
         results: the arenas that hold tensors of results.
+        losses: per cell, the names of its losses.
         metrics: per cell, the names of its metrics.
         labels: per cell, the numbers of metrics that have labels.
         marks: per cell, for metrics that are visited before other calls, two numbers: the metric's, and that
@@ -45,6 +46,7 @@ class Model:
     signatures: tuple[CellSignature, ...]
     arenas: tuple[TensorType, ...]
     results: frozenset[int]
+    losses: tuple[tuple[str, ...], ...]
     metrics: tuple[tuple[str, ...], ...]
     labels: tuple[tuple[int, ...], ...]
     marks: tuple[tuple[tuple[int, int], ...], ...]

@@ -77,3 +77,12 @@ def test_describe_counts_what_runs() -> None:
     assert report.buffer_bytes > 0
     assert set(report.phases) == {"trace", "merge", "tables", "ready", "forward", "backward"}
     assert report.program == program.kernels()[: len(report.program)]
+
+
+def test_losses_and_metrics_are_named() -> None:
+    """Under the cell that yields them, each name once."""
+    both = fb.AllOf(fb.Loss("near"), fb.Loss("far"), fb.Loss("near"), fb.Metric("seen"))
+    report = fb.compile(fb.Scalar() >> both, "numpy").describe([1.0])
+    assert (report.cells[0].losses, report.cells[0].metrics) == (("near", "far", "near"), ("seen",))
+    assert [line for line in str(report).splitlines() if "near" in line] == ["  losses: near, far"]
+    assert "  metrics: seen" in str(report).splitlines()

@@ -150,7 +150,7 @@ def test_a_program_in_threads_equals_one_thread() -> None:
     examples = [((i % 7, (i % 5, 1)), (i % 3, 2)) for i in range(150)]
     one, three = (fb.compile(model, threads=n, debug=True) for n in (1, 3))
     assert len(threads.split(three._trace_all(examples), 3)) == 3
-    results = one.run(examples), three.run(examples)
+    results = one.run(examples, metrics=True), three.run(examples, metrics=True)
     np.testing.assert_allclose(*(np.array(list(r)) for r in results), rtol=1e-12)
     metrics = [r.metrics["square"] for r in results]
     np.testing.assert_allclose(metrics[0].values, metrics[1].values, rtol=1e-12)

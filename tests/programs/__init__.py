@@ -70,6 +70,8 @@ def drawn(
         recipe = recipe.then(
             fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0)
         )
-    source = Source(np.random.default_rng(seed))
-    data = [recipe.data(replace(source), 3) for _ in range(1 + source.number(examples))]
-    return BlockProgram(recipe.block, data, seed)
+    data = []
+    for poisoned in (False, True):
+        source = Source(np.random.default_rng(seed), poisoned=poisoned)
+        data.append([recipe.data(replace(source), 3) for _ in range(1 + source.number(examples))])
+    return BlockProgram(recipe.block, data[0], seed, data[1])

@@ -33,6 +33,7 @@ from tests.test_laws import (
     planned_by,
     run_with,
 )
+from tests.test_variants import assert_the_same_without_asides
 
 KEPT_BYTES = (None, 0, 8, 40)
 STEP = 5  # of training: what dropout draws
@@ -62,6 +63,8 @@ def check(number: int, backend: str) -> None:
             if rng.randrange(rarely) == 0:
                 policy = rng.choice(list(POLICIES))
                 derivative(fb.compile(program.block, backend, policy=policy, threads=1, debug=debug), program)
+        if rng.randrange(rarely) == 0:
+            assert_the_same_without_asides(program, backend)
     if rng.randrange(4) == 0:
         check_evaluation(compiled, program)
 
@@ -137,6 +140,6 @@ def check_draws(compiled: Program, program: BlockProgram, rng: Random) -> None:
 
 def check_evaluation(compiled: Program, program: BlockProgram) -> None:
     """Check that the block, evaluated by itself, gives what the program gives."""
-    results = compiled.run(program.examples[:1])
+    results = compiled.run(program.examples[:1], metrics=True)
     found = program.block.eval(program.examples[0], "numpy")
     assert_same(found[0] if results.metrics else found, results[0])

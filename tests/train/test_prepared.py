@@ -60,7 +60,7 @@ def file_of(folder: Path) -> Path:
 
 
 def outcome(program: fb.Program, examples: Any) -> Any:
-    results = program.run(examples)
+    results = program.run(examples, losses=True, metrics=True)
     metrics = {
         name: (m.values.tolist(), m.examples.tolist(), m.nodes.tolist(), m.labels)
         for name, m in results.metrics.items()
@@ -116,7 +116,7 @@ def test_plain_labels_are_kept_and_others_refused_before_a_file_is_touched(tmp_p
     program = fb.compile(block, backend="numpy")
     examples = [[(1.0, label)] for label in plain]
     prepare(program, examples, file_of(tmp_path))
-    read = program.run(load_prepared(program, file_of(tmp_path))).metrics["seen"].labels
+    read = program.run(load_prepared(program, file_of(tmp_path)), metrics=True).metrics["seen"].labels
     assert [(type(x), repr(x)) for x in read] == [(type(x), repr(x)) for x in plain]
     before = file_of(tmp_path).read_bytes()
     for label in ((1, 2), [1], np.int64(3), np.float64(3), b"x", {}, object()):
