@@ -81,6 +81,7 @@ class Report:
         cells: by cell.
         launches: the launch table, in order; none of an engine that has no such table.
         program: the tracing program's text.
+        policy: how calls were grouped and why, where the policy chooses; else empty.
     """
 
     examples: int
@@ -95,6 +96,7 @@ class Report:
     cells: tuple[CellReport, ...]
     launches: tuple[Launched, ...] = ()
     program: str = field(repr=False, default="")
+    policy: str = ""
 
     @property
     def distinct(self) -> int:
@@ -110,6 +112,7 @@ class Report:
         steps = f"{self.steps} steps (lower bound {self.lower_bound})"
         lines = [
             f"{self.examples} examples, {self.calls} calls in {steps}",
+            *([f"policy: {self.policy}"] * bool(self.policy)),
             f"calls run: {_distinct(self)}",
             f"kernel calls: {self.calls_forward} forward, {self.calls_backward} backward",
             f"rows gathered: {self.gathered_rows}; buffers: {self.buffer_bytes / 1e6:.1f} MB",
@@ -200,6 +203,7 @@ def report_on(
         phases,
         parts,
         tuple(launches),
+        policy=schedule.reason,
     )
 
 

@@ -36,7 +36,7 @@ def advice(report: Report, phases: Mapping[str, float]) -> tuple[str, ...]:
     if report.steps > MANY_STEPS * report.lower_bound:
         sentences.append(
             f"{report.steps} steps, where {report.lower_bound} might do; compare the policies of "
-            "foldbatch.compile: by_component, by_agenda and by_depth"
+            "foldbatch.compile: auto, by_component, by_agenda and by_depth"
         )
     for cell in sorted(report.cells, key=_steps, reverse=True):
         sentences += [sentence for sentence in (_narrow(cell, report), _scattered(cell, report)) if sentence]
