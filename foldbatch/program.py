@@ -24,7 +24,7 @@ from foldbatch.blocks.values import is_int
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
-from foldbatch.engines.nonfinite import NotFinite
+from foldbatch.engines.nonfinite import NotFinite, first_not_finite
 from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
@@ -208,12 +208,13 @@ class Program(Differentiable):
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
 
-        Warns once a program: `NotFiniteWarning`, when the loss is NaN or infinite (see `find_nan`), and
-        `NoLossWarning`, when the model has no `Loss` block.
+        Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
+        `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
         loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
-        self._look_at(loss, training=True)
-        return loss, self._named(gradients)
+        named = self._named(gradients)
+        self._look_at(loss, named)
+        return loss, named
 
     def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
         """Return losses, gradients, results and metrics of one training pass.
@@ -229,8 +230,9 @@ class Program(Differentiable):
         (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
         """
         results, gradients = self._runner.step(self._batch(examples), self._drawing(step))
-        self._look_at(results.loss, training=True)
-        return Step(results.loss, results.losses, self._named(gradients), results, results.metrics)
+        named = self._named(gradients)
+        self._look_at(results.loss, named)
+        return Step(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
         named = self.params.parameters.items()
@@ -283,13 +285,18 @@ class Program(Differentiable):
         place = place_of(self.lowered.tracer, given[found.example], found.cell, found.call)
         return replace(found, place=place)
 
-    def _look_at(self, loss: float, *, training: bool = False) -> None:
-        """Warn, once a program, of a loss that is not finite, or of a model to be trained that has none."""
+    def _look_at(self, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
+        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss."""
         warning: FoldbatchWarning
+        bad = None
+        if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
+            bad = first_not_finite(gradients)
+        fix = "call program.find_nan(examples)"
         if not math.isfinite(loss):
-            fix = "call program.find_nan(examples)"
             warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
-        elif training and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+        elif bad is not None:
+            warning = NotFiniteWarning(f"{bad} gradient", "finite numbers", "a NaN or an infinity", fix)
+        elif gradients is not None and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
             fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
             warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
         else:
@@ -303,8 +310,8 @@ class Program(Differentiable):
     def describe(self, examples: Iterable[Any]) -> Report:
         """Return a report on one batch of examples: steps, kernel calls, bytes, seconds.
 
-        A single example that is no list will do. The batch is run whole, on one thread.
-        Parameters are not changed.
+        One example may stand in place of a list, unless it is a list or a tuple itself. The batch is run
+        whole, on one thread. Parameters are not changed.
         """
         batch_of = examples if isinstance(examples, list | tuple | Planned) else [examples]
         start = time.perf_counter()

@@ -631,6 +631,30 @@ def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
         assert [warning.filename for warning in record] == [__file__]
 
 
+@pytest.mark.parametrize("train", [fb.Program.value_and_grad, fb.Program.step])
+@pytest.mark.parametrize("row", [False, True])
+def test_a_gradient_that_is_not_finite_is_told_once_a_program(train: Any, row: bool) -> None:
+    """Though the loss is finite: the root of 0 is 0, its slope is infinite. Rows of a table are looked at, too."""
+    w = fb.Embedding(2, 1, init="zeros") if row else fb.Linear(1, init="zeros", bias=False)
+    read = fb.Scalar("int32") if row else fb.Vector(1)
+    program = fb.compile(read >> w >> fb.Function(lambda x: ops.sum(ops.sqrt(x))) >> fb.Loss(), "numpy")
+    name = next(iter(program.params))
+    with pytest.warns(
+        NotFiniteWarning, match=rf"^{name} gradient: expected finite numbers, found "
+    ) as record:
+        for _ in range(2):
+            train(program, [1 if row else [1]])
+    assert [warning.filename for warning in record] == [__file__]
+
+
+def test_large_gradients_are_finite_though_their_sum_is_not() -> None:
+    """No warning, of which any is an error in these tests."""
+    large = fb.Vector(2) >> fb.Linear(2, bias=False) >> fb.Function(lambda x: ops.sum(x) * 3e38) >> fb.Loss()
+    program = fb.compile(large, "numpy")
+    program.params["linear.weight"] = np.zeros((2, 2))
+    assert np.isfinite(program.value_and_grad([[1, 1]])[1]["linear.weight"]).all()
+
+
 def test_kernels_in_threads_are_silent_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part of a batch runs without NumPy's warnings."""
     monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
