@@ -23,7 +23,7 @@ def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
     with np.errstate(all="ignore"):
         for name, gradient in gradients.items():
             values = gradient.values if isinstance(gradient, SparseRows) else gradient
-            # A sum of squares takes one quick pass. It may be infinite for finite numbers too, if they are large.
+            # A sum of squares takes one quick pass. It may be infinite for large finite numbers, too.
             if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
                 return name
     return None
