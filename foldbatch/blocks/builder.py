@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 
 from foldbatch.blocks.drafts import MetricVisit, Procedure, Reading, Region
+from foldbatch.blocks.names import CellName, Origin, name_cell, numbered
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -65,7 +67,9 @@ class Builder(Writer):
         self.collections: dict[str, Sequence] = {}  # by name, once something is collected
         self.collecting: dict[str, str] = {}  # by name, the variable that holds the list
         self.parameters: dict[Parameter, None] = {}
-        self._noted: set[Node] = set()
+        self.names: list[CellName] = []  # of cells, by number
+        self._roots = set() if inferring else {str(root)}
+        self._origins: dict[Node, tuple[int, Origin]] = {}  # numbered in the order of blocks
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
@@ -102,17 +106,25 @@ class Builder(Writer):
             case _:
                 return self.receive(next(slots))
 
-    def note(self, value: Value) -> None:
-        """Remember the parameters behind new tensors, in the order in which the blocks read them.
+    def note(self, value: Value, function: str = "", layer: str = "") -> None:
+        """Remember who made new tensors, and the parameters behind them, in the order of blocks.
 
-        The order names them, so it must not depend on what was compiled before; the numbers of
-        interned nodes do.
+        The order names parameters and cells, so it must not depend on what was compiled before; the numbers
+        of interned nodes do.
+
+        Args:
+            value: what a block yields.
+            function: the name of the user's function that makes it.
+            layer: the name of the layer that makes it.
         """
+        if self.inferring:
+            return
+        origin = Origin(tuple(map(str, self._path)), function, layer)
         stack = [leaf for leaf in leaves(value) if isinstance(leaf, Node)][::-1]
         while stack:
             node = stack.pop()
-            if node not in self._noted:
-                self._noted.add(node)
+            if node not in self._origins:
+                self._origins[node] = len(self._origins), origin
                 if node.op is PARAMETER:
                     self.parameters[node.attrs["parameter"]] = None
                 stack += node.inputs[::-1]
@@ -128,6 +140,7 @@ class Builder(Writer):
         """
         node = input_node(type_, name=source.code)
         self.region.feeds[node] = Reading(type_, where, declared, source)
+        self.note(node)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
@@ -314,11 +327,19 @@ class Builder(Writer):
         for node in outputs:
             draft.output(node)
         self.drafts.append(draft)
+        self.names.append(self._name(draft))
         region.drafts.append(draft)
         row = ", ".join([draft.variable, *arguments])
         self.line(f"{draft.variable} = call(); row{draft.number}(({row},))")
         for append, source, where in appends:
             self.line(f"{append}({source.code})", source, where=where)
+
+    def _name(self, draft: Draft) -> CellName:
+        """Return the name of a cell: after what it computes, or else after the data that it reads."""
+        own = [node for node in draft.nodes if node in self._origins and node.axis is not UNBATCHED]
+        computed = [node for node in own if node.op is not INPUT]
+        origins = sorted((self._origins[node] for node in computed or own), key=itemgetter(0))
+        return name_cell([origin for _, origin in origins], list(map(str, self._path)))
 
     # -- functions
 
@@ -332,6 +353,12 @@ class Builder(Writer):
         self._function.calls.append(function.name)
         if self._indent == 1:
             self._function.always.append(function.name)
+
+    def beginning(self, name: str) -> str:
+        """Return the beginning of a declaration's paths: its name, with a number where another one has it."""
+        root = numbered(name, self._roots, first=2) if name in self._roots else name
+        self._roots.add(root)
+        return root
 
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Procedure:
         """Return the function that stands for `key`, so that calls to it can be built."""

@@ -17,6 +17,7 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
+from foldbatch.blocks.names import tell_apart
 from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -68,6 +69,8 @@ def lower(
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
+    for draft, name in zip(builder.drafts, tell_apart(builder.names), strict=True):
+        draft.name = name
     results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
     model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
     memos = add_memos(builder.functions)
