@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
@@ -23,12 +23,15 @@ PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prepared:
     """An example traced ahead by `Program.prepare`; give it to the same program in its stead."""
 
     trace: Trace
-    owner: object = field(repr=False)
+    owner: object
+
+    def __repr__(self) -> str:
+        return f"Prepared({self.trace.size} calls)"
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from foldbatch.params import Array
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MetricValues:
     """The values that a metric collected over a batch, in the order of visits.
 
@@ -38,6 +38,12 @@ class MetricValues:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        type_ = TensorType(self.values.shape[1:], self.values.dtype.name)
+        examples = len(np.unique(self.examples))
+        labelled = "" if self.labels is None else ", labelled"
+        return f"MetricValues({len(self)} values {type_} of {examples} examples{labelled})"
+
 
 class Metrics(Mapping[str, MetricValues]):
     """The metrics of a batch by name."""
@@ -56,6 +62,9 @@ class Metrics(Mapping[str, MetricValues]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._values})"
 
 
 class Results(Sequence[Any]):

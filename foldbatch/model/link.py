@@ -69,6 +69,7 @@ def link(
         signatures,
         arenas,
         frozenset(arena_of[wire] for wire in results),
+        tuple(tuple(name for name, _ in draft.losses) for draft in drafts),
         tuple(tuple(name for name, _ in draft.metrics) for draft in drafts),
         tuple(tuple(draft.labels) for draft in drafts),
         tuple(tuple(draft.marks) for draft in drafts),

@@ -160,6 +160,7 @@ def _model(plain: Mapping[str, Any]) -> Model:
         tuple(signatures),
         tuple(type_ for type_ in arenas if isinstance(type_, TensorType)),
         frozenset(plain["results"]),
+        tuple(tuple(_loss_names(each)) for each in plain["cells"]),
         tuple(tuple(each["metric_names"]) for each in plain["cells"]),
         tuple(tuple(each["labels"]) for each in plain["cells"]),
         tuple(tuple((metric, feed) for metric, feed in each["marks"]) for each in plain["cells"]),
@@ -189,12 +190,19 @@ def _plain_cell(model: Model, k: int, place: Mapping[Node, int]) -> Plain:
         "sequences": list(signature.sequences),
         "shareable": signature.shareable,
         "repeatable": signature.repeatable,
+        "loss_names": list(model.losses[k]),
         "metric_names": list(model.metrics[k]),
         "labels": list(model.labels[k]),
         "marks": [list(pair) for pair in model.marks[k]],
         "keys": list(model.keys[k]),
         "reads": [[_plain_type(feed.type), feed.where, feed.declared] for feed in model.feeds[k]],
     }
+
+
+def _loss_names(plain: Plain) -> list[str]:
+    """Return the names of a cell's losses; earlier data of this version have none."""
+    names: list[str] = plain.get("loss_names", ["loss"] * len(plain["losses"]))
+    return names
 
 
 def _cell(plain: Plain, nodes: Sequence[Node], kept_bytes: int | None) -> Cell:

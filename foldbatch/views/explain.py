@@ -103,7 +103,8 @@ class CellExplanation:
         )
         return "\n".join(sections)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"CellExplanation({self.name!r}, {_ops(ops_in(self.graph_after))}; print it to read it)"
 
 
 def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:

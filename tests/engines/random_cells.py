@@ -155,6 +155,7 @@ def runnable(setting: Setting, rng: np.random.Generator, *, once: bool = False) 
         signatures=tuple(map(differentiated, setting.signatures, cells)),
         arenas=maker.arenas,
         results=frozenset(),
+        losses=tuple(("loss",) * len(cell.graph.losses) for cell in cells),
         metrics=tuple(tuple(f"{cell.name}.{i}" for i in range(len(cell.graph.metrics))) for cell in cells),
         labels=((),) * len(cells),
         marks=((),) * len(cells),

@@ -38,8 +38,8 @@ def test_text_has_a_row_for_each_size_and_cell() -> None:
     assert ["8", "125000.0", "25%", "250000.0", "50%", "125000.0", "25%", "500000.0"] in rows
     assert ["tree.node", "30", "30", "4", "7.5", "5"] in rows
     assert "5 steps in all; no schedule can do with fewer than 5" in str(OUTCOME)
-    assert str(OUTCOME).endswith("What batches badly\n- tree.node: a reason")
-    assert repr(OUTCOME) == str(OUTCOME)
+    assert str(OUTCOME).endswith("What to try\n- tree.node: a reason")
+    assert repr(OUTCOME) == "Outcome(batches of 1, 8, backend numpy; print it to read it)"
 
 
 def test_all_of_it_is_plain_data() -> None:
