@@ -22,8 +22,8 @@ from benchmarks import (
 from benchmarks.case import Case
 from benchmarks.figures import plot_file
 from benchmarks.machine import machine
-from benchmarks.options import output_file
 from foldbatch.errors import FoldbatchError
+from foldbatch.output import output_file, write_whole
 
 CASES: tuple[Case, ...] = (
     sst_tables.CASE,
@@ -53,17 +53,20 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m benchmar
     try:
         with Console(stderr=True).status(f"{case.name}: measuring"):
             outcome = case.run(options)
+        console.print(str(host), highlight=False, markup=False)
+        for part in case.tables(outcome):  # before anything can go wrong with files
+            console.print(part, highlight=False, markup=False)
         if options.json:
             found = {"case": case.name, "machine": host.as_dict(), **case.as_dict(outcome)}
-            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            write_whole(options.json, (json.dumps(found, indent=1) + "\n").encode())
         if options.plot:
             figures.write(case.figure(outcome), options.plot)
     except (FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    console.print(str(host), highlight=False, markup=False)
-    for part in case.tables(outcome):
-        console.print(part, highlight=False, markup=False)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Figure as Figure
-from benchmarks.options import output_file
 from foldbatch.errors import BackendError
+from foldbatch.output import output_file, write_whole
 
 Axes = Any  # matplotlib.axes.Axes
 
@@ -75,4 +76,6 @@ def log_axes(axes: Axes, x: str, y_label: str, *, y: bool = True) -> None:
 
 def write(figure: Figure, path: Path) -> None:
     """Write a figure as PNG or SVG, by the name's suffix."""
-    figure.savefig(path, dpi=150)
+    picture = BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower(), dpi=150)
+    write_whole(path, picture.getvalue())

@@ -22,14 +22,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def output_file(text: str) -> Path:
-    """Read the name of a file to write; what it is for takes long, so a wrong one is refused before."""
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise ArgumentTypeError(f"expected a file in a folder that exists, found {text}")
-    return path
-
-
 def add_data(parser: ArgumentParser) -> None:
     """Add ``--data``."""
     what = "a directory with train.txt in bracket form (default: random trees of the same size)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.flat import FlatTree
 from benchmarks.inside import backend_name
-from benchmarks.workload import tree_lstms
+from benchmarks.workload import tree_lstm
 from foldbatch import Program, compile
 from foldbatch.params import Gradient
 from foldbatch.train import LazyAdam
@@ -53,23 +52,17 @@ class Ours:
     """
 
     def __init__(self, hidden: int, vocabulary: Vocabulary, backend: str = "auto") -> None:
-        block, self._without_losses = tree_lstms(hidden, vocabulary)
-        self.program = compile(block, backend)
+        self.program = compile(tree_lstm(hidden, vocabulary), backend)
         self.step = Step(self.program)
         self.backend, self._vocabulary = backend_name(backend), vocabulary
-
-    @cached_property
-    def inference(self) -> Program:
-        """The program that infers: without losses, with the same parameters; who only trains has none."""
-        return compile(self._without_losses, self.backend)
 
     def loss(self, trees: Sequence[Tree]) -> float:
         """Return the mean loss of a batch, without learning from it."""
         return self.program.value_and_grad(trees)[0] / len(trees)
 
     def infer(self, trees: Sequence[Tree]) -> Array:
-        """Return the logits of the roots: ``[trees, 5]``."""
-        return np.stack(list(self.inference.run(trees)))
+        """Return the logits of the roots: ``[trees, 5]``. No losses are computed."""
+        return np.stack(list(self.program.run(trees)))
 
     def parameters(self) -> dict[str, Array]:
         """Return copies of the parameters by the names that peers have for them."""

@@ -16,12 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SIDE = Path(__file__).with_name("paired_side.py")
-TASKS = ("train", "gradients", "infer")
+TASKS = ("train", "gradients", "infer", "infer-new")
 CASES = ("sst", "child-sum", "chain")
 
 
 def compare(
-    sides: Sequence[Sequence[str]], sizes: Sequence[int], repeats: int, seconds: float
+    sides: Sequence[Sequence[str]],
+    sizes: Sequence[int],
+    repeats: int,
+    seconds: float,
+    tasks: Sequence[str] = TASKS,
 ) -> dict[tuple[str, int], tuple[float, float, float]]:
     """Return, by task and batch size, the rates of both sides and the second's as a multiple of the first's.
 
@@ -30,6 +34,7 @@ def compare(
         sizes: of batches.
         repeats: pairs of measurements.
         seconds: of CPU time, each.
+        tasks: what is measured.
     """
     processes = [
         subprocess.Popen(  # noqa: S603 - our own script
@@ -44,7 +49,7 @@ def compare(
     ]
     try:
         figures = {}
-        for task, size in ((task, size) for task in TASKS for size in sizes):
+        for task, size in ((task, size) for task in tasks for size in sizes):
             pairs = [[_ask(p, f"{task} {size} {seconds}") for p in processes] for _ in range(repeats)]
             old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
             figures[task, size] = old, new, statistics.median(b / a for a, b in pairs)
@@ -75,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--case", choices=CASES, default="sst")
     parser.add_argument("--hidden", type=int, default=150)
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--task", choices=TASKS, nargs="+", default=TASKS)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64, 256])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
@@ -86,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sides = [[str(folder.resolve()), *words] for folder in (given.old, given.new)]
     print(f"{given.case}, hidden {given.hidden}, backend {given.backend}: examples per CPU second")
     print(f"{'task':<10} {'batch':>5} {'old':>8} {'new':>8} {'new / old':>9}")
-    for (task, size), (old, new, ratio) in compare(sides, given.batch, given.repeats, given.seconds).items():
+    figures = compare(sides, given.batch, given.repeats, given.seconds, given.task)
+    for (task, size), (old, new, ratio) in figures.items():
         print(f"{task:<10} {size:>5} {old:>8.0f} {new:>8.0f} {ratio:>8.2f}x", flush=True)
 
 

@@ -1,7 +1,8 @@
 """One side of a paired run: a process that imports one checkout of foldbatch and times its steps when asked.
 
 It is run as a script and imports nothing of the benchmarks, so that the checkout may be an older one. Lines
-on standard input ask: ``TASK BATCH SECONDS``; each is answered by examples per second of CPU time.
+on standard input ask: ``TASK BATCH SECONDS``; each is answered by examples per second of CPU time. ``infer``
+runs for results alone, on examples traced before; ``infer-new``, of trees never seen.
 """
 
 from __future__ import annotations
@@ -99,13 +100,15 @@ def main(case: str, hidden: str, backend: str, file: str) -> None:
         "train": train,
         "gradients": program.value_and_grad,
         "infer": program.run,
+        "infer-new": program.run,
     }
     batches: dict[int, list[list[Any]]] = {}
     for line in sys.stdin:
         task, size, seconds = line.split()
         if int(size) not in batches:
             batches[int(size)] = _batches(program, data, int(size), kept=case != "chain")
-        print(json.dumps(_rate(tasks[task], batches[int(size)], float(seconds))), flush=True)
+        new = task.endswith("-new")
+        print(json.dumps(_rate(tasks[task], batches[int(size)], float(seconds), new=new)), flush=True)
 
 
 def _batches(program: Any, data: list[Any], size: int, *, kept: bool) -> list[list[Any]]:
@@ -116,16 +119,27 @@ def _batches(program: Any, data: list[Any], size: int, *, kept: bool) -> list[li
     return batches if kept else [program.prepare(batch) for batch in batches]
 
 
-def _rate(task: Callable[[list[Any]], Any], batches: list[list[Any]], seconds: float) -> float:
-    """Return the examples per second of CPU time, of all threads together."""
+def _rate(
+    task: Callable[[list[Any]], Any], batches: list[list[Any]], seconds: float, *, new: bool = False
+) -> float:
+    """Return the examples per second of CPU time, of all threads together; of `new` trees, copies are run."""
     for batch in batches:
         task(batch)
-    done, start = 0, time.process_time()
-    while time.process_time() - start < seconds:
-        for batch in batches:
+    done, spent = 0, 0.0
+    while not done or spent < seconds:
+        given = [list(map(_copy, batch)) for batch in batches] if new else batches
+        start = time.process_time()
+        for batch in given:
             task(batch)
             done += len(batch)
-    return done / (time.process_time() - start)
+        spent += time.process_time() - start
+    return done / spent
+
+
+def _copy(example: Any) -> Any:
+    """Return a copy of a tree, which no program has traced; other examples as they are."""
+    is_tree = isinstance(example, fb.trees.Tree)
+    return fb.trees.Tree(example.parents, example.labels, example.tokens) if is_tree else example
 
 
 if __name__ == "__main__":

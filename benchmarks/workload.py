@@ -36,11 +36,6 @@ State = tuple[Node, Node]
 
 def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
     """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
-    return tree_lstms(hidden, vocabulary)[0]
-
-
-def tree_lstms(hidden: int, vocabulary: Vocabulary) -> tuple[Block, Block]:
-    """Return the model as `tree_lstm` does, and one without losses, with the same layers, to infer with."""
     embedding = Embedding(len(vocabulary), hidden, name="embedding")
     leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
     classify = Linear(CLASSES, name="out")
@@ -58,19 +53,13 @@ def tree_lstms(hidden: int, vocabulary: Vocabulary) -> tuple[Block, Block]:
         return o * ops.tanh(c), c
 
     word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
-
-    def state_of(tree: ForwardDeclaration) -> Block:
-        cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
-        return OneOf(lambda t: t.is_leaf, cases)
-
     tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
     loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
-    labelled = AllOf(state_of(tree), GetItem("label") >> Scalar("int32"))
+    labelled = AllOf(OneOf(lambda t: t.is_leaf, cases), GetItem("label") >> Scalar("int32"))
     tree.resolve_to(labelled >> AllOf(GetItem(0), loss) >> GetItem(0))
-    unlabelled = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
-    unlabelled.resolve_to(state_of(unlabelled))
-    root, same = (declared() >> GetItem(0) >> classify for declared in (tree, unlabelled))
-    return root, same
+    root: Block = tree() >> GetItem(0) >> classify
+    return root
 
 
 def load_trees(directory: Path, limit: int | None = None) -> list[Tree]:

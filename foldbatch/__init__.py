@@ -60,10 +60,11 @@ from foldbatch.blocks import (
     Zip,
     ZipWith,
 )
+from foldbatch.compiling import compile
 from foldbatch.engines.planned import Planned
 from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
-from foldbatch.program import Program, compile
+from foldbatch.program import Program
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
 from foldbatch.views.explanation import Explanation, explain

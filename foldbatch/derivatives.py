@@ -20,6 +20,7 @@ from foldbatch.engines.results import Metrics
 from foldbatch.engines.runner import Runner, Seeds
 from foldbatch.engines.visits import InputGradients, Visits, gather
 from foldbatch.errors import ParameterError, UnknownNameError
+from foldbatch.forks import start_in_each_process
 from foldbatch.model.dual import LOSS, dual
 from foldbatch.model.model import Model
 from foldbatch.model.sources import float_reads, with_gradients
@@ -66,8 +67,11 @@ class Derivatives:
             for name, p in parameters.items()
             if p.trainable
         }
-        self._lock = threading.Lock()
+        start_in_each_process(self, Derivatives._start)
         self._runners: dict[tuple[bool, ...], Runner] = {}
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
 
     @cached_property
     def _dual(self) -> Runner:

@@ -84,6 +84,10 @@ class UnknownNameError(FoldbatchError, KeyError):
     __str__ = FoldbatchError.__str__
 
 
+class NotAskedError(FoldbatchError, AttributeError):
+    """A run has no losses, or no metrics: they were not asked for."""
+
+
 class BackendError(FoldbatchError, RuntimeError):
     """A backend is not installed, or lacks an operation."""
 

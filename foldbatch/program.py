@@ -1,4 +1,4 @@
-"""A compiled block: ``compile(block) -> Program``, which runs any mixture of examples at once.
+"""A compiled block: a `Program`, which runs any mixture of examples at once.
 
 What is made of what, and when::
 
@@ -9,117 +9,50 @@ What is made of what, and when::
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NoReturn
 
-from foldbatch.blocks.block import RUNNERS, as_block
-from foldbatch.blocks.lower import Lowered, depth, lower
+from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
-from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import is_int
 from foldbatch.blocks.writer import shown
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.engine import Engine, choose_engine
+from foldbatch.engines.engine import Engine
 from foldbatch.engines.nonfinite import NotFinite
 from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
-from foldbatch.engines.results import Results
-from foldbatch.engines.runner import Options, Runner, Work
-from foldbatch.engines.threads import available_cores
-from foldbatch.errors import BlockValueError, FoldbatchWarning, NoLossWarning, NotFiniteWarning
+from foldbatch.engines.results import Results, Step
+from foldbatch.engines.runner import Options, Work
+from foldbatch.errors import (
+    BlockTypeError,
+    BlockValueError,
+    FoldbatchWarning,
+    NoLossWarning,
+    NotFiniteWarning,
+)
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
-from foldbatch.params import Gradient
-from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.sharing import find_share
+from foldbatch.params import Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
-from foldbatch.traced import Prepared, Traces
+from foldbatch.traced import Prepared, digests, listed
 from foldbatch.types import describe_value
-
-
-def compile(
-    block: Any,
-    backend: str = "auto",
-    policy: str = "by_component",
-    layout: str = "consumer",
-    *,
-    batched: bool = True,
-    seed: int = 0,
-    threads: int | None = None,
-    kept_bytes: int | None = None,
-    share: str | None = "leaves",
-    max_calls: int = MAX_CALLS,
-    debug: bool = False,
-) -> Program:
-    """Compile a block into a program.
-
-    Args:
-        block: a block (or what stands for one) whose input is one example.
-        backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
-            schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference``
-            (one call at a
-            time in float64: slow, right).
-        policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
-        layout: how values are numbered: ``consumer`` or ``producer``.
-        batched: False runs one example at a time, for comparison.
-        seed: from which parameters that have no value yet draw theirs.
-        threads: into how many parts a large batch is cut, to run side by side; by default the
-            cores at hand. Results differ with it by rounding only.
-        kept_bytes: how much a call of a cell may keep for its backward pass; what is more is computed again
-            there, as far as that is elementwise work. By default everything is kept, which is fastest.
-        share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
-            ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
-            of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.
-        max_calls: how many calls an example may make; one that makes more is refused before it fills the
-            memory. Examples that share their parts do, where the parts are visited at each place
-            (`ForwardDeclaration`).
-        debug: check every schedule, and fill unused buffers with NaN.
-
-    Raises:
-        BlockTypeError: when the block is ill typed; the message says where.
-        BlockValueError: when a number is none, or too small.
-        UnknownNameError: when a backend, policy, layout or way to share does not exist.
-        BackendError: when the backend is ``numba`` and that is not installed.
-
-    >>> import foldbatch as fb
-    >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
-    >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
-    [[1.0, 4.0], [], [9.0]]
-    """
-    _refuse_no_count("seed", seed, 0)
-    if threads is not None:
-        _refuse_no_count("threads", threads, 1)
-    if kept_bytes is not None:
-        _refuse_no_count("kept_bytes", kept_bytes, 0)
-    _refuse_no_count("max_calls", max_calls, 1)
-    cores = available_cores() if threads is None else threads
-    options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
-    find_layout(layout)
-    find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)
-    return Program(lowered, options, seed)
-
-
-def _refuse_no_count(name: str, value: Any, least: int) -> None:
-    if not is_int(value) or value < least:
-        found = describe_value(value)
-        raise BlockValueError(
-            name, f"a whole number of {least} or more", found, "leave it out for the default"
-        )
+from foldbatch.variants import Variants
 
 
 class Program(Differentiable):
     """A compiled block; made by `compile`.
 
-    A program serves one thread at a time; others wait.
+    Several threads may use a program at once: their batches run one after the other, but their examples are
+    traced side by side, so the block's Python functions must bear that. After a fork the program works in the
+    child, too.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
@@ -132,9 +65,9 @@ class Program(Differentiable):
         self._params = ParameterStore(name_parameters(lowered.model.parameters))
         for name, parameter in self._params.parameters.items():
             parameter.initialize(seed, name)
-        self._runner = Runner(lowered.model, options, seed)
+        self._variants = Variants(lowered, options, seed)
+        self._runner, self._traces = self._variants.full.runner, self._variants.full.traces
         self._params.updates = self._runner.engine.updates
-        self._traces = Traces(lowered, self._runner.plan)
 
     def __repr__(self) -> str:
         numbers = sum(parameter.type.size for parameter in self._params.parameters.values())
@@ -172,6 +105,18 @@ class Program(Differentiable):
     def engine(self) -> Engine:
         """What runs the program: the kernels of the backend it was compiled for."""
         return self._runner.engine
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what decides whether another program can run what this one prepared or planned."""
+        options = self.options
+        work = [digests(self.lowered, options.policy), options.layout, options.share, options.batched]
+        return hashlib.sha256(repr(work).encode()).hexdigest()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        fix = "pickle the block, and dict(program.params) with it; compile the block there, and assign these"
+        expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
+        raise BlockTypeError("Program", expected, found, fix)
 
     # -- examples to traces
 
@@ -223,14 +168,37 @@ class Program(Differentiable):
 
     # -- running
 
-    def run(self, examples: Iterable[Any] | Planned) -> Results:
-        """Return one result per example, in order, with metrics and the summed loss.
+    def run(
+        self, examples: Iterable[Any] | Planned, *, losses: bool = False, metrics: bool = False
+    ) -> Results:
+        """Return one result per example, in order; with losses and metrics where they are asked for.
+
+        What serves only losses and metrics that are not asked for is neither read nor computed, so examples
+        need no labels; functions given to blocks must not count on being called. Each other choice compiles
+        the model once more, when it is first made. Examples prepared or planned hold all of the model.
+
+        Args:
+            examples: the batch.
+            losses: whether the results have `loss`, the float sum of all, and `losses`, by name.
+            metrics: whether they have `metrics`, by name.
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
+
+        Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
+
+        >>> import foldbatch as fb
+        >>> error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (x - y) ** 2)
+        >>> program = fb.compile(fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error >> fb.Loss()) >> fb.GetItem(0))
+        >>> program.run([(1, 3), (2, 2)], losses=True).loss, program.run([(5, "unknown")])
+        (4.0, [array(5., dtype=float32)])
         """
-        results = self._runner.run(self._batch(examples))
-        self._look_at(results.loss)
+        asides = frozenset(name for name, asked in (("losses", losses), ("metrics", metrics)) if asked)
+        batch = examples if isinstance(examples, Planned) else listed(examples)
+        variant = self._variants.for_run(batch, asides)
+        results = variant.runner.run(variant.traces.work(batch, self), asides=asides)
+        if losses:
+            self._look_at(results.loss)
         return results
 
     def value_and_grad(
@@ -252,14 +220,34 @@ class Program(Differentiable):
         """
         loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
         self._look_at(loss, training=True)
+        return loss, self._named(gradients)
+
+    def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
+        """Return losses, gradients, results and metrics of one training pass.
+
+        Loss and gradients are those of `value_and_grad`, which says more of them, of its arguments and
+        errors. Results and metrics are what training computes: `Dropout` drops.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss("product"))
+        >>> made = program.step([1, 2])
+        >>> made.loss, made.losses, made.gradients
+        (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
+        """
+        results, gradients = self._runner.step(self._batch(examples), self._drawing(step))
+        self._look_at(results.loss, training=True)
+        return Step(results.loss, results.losses, self._named(gradients), results, results.metrics)
+
+    def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
         named = self.params.parameters.items()
-        return loss, {name: gradients[parameter] for name, parameter in named if parameter in gradients}
+        return {name: gradients[parameter] for name, parameter in named if parameter in gradients}
 
     def _drawing(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
             step, self._step = self._step, self._step + 1
-        _refuse_no_count("step", step, 0)
+        refuse_no_count("step", step, 0)
         self._drawn = step
         return step
 
@@ -293,7 +281,7 @@ class Program(Differentiable):
         given = examples if isinstance(examples, Planned) else list(examples)
         traces = self._trace_all(given)
         drawn = self._drawn if step is None else step
-        _refuse_no_count("step", drawn, 0)
+        refuse_no_count("step", drawn, 0)
         names = {parameter: name for name, parameter in self.params.parameters.items()}
         dtype = "float64" if self.engine.name == "reference" else None
         found = find_nonfinite(self.model, traces, self.seed, drawn, names, dtype)
@@ -369,15 +357,10 @@ class Program(Differentiable):
         return depth(self.model, *self._trace_all([example]))
 
 
-def _evaluate(block: Any, example: Any, backend: str) -> Any:
-    # for a single example no compiled loops are worth waiting for
-    results = compile(block, "numpy" if backend == "auto" else backend).run([example])
-    if not results.metrics:
-        return results[0]
-    return results[0], {
-        name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()
-    }
-
-
-RUNNERS["eval"] = _evaluate
-RUNNERS["max_depth"] = lambda block, example: compile(block, "numpy").depth(example)
+def refuse_no_count(name: str, value: Any, least: int) -> None:
+    """Raise `BlockValueError` for what is no whole number of `least` or more."""
+    if not is_int(value) or value < least:
+        found = describe_value(value)
+        raise BlockValueError(
+            name, f"a whole number of {least} or more", found, "leave it out for the default"
+        )

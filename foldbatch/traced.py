@@ -7,14 +7,17 @@ tree is kept too, as long as all such plans take little memory.
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
-from foldbatch.engines.planned import Planned, SubBatch
+from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
@@ -25,13 +28,19 @@ PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Prepared:
-    """An example traced ahead by `Program.prepare`; give it to the same program in its stead."""
+    """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
+
+    Pickled, it can be given to a program of the same block and policy in another process.
+    """
 
     trace: Trace
     owner: object
 
     def __repr__(self) -> str:
         return f"Prepared({self.trace.size} calls)"
+
+    def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
+        return Prepared, (self.trace, fingerprint(self.owner))
 
 
 @dataclass(slots=True)
@@ -60,6 +69,10 @@ class Traces:
         self._plan = plan
         self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
+        start_in_each_process(self, Traces._start)
+
+    def _start(self) -> None:
+        self._lock = threading.RLock()  # a tree may be freed, and its plan forgotten, at any time
 
     def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand; `owner` is the program.
@@ -72,20 +85,18 @@ class Traces:
             return _own(examples, owner).parts
         traces = self.all(examples, owner)
         if len(traces) == 1 and isinstance(examples, list | tuple):
-            entry = self._known.get(id(examples[0]))
+            key = id(examples[0])
+            entry = self._known.get(key)
             if entry is not None and entry.trace is traces[0]:
-                return self._planned(entry) or traces
+                return self._planned(key, entry) or traces
         return traces
 
     def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
         """Return the traces of examples; arguments and errors are those of `work`."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
-        if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
-            fix = "for a single example, pass a list of one"
-            raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
         traces = []
-        for number, example in enumerate(examples):
+        for number, example in enumerate(listed(examples)):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
                 traces.append(entry.trace)
@@ -95,7 +106,7 @@ class Traces:
 
     def _trace(self, example: Any, number: int, owner: object) -> Trace:
         if isinstance(example, Prepared):
-            if example.owner is not owner:
+            if not belongs(example.owner, owner):
                 expected, found = "an example prepared by this program", "one of another program"
                 raise ExampleError(f"example {number}", expected, found)
             return example.trace
@@ -113,21 +124,64 @@ class Traces:
             self._known[key] = _Known(weakref.ref(example, forget), trace)
         return trace
 
-    def _planned(self, entry: _Known) -> tuple[SubBatch, ...] | None:
+    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
         if entry.parts is None and entry.nbytes <= self._left:
-            entry.parts = self._plan([entry.trace])
-            self._left -= entry.nbytes
+            parts = self._plan([entry.trace])
+            self._keep(key, entry, parts)
+            return parts
         return entry.parts
 
+    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+        with self._lock:  # another thread may have planned the same tree, or traced it anew
+            if entry.parts is None and self._known.get(key) is entry:
+                entry.parts = parts
+                self._left -= entry.nbytes
+
     def _forget(self, key: int) -> None:
-        entry = self._known.pop(key, None)
-        if entry is not None and entry.parts is not None:
-            self._left += entry.nbytes
+        with self._lock:
+            entry = self._known.pop(key, None)
+            if entry is not None and entry.parts is not None:
+                self._left += entry.nbytes
+
+
+def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+    """Return the examples of a batch as a list or tuple.
+
+    Raises:
+        ExampleTypeError: when they are a single example.
+    """
+    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
+        fix = "for a single example, pass a list of one"
+        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
+    return examples if isinstance(examples, list | tuple) else list(examples)
 
 
 def _own(planned: Planned, owner: object) -> Planned:
-    if planned.owner is not owner:
+    if not belongs(planned.owner, owner):
         fix = "plan it with this one"
         raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
     return planned
+
+
+def digests(lowered: Lowered, policy: str) -> dict[str, str]:
+    """Return digests of everything that decides the form of traces; the keys are words for errors."""
+    model, tracer = lowered.model, lowered.tracer
+    cells = [
+        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
+        for cell in model.signatures
+    ]
+    feeds = [
+        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
+        for cell_feeds in model.feeds
+    ]
+    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
+    parts = {
+        "other cells": cells,
+        "other data to read": data,
+        "another result": str(model.result),
+        "another tracing program": tracer.source,
+    }
+    return {"policy": policy} | {
+        name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()
+    }

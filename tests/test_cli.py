@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import foldbatch
 from foldbatch import cli
 
 
@@ -24,3 +25,23 @@ def test_other_commands_are_refused(arguments, capsys) -> None:
         cli.main(arguments)
     assert found.value.code == 2
     assert "bench" in capsys.readouterr().err
+
+
+def test_the_cache_is_shown_and_emptied(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+    (tmp_path / "loop_1.py").write_bytes(b" " * 2_000_000)
+    assert cli.main(["cache"]) == 0
+    assert capsys.readouterr().out == f"directory: {tmp_path}\nentries: 1\nsize: 2.0 MB of at most 500 MB\n"
+    assert cli.main(["cache", "--clear"]) == 0
+    assert "entries: 0" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("FOLDBATCH_CACHE", "")
+    assert cli.main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == "directory: none; set FOLDBATCH_CACHE to one\n"
+
+
+def test_the_version_is_that_of_the_package(capsys) -> None:
+    with pytest.raises(SystemExit) as found:
+        cli.main(["--version"])
+    assert found.value.code == 0
+    assert capsys.readouterr().out == f"foldbatch {foldbatch.__version__}\n"

@@ -4,7 +4,7 @@ Random programs (see `programs`) run on random data in float64, under every poli
 one batch, in threads and one by one, with schedules verified and unused memory poisoned. They are
 compared to two oracles: `oracle`, which interprets blocks and knows nothing of the compiler, and
 the package's own reference backend, which interprets cells. Gradients are also compared to finite
-differences of the former.
+differences of the former. ``python -m tests.programs`` tries many more programs, for as long as one likes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
 many = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-some = settings(many, max_examples=150)
+some = settings(many, max_examples=60)
 
 
 UNFUSED = {
@@ -53,12 +53,12 @@ def always_known() -> Iterator[None]:
         yield
 
 
-def engines(block: fb.Block, backend: str = "numpy") -> Iterator[Program]:
+def engines(block: fb.Block, backend: str = "numpy", **options: Any) -> Iterator[Program]:
     """Yield a program for every way of running a block on an engine; the reference last.
 
     They share one model and its kernels.
     """
-    program = fb.compile(block, backend, threads=1, debug=True)
+    program = fb.compile(block, backend, threads=1, **{"debug": True, **options})
     by_depth = planned_by(program, "by_depth")
     for engine in (program, by_depth):
         yield engine
@@ -124,7 +124,7 @@ def metrics_of(results: Any) -> dict[str, Any]:
 
 def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: Sequence[Meaning]) -> Any:
     """Check results, losses and metrics against those of the blocks' interpreter."""
-    results = program.run(examples)
+    results = program.run(examples, losses=True, metrics=True)
     assert_same(list(results), [m.result for m in meanings])
     assert_same(np.array(results.loss), np.array(float(sum(m.loss for m in meanings))))
     found = metrics_of(results)
@@ -138,13 +138,30 @@ def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: 
     return found
 
 
+def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
+    """Run a step with other parameters, so that a value which is read before it is computed is a wrong one."""
+    origin = {name: program.params[name].copy() for name in program.params}
+    for name, value in origin.items():
+        program.params[name] = 1 - 2 * value
+    program.value_and_grad(examples)
+    for name, value in origin.items():
+        program.params[name] = value
+
+
 def assert_lawful(program: BlockProgram, backend: str = "numpy") -> None:
-    """Check that all engines agree with the interpreter and with each other."""
+    """Check that all engines agree with the interpreter and with each other.
+
+    Some programs compute again what they have no room to keep. Memory is full of NaN, or of the values of a
+    step with other parameters.
+    """
     examples = program.examples
+    options = {"kept_bytes": (None, 0, 8, 40)[program.seed % 4], "debug": program.seed // 4 % 4 > 0}
     meanings = [meaning(program.block, example) for example in examples]
     first: tuple[Any, Any] | None = None
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        for engine in engines(program.block, backend):
+        for engine in engines(program.block, backend, **options):
+            if not engine.options.debug and engine.options.backend != "reference":
+                leave_other_values(engine, examples)
             metrics = assert_meant(engine, examples, meanings)
             loss, gradients = gradients_of(engine, examples)
             assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
@@ -158,13 +175,14 @@ def assert_lawful(program: BlockProgram, backend: str = "numpy") -> None:
                 assert_same(gradients[name], first[1][name])
 
 
-def assert_differentiated(program: BlockProgram) -> None:
+def assert_differentiated(program: BlockProgram, compiled: Program | None = None) -> None:
     """Check the gradient along a random direction against a difference of the interpreter's losses.
 
     Where numbers are compared a loss may jump, next to the point or at it. A difference of a shorter step
-    misses the one; of the other it is as many times greater, and there is no gradient.
+    misses the one; of the other it is as many times greater, and there is no gradient. The loss may also bend
+    at the point; then the gradient is that of either side.
     """
-    compiled = fb.compile(program.block, "numpy")
+    compiled = compiled or fb.compile(program.block, "numpy")
     loss, gradients = gradients_of(compiled, program.examples)
     rng = np.random.default_rng(program.seed)
     directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
@@ -184,7 +202,14 @@ def assert_differentiated(program: BlockProgram) -> None:
     if abs(closer) > 50 * abs(right) > 50:
         return
     scale = max(1.0, abs(loss))
-    near = pytest.approx(right, rel=1e-6, abs=1e-6 * scale), pytest.approx(closer, rel=1e-5, abs=1e-5 * scale)
+    near = [
+        pytest.approx(right, rel=1e-6, abs=1e-6 * scale),
+        pytest.approx(closer, rel=1e-5, abs=1e-5 * scale),
+    ]
+    if found not in near:
+        sides = [(at(step) - at(0.0)) / step for step in (1e-6, -1e-6)]
+        if abs(sides[0] - sides[1]) > 0.01 * max(1.0, *map(abs, sides)):
+            near = [pytest.approx(side, rel=1e-4, abs=1e-4 * scale) for side in sides]
     assert found in near
 
 
@@ -205,18 +230,18 @@ def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(
 
 @pytest.mark.numba
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
-@settings(many, max_examples=30)
+@settings(many, max_examples=16)
 @given(programs())
 def test_loops_that_numba_compiles_are_lawful(program):
     with always_known():
         assert_lawful(program, "numba")
 
 
-@settings(some, max_examples=80)
+@settings(some, max_examples=30)
 @given(programs(examples=2))
 def test_a_block_evaluates_as_its_program_runs(program):
     """The same result, and the same metrics in the same order: of names, and of the values of each."""
-    results = fb.compile(program.block, "numpy").run(program.examples)
+    results = fb.compile(program.block, "numpy").run(program.examples, metrics=True)
     for number, example in enumerate(program.examples):
         found = program.block.eval(example)
         metrics = {}
@@ -260,7 +285,7 @@ def test_the_order_and_number_of_examples_change_nothing(program):
         assert_same(gradient, np.asarray(sum(facts[i][1][1][name] for i in order)))
 
 
-@settings(some, max_examples=80)
+@settings(some, max_examples=35)
 @given(programs(dropout=True))
 def test_dropout_depends_on_the_step_and_the_call_alone(program):
     meanings = [meaning(program.block, example) for example in program.examples]
@@ -316,6 +341,12 @@ def _constant_logits() -> fb.Block:
     return fb.Scalar("int32") >> fb.Function(lambda y: ops.cross_entropy(logits, y)) >> fb.Loss()
 
 
+def _mean_of_weights() -> fb.Block:
+    weights = fb.Parameter(fb.types.TensorType((3,), "float64"), "normal", "weights")
+    mixed = fb.Function(lambda x: ops.sum(weights * ops.mean(x) + ops.mean(weights)))
+    return fb.Vector(2, "float64") >> fb.Linear(2) >> mixed >> fb.Loss()
+
+
 def _collected_around_a_loop() -> fb.Block:
     seen = fb.Scalar("float64") >> fb.Collect()
     return fb.Collected(fb.Record((seen, fb.Map(seen), seen))) >> fb.GetItem(1)
@@ -328,6 +359,7 @@ def _collected_around_a_call() -> fb.Block:
     return fb.Collected(fb.Record((seen, declared(), seen))) >> fb.GetItem(1)
 
 
+@pytest.mark.parametrize("seed", [4, 1], ids=["with room", "without room, after another step"])
 @pytest.mark.parametrize(
     ("block", "examples"),
     [
@@ -341,11 +373,12 @@ def _collected_around_a_call() -> fb.Block:
         pytest.param(
             _constant_logits, [0, 2, 2], id="a cross-entropy of logits that are the same for all examples"
         ),
+        pytest.param(_mean_of_weights, [[1, 2], [3, 4]], id="what both directions need of weights alone"),
         pytest.param(_collected_around_a_loop, [(1, [2, 3], 4)], id="what is collected before a loop"),
         pytest.param(_collected_around_a_call, [(1, 2, 3)], id="what is collected before a call"),
     ],
 )
-def test_what_once_failed_is_lawful(block, examples):
-    program = BlockProgram(block(), examples, 0)
+def test_what_once_failed_is_lawful(block, examples, seed):
+    program = BlockProgram(block(), examples, seed)
     assert_lawful(program)
     assert_differentiated(program)

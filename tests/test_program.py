@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,6 +71,7 @@ def _as_tree(nested: Any) -> Tree:
     return Tree.from_nested(built(nested))
 
 
+ALL = {"losses": True, "metrics": True}  # then the program that trains is the one that runs
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
 
 
@@ -83,7 +87,7 @@ def _same(a: dict[str, Gradient], b: dict[str, Gradient], **tolerance: float) ->
 def test_a_batch_of_none_is_no_special_case() -> None:
     """Results, loss, gradients and report of nothing."""
     program = fb.compile(_tree_model())
-    results = program.run([])
+    results = program.run([], **ALL)
     assert results == []
     assert (len(results), results.loss) == (0, 0.0)
     loss, gradients = program.value_and_grad([])
@@ -101,11 +105,11 @@ def test_a_batch_of_none_is_no_special_case() -> None:
 def test_examples_may_come_from_a_generator() -> None:
     """It is consumed once, in order."""
     program = fb.compile(_tree_model())
-    expected = program.run(EXAMPLES)
+    expected = program.run(EXAMPLES, **ALL)
     for found in (
-        program.run(x for x in EXAMPLES),
-        program.run(iter(EXAMPLES)),
-        program.run(tuple(EXAMPLES)),
+        program.run((x for x in EXAMPLES), **ALL),
+        program.run(iter(EXAMPLES), **ALL),
+        program.run(tuple(EXAMPLES), **ALL),
     ):
         np.testing.assert_array_equal(np.array(found), np.array(expected))
     assert program.value_and_grad(x for x in EXAMPLES)[0] == program.value_and_grad(EXAMPLES)[0]
@@ -127,11 +131,11 @@ def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
 def test_results_stand_in_the_order_of_the_examples() -> None:
     """Whichever cells they went through, and whatever the order."""
     program = fb.compile(_tree_model())
-    alone = [program.run([x])[0] for x in EXAMPLES]
+    alone = [program.run([x], **ALL)[0] for x in EXAMPLES]
     rng = np.random.default_rng(0)
     for _ in range(5):
         order = rng.permutation(len(EXAMPLES))
-        found = program.run([EXAMPLES[i] for i in order])
+        found = program.run([EXAMPLES[i] for i in order], **ALL)
         np.testing.assert_allclose(np.array(found), np.array([alone[i] for i in order]), rtol=1e-13)
 
 
@@ -173,7 +177,7 @@ def test_every_way_to_run_agrees_with_the_reference(options: dict[str, Any]) -> 
     model = _tree_model()
     reference, program = fb.compile(model, backend="reference"), fb.compile(model, **options)
     for _ in range(2):  # the second time in used buffers
-        expected, found = reference.run(EXAMPLES), program.run(EXAMPLES)
+        expected, found = reference.run(EXAMPLES, **ALL), program.run(EXAMPLES, **ALL)
         np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-12)
         assert found.loss == pytest.approx(expected.loss, rel=1e-12)
         a, b = expected.metrics["scores"], found.metrics["scores"]
@@ -204,7 +208,7 @@ def test_the_same_batch_twice_gives_the_same_bits() -> None:
 def test_float32_models_compute_in_float32() -> None:
     """Results, metrics and gradients; the loss is a Python float."""
     program = fb.compile(_tree_model("float32"))
-    results = program.run(EXAMPLES)
+    results = program.run(EXAMPLES, **ALL)
     assert {result.dtype.name for result in results} == {"float32"}
     assert results.metrics["scores"].values.dtype == np.float32
     loss, gradients = program.value_and_grad(EXAMPLES)
@@ -214,20 +218,20 @@ def test_float32_models_compute_in_float32() -> None:
     for name in program.params:
         exact.params[name] = program.params[name]
     assert exact.params["join.weight"].dtype == np.float64
-    assert {result.dtype.name for result in exact.run(EXAMPLES)} == {"float64"}
+    assert {result.dtype.name for result in exact.run(EXAMPLES, **ALL)} == {"float64"}
     assert loss == pytest.approx(exact.value_and_grad(EXAMPLES)[0], rel=1e-6)
 
 
 def test_results_are_the_callers_own() -> None:
     """Later batches do not write to them, and writing to them changes no later batch."""
     program = fb.compile(_tree_model())
-    first = program.run(EXAMPLES)
+    first = program.run(EXAMPLES, **ALL)
     kept = [result.copy() for result in first]
     for result in first:
         result[...] = 1e9
-    second = program.run(EXAMPLES[::-1])
+    second = program.run(EXAMPLES[::-1], **ALL)
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
-    program.run([6, 5, 4])
+    program.run([6, 5, 4], **ALL)
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
 
 
@@ -237,7 +241,7 @@ def test_results_are_the_callers_own() -> None:
 def test_metrics_keep_example_node_and_label() -> None:
     """In the order of visits: children before parents, example after example."""
     program = fb.compile(_tree_model())
-    metric = program.run(EXAMPLES[:3]).metrics["scores"]
+    metric = program.run(EXAMPLES[:3], metrics=True).metrics["scores"]
     assert metric.labels == [
         "leaf",
         "leaf",
@@ -251,7 +255,7 @@ def test_metrics_keep_example_node_and_label() -> None:
     assert metric.examples.tolist() == [0, *[1] * 3, *[2] * 9]
     assert metric.nodes.tolist() == [0, *range(3), *range(9)]
     assert metric.values.shape == (13, 2)
-    alone = program.run([EXAMPLES[2]]).metrics["scores"]
+    alone = program.run([EXAMPLES[2]], metrics=True).metrics["scores"]
     np.testing.assert_allclose(metric.values[metric.examples == 2], alone.values, rtol=1e-13)
 
 
@@ -263,9 +267,9 @@ def test_metrics_without_visits_are_empty(options: dict[str, Any]) -> None:
     model = fb.OneOf(type, {tuple: seen, list: plain, int: fb.Void()})
     program = fb.compile(model, **options)
     for batch in ([], [1], [1, 2]):
-        metric = program.run(batch).metrics["seen"]
+        metric = program.run(batch, metrics=True).metrics["seen"]
         assert (metric.values.shape, metric.labels) == ((0, 2), [])
-    metric = program.run([[1, 2], ([3, 4], "x"), 7, ([5, 6], "y"), [7, 8]]).metrics["seen"]
+    metric = program.run([[1, 2], ([3, 4], "x"), 7, ([5, 6], "y"), [7, 8]], metrics=True).metrics["seen"]
     assert metric.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
     assert metric.labels == [None, "x", "y", None]
     assert metric.examples.tolist() == [0, 1, 3, 4]
@@ -283,7 +287,7 @@ def test_one_name_twice_in_a_call_keeps_the_order_of_blocks(options: dict[str, A
     chain.resolve_to(
         fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.GetItem(0), False: fb.Vector(1)})
     )
-    found = fb.compile(chain(), **options).run([((([1], [2]), [3]), [4]), ([10], [20])])
+    found = fb.compile(chain(), **options).run([((([1], [2]), [3]), [4]), ([10], [20])], **ALL)
     assert found.metrics["m"].values.ravel().tolist() == [3, 2, 6, 3, 10, 4, 30, 20]
     assert found.metrics["m"].nodes.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
 
@@ -435,12 +439,12 @@ def test_one_seed_one_draw() -> None:
 def test_a_bad_example_is_named_and_changes_nothing() -> None:
     """By its number in the batch; the next batch is as if nothing had been."""
     program = fb.compile(_tree_model())
-    expected = program.run(EXAMPLES)
+    expected = program.run(EXAMPLES, **ALL)
     with pytest.raises(ExampleError, match="at example 2"):
-        program.run([*EXAMPLES[:2], (1, "x"), 3])
+        program.run([*EXAMPLES[:2], (1, "x"), 3], **ALL)
     with pytest.raises(ExampleError, match="at example 1"):
         program.value_and_grad([1, (1, 7)])
-    np.testing.assert_array_equal(np.array(program.run(EXAMPLES)), np.array(expected))
+    np.testing.assert_array_equal(np.array(program.run(EXAMPLES, **ALL)), np.array(expected))
 
 
 @pytest.mark.parametrize("options", [{}, {"batched": False}, {"threads": 3}], ids=str)
@@ -490,14 +494,17 @@ def test_threads_may_call_one_program_at_once() -> None:
     program = fb.compile(_tree_model(), threads=1)
     rng = np.random.default_rng(0)
     batches = [[EXAMPLES[i] for i in rng.integers(0, len(EXAMPLES), 6)] for _ in range(8)]
-    expected = [(np.array(program.run(batch)), program.value_and_grad(batch)) for batch in batches]
+    expected = [(np.array(program.run(batch, **ALL)), program.value_and_grad(batch)) for batch in batches]
     failures: list[str] = []
     start = threading.Barrier(len(batches))
 
     def work(number: int) -> None:
         start.wait()
         for _ in range(10):
-            results, (loss, gradients) = program.run(batches[number]), program.value_and_grad(batches[number])
+            results, (loss, gradients) = (
+                program.run(batches[number], **ALL),
+                program.value_and_grad(batches[number]),
+            )
             same = np.array_equal(np.array(results), expected[number][0]) and loss == expected[number][1][0]
             for name, gradient in gradients.items():
                 same = same and np.array_equal(_dense(gradient), _dense(expected[number][1][1][name]))
@@ -622,6 +629,13 @@ def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     assert program.value_and_grad([np.ones(20)])[0] == first
 
 
+@pytest.mark.parametrize("use", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_program_says_what_to_pickle_instead(use):
+    program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x), "numpy")
+    with pytest.raises(BlockTypeError, match=r"Program: expected .*; pickle the block, and .*params"):
+        use(program)
+
+
 # -- losses that are not finite
 
 
@@ -633,7 +647,8 @@ def _inverse(read: fb.Block | None = None) -> fb.Block:
 @pytest.mark.parametrize("backend", ["reference", "numpy", "auto"])
 def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
     """At the user's line, by `run` or by training; NumPy's own warnings, errors in these tests, are not met."""
-    for runs in ((fb.Program.run, fb.Program.value_and_grad), (fb.Program.value_and_grad, fb.Program.run)):
+    run_with_losses = partial(fb.Program.run, losses=True)
+    for runs in ((run_with_losses, fb.Program.value_and_grad), (fb.Program.step, run_with_losses)):
         program = fb.compile(_inverse(), backend)
         program.value_and_grad([1, 2])
         with pytest.warns(

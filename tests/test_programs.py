@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 import foldbatch as fb
 from foldbatch import blocks
@@ -15,7 +18,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.types import TensorType
-from tests.programs import programs
+from tests.programs import CHOICES, checks, drawn
+from tests.programs import __main__ as command
 from tests.programs.expressions import STEPS, Expression
 
 TAKEN_APART = fb.Block | fb.ForwardDeclaration | Wire
@@ -37,22 +41,12 @@ def kinds(whole: Any) -> set[str]:
 
 
 def test_every_block_stands_in_random_programs():
-    found: set[str] = set()
-
-    @settings(
-        max_examples=400,
-        phases=[Phase.generate],
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(programs(dropout=True))
-    def look(program):
-        found.update(kinds(program.block))
-
-    look()
-    assert set(blocks.__all__) - found == {"Block", "Vector"}  # Tensor is what Vector is
+    missing = set(blocks.__all__) - {"Block", "Vector"}  # Tensor is what Vector is
+    for seed in range(400):
+        missing -= kinds(drawn(seed, CHOICES, dropout=True).block)
+        if not missing:
+            return
+    assert missing == set()
 
 
 @pytest.mark.parametrize("number", range(len(STEPS)))
@@ -72,3 +66,54 @@ def test_a_step_is_taken_for_the_types_of_its_operands_alone(number):
             except GraphError:
                 found.add(None)
         assert len(found) == 1, (shapes, sequences, found)
+
+
+# -- the command that checks programs
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_some_programs_are_checked_in_every_way(number):
+    checks.check(number, "numpy")
+
+
+@pytest.mark.numba
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@pytest.mark.parametrize("number", [4, 5])
+def test_some_programs_are_checked_in_every_way_in_compiled_code(number):
+    checks.check(number, "numba")
+
+
+def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):
+    checked = []
+
+    def fail(number: int, engine: str) -> None:
+        checked.append((number, engine))
+        assert number != 8, "wrong"
+
+    with mock.patch.object(checks, "check", fail), warnings.catch_warnings():
+        assert command.check_here("numpy", 7, 10, 60.0) == 1
+        assert command.check_here("numpy", 9, 10, 60.0) == 0
+    assert checked == [(7, "numpy"), (8, "numpy"), (9, "numpy"), (9, "numpy")]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("failed")] == ["failed 8"]
+    assert any("AssertionError: wrong" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("ending", "word"),
+    [
+        ("os.abort()", "status -6"),
+        ("time.sleep(99)", "does not end"),
+        ("print('failed 12'); sys.exit(1)", ""),
+    ],
+)
+def test_a_crash_and_a_run_without_end_are_failures_with_a_number(capsys, ending, word):
+    script = f"import os, sys, time; print('program 12', flush=True); {ending}"
+    child = mock.patch.object(command, "child", lambda *_: [sys.executable, "-c", script])
+    with child, mock.patch.object(command, "HANGS", 2.0):
+        assert command.check_apart("numba", 12, 13, 60.0) == 1
+    printed = capsys.readouterr().out
+    assert word in printed
+    assert printed.splitlines()[-1] == (
+        "reproduce: python -m tests.programs --engine numba --seed 12 --count 1 --here"
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +58,7 @@ def compiled(*args: Any, **options: Any) -> fb.Program:
 
 def outcome(program: fb.Program, batch: Any) -> Any:
     """Return all that running and differentiating yields."""
-    results, (loss, gradients) = program.run(batch), program.value_and_grad(batch)
+    results, (loss, gradients) = program.run(batch, losses=True), program.value_and_grad(batch)
     return list(map(float, results)), results.loss, loss, {name: float(g) for name, g in gradients.items()}
 
 
@@ -72,10 +74,10 @@ def test_a_tree_is_traced_once():
     nodes: list[Any] = []
     program = compiled(nodes.append)
     trees = [as_tree(x) for x in EXAMPLES]
-    assert program.run(trees) == VALUES
+    assert program.run(trees, losses=True) == VALUES
     assert len(nodes) == sum(tree.size for tree in trees)
     nodes.clear()
-    assert program.run(trees[::-1]) == VALUES[::-1]
+    assert program.run(trees[::-1], losses=True) == VALUES[::-1]
     program.value_and_grad(trees)
     program.describe(trees)
     program.vjp(trees)
@@ -83,7 +85,7 @@ def test_a_tree_is_traced_once():
     assert not nodes
     twin = as_tree(EXAMPLES[2])
     assert twin == trees[2]
-    assert program.run([twin]) == VALUES[2:3]
+    assert program.run([twin], losses=True) == VALUES[2:3]
     assert len(nodes) == twin.size
 
 
@@ -99,16 +101,16 @@ def test_other_examples_are_traced_each_time():
     """They may have changed in between."""
     program = fb.compile(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum), "numpy")
     example = [1.0, 2.0]
-    assert program.run([example])[0] == 3
+    assert program.run([example], losses=True)[0] == 3
     example.append(4.0)
-    assert program.run([example])[0] == 7
+    assert program.run([example], losses=True)[0] == 7
     assert not program._traces._known
 
 
 def test_a_trace_is_freed_with_its_tree_and_a_program_before_it():
     program = compiled()
     trees = [as_tree(x) for x in EXAMPLES]
-    program.run(trees)
+    program.run(trees, losses=True)
     assert len(program._traces._known) == 5
     del trees[2:]
     gc.collect()
@@ -137,7 +139,7 @@ def test_a_trace_that_holds_nodes_of_its_tree_is_not_kept(block):
     program = fb.compile(block, "numpy")
     tree = as_tree((1, 2))
     watch = weakref.ref(tree)
-    program.run([tree])
+    program.run([tree], losses=True)
     assert not program._traces._known
     del tree
     gc.collect()
@@ -150,13 +152,13 @@ def test_an_id_used_again_is_no_mistake():
     for i in range(200):
         nested = (i % 7, (i % 3, i % 5))
         tree = as_tree(nested)
-        assert program.run([tree]) == [value(nested)]
+        assert program.run([tree], losses=True) == [value(nested)]
         del tree
     assert len(program._traces._known) <= 1
     tree, other = as_tree((1, 2)), as_tree(3)
-    program.run([other])
+    program.run([other], losses=True)
     program._traces._known[id(tree)] = program._traces._known[id(other)]  # as if it had died unnoticed
-    assert program.run([tree]) == [1.5]
+    assert program.run([tree], losses=True) == [1.5]
 
 
 # -- plans of single trees
@@ -168,16 +170,15 @@ def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
     with mock.patch("foldbatch.engines.runner.schedule_batch", side_effect=AssertionError):
         assert outcome(program, [tree]) == outcome(program, (tree,)) == first
         with pytest.raises(AssertionError):
-            program.run([tree, tree])
-    assert first[:2] == ([VALUES[2]], program.run([EXAMPLES[2]]).loss)
+            program.run([tree, tree], losses=True)
+    assert first[:2] == ([VALUES[2]], program.run([EXAMPLES[2]], losses=True).loss)
 
 
-def test_examples_that_are_no_trees_or_do_not_come_in_a_list_are_planned_each_time():
+def test_examples_that_are_no_trees_or_do_not_come_alone_are_planned_each_time():
     program, tree = compiled(), as_tree(EXAMPLES[2])
-    program.run(iter([tree]))
-    program.run(program.prepare([tree]))
-    program.run([tree, tree])
-    program.run([EXAMPLES[2]])
+    program.run(program.prepare([tree]), losses=True)
+    program.run([tree, tree], losses=True)
+    program.run([EXAMPLES[2]], losses=True)
     (known,) = program._traces._known.values()
     assert known.parts is None
 
@@ -195,7 +196,7 @@ def test_results_are_the_same_with_plans_and_without(options):
         for _ in range(2):
             for tree in trees:
                 assert outcome(program, [tree]) == outcome(without, [tree])
-            program.run(trees)
+            program.run(trees, losses=True)
     assert all(known.parts is None for known in without._traces._known.values())
     assert all(known.parts is not None for known in program._traces._known.values())
 
@@ -206,7 +207,7 @@ def test_a_plan_is_given_back_when_its_tree_dies():
     left = [program._traces._left]
     for tree in trees:
         for _ in range(2):  # it is paid for once
-            program.run([tree])
+            program.run([tree], losses=True)
         left.append(program._traces._left)
     del tree
     assert np.all(np.diff(left) <= -traced.PLAN_BYTES)
@@ -227,7 +228,7 @@ def test_plans_are_kept_while_there_is_room():
 
     def planned() -> list[bool]:
         for tree in trees:
-            assert program.run([tree]) == [1.5]
+            assert program.run([tree], losses=True) == [1.5]
         return [program._traces._known[id(tree)].parts is not None for tree in trees]
 
     assert planned() == [True, True, False, False]
@@ -236,13 +237,34 @@ def test_plans_are_kept_while_there_is_room():
     assert planned() == [True, True, False]
 
 
+def test_a_plan_that_two_threads_make_is_paid_for_once():
+    """So is one of a tree that another thread traced anew meanwhile."""
+    program, examples = compiled(), [as_tree((1, 2))]
+    plan, calls = program._traces._plan, []
+
+    def nested(traces: Any) -> Any:
+        calls.append(traces)
+        if len(calls) == 1:  # as another thread would
+            program.run(examples, losses=True)
+        return plan(traces)
+
+    program._traces._plan = nested
+    assert program.run(examples, losses=True) == [1.5]
+    assert len(calls) == 2
+    paid = traced.PLANNED_BYTES - program._traces._left
+    assert paid == traced.PLAN_BYTES + 3 * traced.CALL_BYTES
+    examples.clear()
+    gc.collect()
+    assert program._traces._left == traced.PLANNED_BYTES
+
+
 def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
     program, tree = compiled(), as_tree((1, 2))
-    program.run([tree])
+    program.run([tree], losses=True)
     assert program._traces._left < traced.PLANNED_BYTES
     program._traces._trace(tree, 0, program)  # as if two threads had traced it
     assert program._traces._left == traced.PLANNED_BYTES
-    assert program.run([tree]) == [1.5]
+    assert program.run([tree], losses=True) == [1.5]
 
 
 # -- examples prepared and batches planned ahead
@@ -255,11 +277,11 @@ def test_prepared_examples_are_not_traced_again():
     prepared = program.prepare(EXAMPLES)
     assert repr(prepared[0]) == f"Prepared({prepared[0].trace.size} calls)"
     nodes.clear()
-    assert program.run(prepared) == VALUES
-    assert program.value_and_grad(prepared)[0] == program.run(prepared).loss
+    assert program.run(prepared, losses=True) == VALUES
+    assert program.value_and_grad(prepared)[0] == program.run(prepared, losses=True).loss
     assert program.run(program.prepare(prepared)) == VALUES
     assert not nodes
-    assert program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]]) == VALUES
+    assert program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]], losses=True) == VALUES
 
 
 USES = [
@@ -288,6 +310,22 @@ def test_what_another_program_made_is_refused(use):
             getattr(two, use)(one.plan(EXAMPLES))
     getattr(one, use)([EXAMPLES[0], *one.prepare(EXAMPLES[1:2])])
     getattr(one, use)(one.plan(EXAMPLES))
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_what_was_pickled_can_be_run_by_a_program_that_works_alike(copied):
+    block = model()
+    one, two, other = (
+        fb.compile(block, "numpy", layout=layout) for layout in ("consumer",) * 2 + ("producer",)
+    )
+    plan, prepared = copied(one.plan(EXAMPLES)), copied(one.prepare(EXAMPLES))
+    for program in (one, two):
+        assert program.run(plan) == program.run(prepared) == VALUES
+        assert program.run(copied(plan)) == program.run(copied(prepared)) == VALUES
+    with pytest.raises(ExampleError, match="a batch planned by this program"):
+        other.run(plan)
+    with pytest.raises(ExampleError, match="an example prepared by this program"):
+        fb.compile(fb.Scalar(), "numpy").run(prepared)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,10 @@ class Block(Generic[In_contra, Out_co]):
         depth: int = RUNNERS["max_depth"](self, example)
         return depth
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied: all but the types that were inferred of it."""
+        return {name: value for name, value in self.__dict__.items() if name != "_inferred"}
+
     def __repr__(self) -> str:
         return "..." if enough() else f"{type(self).__name__}({self.arguments()})"
 

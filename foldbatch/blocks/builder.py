@@ -15,10 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import itemgetter
 
 from foldbatch.blocks.drafts import MetricVisit, Procedure, Reading, Region
-from foldbatch.blocks.names import CellName, Origin, name_cell, numbered
+from foldbatch.blocks.names import CellName, Origin, name_draft, numbered
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -32,7 +31,7 @@ from foldbatch.blocks.values import (
 )
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
-from foldbatch.model.drafts import Draft
+from foldbatch.model.drafts import ASIDES, Draft
 from foldbatch.model.wires import Flow
 from foldbatch.params import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
@@ -55,11 +54,14 @@ MARK = TensorType((), "int32")
 class Builder(Writer):
     """Collects lines, cells and functions while blocks are built; one per compilation.
 
-    `inferring` says that only types are wanted.
+    `inferring` says that only types are wanted; `asides`, which losses and metrics are.
     """
 
-    def __init__(self, root: object = "model", *, inferring: bool = False) -> None:
+    def __init__(
+        self, root: object = "model", *, inferring: bool = False, asides: frozenset[str] = ASIDES
+    ) -> None:
         super().__init__(root, inferring=inferring)
+        self.asides = asides
         self.functions: list[Procedure] = []
         self.drafts: list[Draft] = []
         self.metric_types: dict[str, TensorType] = {}
@@ -327,19 +329,12 @@ class Builder(Writer):
         for node in outputs:
             draft.output(node)
         self.drafts.append(draft)
-        self.names.append(self._name(draft))
+        self.names.append(name_draft(draft.nodes, self._origins, list(map(str, self._path))))
         region.drafts.append(draft)
         row = ", ".join([draft.variable, *arguments])
         self.line(f"{draft.variable} = call(); row{draft.number}(({row},))")
         for append, source, where in appends:
             self.line(f"{append}({source.code})", source, where=where)
-
-    def _name(self, draft: Draft) -> CellName:
-        """Return the name of a cell: after what it computes, or else after the data that it reads."""
-        own = [node for node in draft.nodes if node in self._origins and node.axis is not UNBATCHED]
-        computed = [node for node in own if node.op is not INPUT]
-        origins = sorted((self._origins[node] for node in computed or own), key=itemgetter(0))
-        return name_cell([origin for _, origin in origins], list(map(str, self._path)))
 
     # -- functions
 

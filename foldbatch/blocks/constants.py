@@ -10,7 +10,7 @@ from foldbatch.blocks.block import BLOCK_LIKES, Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Sequence, Value, new_wires, run_time_terminals
 from foldbatch.errors import BlockTypeError
-from foldbatch.params import Parameter
+from foldbatch.params import Array, Parameter
 from foldbatch.static.graph import Node, constant, parameter_node
 from foldbatch.types import (
     VOID,
@@ -49,23 +49,24 @@ class FromTensor(Block[Any, TensorType]):
             raise BlockTypeError(
                 "FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers"
             )
-        self.tensor = tensor if isinstance(tensor, Parameter) else constant(tensor)
+        copied: Any = tensor if isinstance(tensor, Parameter) else constant(tensor).attrs["value"]
+        self.tensor: Parameter | Array = copied
 
     @property
     def input_type(self) -> Type:
         return VOID
 
     def build(self, builder: Builder, value: Value) -> Node:
-        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else self.tensor
+        node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else constant(self.tensor)
         builder.note(node)
         return node
 
     def arguments(self) -> str:
         if isinstance(self.tensor, Parameter):
             return repr(self.tensor)
-        array = self.tensor.attrs["value"]
+        array = self.tensor
         if array.size > SHOWN:
-            return f"<{self.tensor.type}>"
+            return f"<{TensorType(array.shape, array.dtype.name)}>"
         text = repr(array).replace("\n", "")
         return text if "dtype" in text or array.dtype.kind != "f" else f"{text[:-1]}, dtype={array.dtype})"
 

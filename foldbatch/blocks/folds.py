@@ -193,7 +193,8 @@ class Reduce(Block[TupleType | SequenceType, Any]):
                 made = append(builder, outcome, empty_list(above, type_))
                 assert isinstance(made, Sequence)
                 feed(made.wires, items.wires)
-            builder.line(f"if len({level}) % 2: {above}.append({level}[-1])")
+            builder.line(f"if len({level}) % 2:")
+            builder.line(f"    {above}.append({level}[-1])")
             builder.line(f"{level} = {above}")
         with builder.indented(f"if {level}:"):
             assign(builder, result, builder.element(items, f"{level}[0]"), "")

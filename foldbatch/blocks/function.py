@@ -19,6 +19,7 @@ from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
 from foldbatch.params import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
+from foldbatch.static.operators import in_function
 from foldbatch.types import SequenceType, TensorType, TupleType, describe_value
 
 
@@ -44,15 +45,14 @@ class TensorBlock(Block[In_contra, Out_co]):
         argument = self._symbolic(builder, value)
         xs = argument if isinstance(argument, tuple) else (argument,)
         try:
-            result = self.apply(*xs)
+            with in_function():
+                result = self.apply(*xs)
         except FoldbatchError:
             raise
         except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-            fix = (
-                f"it is called with symbolic tensors, here {type_of(value)}; use foldbatch.ops and operators"
-            )
-            raise BlockTypeError(builder.where(self), "a function that succeeds", found, fix) from error
+            found = f"one that raised {type(error).__name__}: {error}"
+            fix = f"it is called with {type_of(value)}, a symbol and no number; compute with foldbatch.ops"
+            raise BlockTypeError(builder.where(self), "a function of symbolic tensors", found, fix) from error
         outcome = self._checked(builder, result)
         builder.note(outcome, *self.called())
         return outcome
@@ -114,7 +114,10 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
 
     def build(self, builder: Builder, value: Value) -> Value:
         if not any(isinstance(leaf, Node | Sequence) for leaf in leaves(value)):
-            fix = "a constant is FromTensor; objects are read with Scalar, Vector or Tensor"
+            fix = (
+                "read the object first, for example with Scalar; a constant is FromTensor; to choose between "
+                "tensors, use ops.where"
+            )
             raise BlockTypeError(builder.where(self), "at least one tensor", str(type_of(value)), fix)
         result = super().build(builder, value)
         if not any(True for _ in leaves(result)):

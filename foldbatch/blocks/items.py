@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from operator import itemgetter
 from typing import Any
 
@@ -23,7 +24,15 @@ from foldbatch.static.graph import Node
 from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
 
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
-_REQUIRED = object()  # no default, as None may be one
+
+
+class _Default(Enum):
+    """What stands where there is no default, as None may be one; copies and pickles are the same object."""
+
+    NONE = "none"
+
+
+_REQUIRED = _Default.NONE
 
 
 class GetItem(Block[Any, Any]):

@@ -18,9 +18,12 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
 from foldbatch.blocks.names import tell_apart
-from foldbatch.blocks.tracer import FILENAME, MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.needed import needed
+from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow, components
@@ -44,7 +47,11 @@ class Lowered:
 
 
 def lower(
-    block: AnyBlock, policy: Policy, kept_bytes: int | None = None, max_calls: int = MAX_CALLS
+    block: AnyBlock,
+    policy: Policy,
+    kept_bytes: int | None = None,
+    max_calls: int = MAX_CALLS,
+    asides: frozenset[str] = ASIDES,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
@@ -53,11 +60,13 @@ def lower(
         policy: what levels are computed for.
         kept_bytes: how much a call may keep for its backward pass.
         max_calls: how many calls an example may make.
+        asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
+            nothing else.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
     """
-    builder = Builder()
+    builder = Builder(asides=asides)
     root = builder.declare(block, "root", OBJECT, VOID)
     with builder.define(root, "model") as argument:
         try:
@@ -71,16 +80,18 @@ def lower(
     _refuse_endless(builder.functions)
     for draft, name in zip(builder.drafts, tell_apart(builder.names), strict=True):
         draft.name = name
-    results = chain.from_iterable(_wires(slot.wires) for slot in root.results)
-    model = link(builder.drafts, type_, results, list(builder.parameters), kept_bytes)
-    memos = add_memos(builder.functions)
-    source = write_source(builder.functions)
-    namespace = {**builder.globals, KINDS: Kinds()}
-    exec(compile(source, FILENAME, "exec"), namespace)  # noqa: S102 - the text is our own
+    results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
+    drafts, functions = builder.drafts, builder.functions
+    if asides != ASIDES:
+        kept = needed(drafts, results)
+        functions = without_unused(functions, drafts, kept)
+        drafts = [each.draft for each in kept.values()]
+    model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
+    memos = add_memos(functions)
+    source = write_source(functions)
+    names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(
-        builder.functions, model, policy, source, namespace, collections, memos, max_calls=max_calls
-    )
+    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
     return Lowered(block, model, tracer)
 
 

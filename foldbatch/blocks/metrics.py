@@ -16,7 +16,8 @@ class Loss(Block[TensorType, VoidType]):
     """Adds a scalar to the loss of the batch; yields nothing.
 
     Args:
-        name: shown by `repr`; all losses are added, whatever their names.
+        name: under which `results.losses` has the sum; several blocks may share it. The loss of the batch
+            is the sum of all, whatever their names.
 
     Raises:
         BlockTypeError: when the input is not a float scalar.
@@ -36,7 +37,8 @@ class Loss(Block[TensorType, VoidType]):
                 fix = "make a float of it with ops.cast"
             raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
         refuse_ragged(value, builder, self)
-        builder.region.losses.append((self.name, ops.batched(value)))
+        if "losses" in builder.asides:
+            builder.region.losses.append((self.name, ops.batched(value)))
 
     def arguments(self) -> str:
         return repr(self.name)
@@ -98,7 +100,8 @@ class Metric(Block[TensorType | TupleType, VoidType]):
         if metric_type != tensor.type:
             expected, fix = f"{metric_type}, as elsewhere under this name", "use another name"
             raise BlockTypeError(builder.where(self), expected, str(tensor.type), fix)
-        builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
+        if "metrics" in builder.asides:
+            builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
 
     def arguments(self) -> str:
         return repr(self.name)

@@ -8,9 +8,13 @@ and where that does not help, a number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
+
+from foldbatch.static.graph import INPUT, Node
+from foldbatch.static.op import UNBATCHED
 
 SHOWN = 2  # names of functions and layers that a cell's name has at most
 
@@ -54,6 +58,22 @@ def name_cell(origins: Iterable[Origin], path: Sequence[str]) -> CellName:
     functions = [origin.function for origin in own if origin.function]
     layers = [origin.function or origin.layer for origin in own if origin.function or origin.layer]
     return CellName(_joined(common, functions), _joined(common, layers))
+
+
+def name_draft(
+    nodes: Iterable[Node], origins: Mapping[Node, tuple[int, Origin]], path: Sequence[str]
+) -> CellName:
+    """Return the name of a cell: after what it computes, or else after the data that it reads.
+
+    Args:
+        nodes: what it computes and reads.
+        origins: those of nodes, numbered in the order of blocks.
+        path: where the cell was built.
+    """
+    own = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
+    computed = [node for node in own if node.op is not INPUT]
+    ordered = sorted((origins[node] for node in computed or own), key=itemgetter(0))
+    return name_cell([origin for _, origin in ordered], path)
 
 
 def _shared(paths: Sequence[tuple[str, ...]]) -> Sequence[str]:

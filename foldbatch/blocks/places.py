@@ -48,11 +48,10 @@ def _stopped(tracer: Tracer, example: Any, name: str, call: int) -> list[str]:
 
         bindings[name] = stop
 
-    with tracer.lock:
-        try:
-            tracer.walk(example, careful=True, adapt=adapt)
-        except Located as located:
-            return located.places if isinstance(located.cause, _ReachedError) else []
-        except BadDataError:
-            pass
+    try:
+        tracer.walk(example, careful=True, adapt=adapt)
+    except Located as located:
+        return located.places if isinstance(located.cause, _ReachedError) else []
+    except BadDataError:
+        pass
     return []

@@ -10,10 +10,10 @@ place in it.
 from __future__ import annotations
 
 import linecache
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -43,43 +43,46 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 
 @dataclass(frozen=True, slots=True)
 class Tracer:
-    """A compiled tracing program; one thread runs it at a time, others wait.
+    """A compiled tracing program. Several threads may run it at once, and a run may start other runs.
+
+    A run has globals of its own: the functions of the program, and the lists that they append to.
 
     Attributes:
         functions: the functions of the program, the root's first.
         model: the model that traces fit.
         policy: the policy that levels are computed for.
         source: the program's text.
-        namespace: the program's globals.
+        globals: what all runs have among their globals.
         collections: the variables that hold lists of collected values.
         memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
         max_calls: how many calls an example may make.
         width: how many value numbers each call reserves.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
-        lock: held while an example is traced.
-        running: the records of the runs under way, the innermost last.
+        code: the compiled text.
+        unused: globals of runs that have ended, for other runs.
     """
 
     functions: Sequence[Procedure]
     model: Model
     policy: Policy
     source: str
-    namespace: dict[str, Any]
+    globals: dict[str, Any]
     collections: Sequence[str] = ()
     memos: Sequence[str] = ()
     max_calls: int = MAX_CALLS
     width: int = field(init=False)
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    running: list[_Record] = field(default_factory=list, repr=False)
+    code: CodeType = field(init=False, repr=False)
+    unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         outputs = [len(signature.outputs) for signature in self.model.signatures]
         object.__setattr__(self, "width", max([1, *outputs]))
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
+        object.__setattr__(self, "code", compile(self.source, FILENAME, "exec"))
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -91,44 +94,46 @@ class Tracer:
         Raises:
             ExampleError: when the example does not fit the blocks, with block path, example and place.
         """
-        with self.lock:
+        try:
+            return self.walk(example, careful=False)
+        except TooManyCallsError:
+            expected = f"at most {self.max_calls:,} calls"
+            fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
+            raise ExampleError(f"model at example {number}", expected, "more", fix) from None
+        except Exception as error:
+            lines = self.source.splitlines(keepends=True)
+            linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
             try:
-                return self.walk(example, careful=False)
-            except TooManyCallsError:
-                expected = f"at most {self.max_calls:,} calls"
-                fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
-                raise ExampleError(f"model at example {number}", expected, "more", fix) from None
-            except Exception as error:
-                lines = self.source.splitlines(keepends=True)
-                linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
-                try:
-                    self.walk(example, careful=True)
-                except Located as located:
-                    raise located.error(number) from located.cause
-                except BadDataError:
-                    pass  # found in a whole column only
-                raise _unlocated(error, number) from error
+                self.walk(example, careful=True)
+            except Located as located:
+                raise located.error(number) from located.cause
+            except BadDataError:
+                pass  # found in a whole column only
+            raise _unlocated(error, number) from error
 
     def walk(
         self, example: Any, *, careful: bool, adapt: Callable[[dict[str, Any]], None] = lambda _: None
     ) -> Trace:
         """Run the program once, with globals that `adapt` may change; a careful run raises `Located`."""
         record = _Record(self, careful=careful)
+        try:
+            namespace = self.unused.pop()
+        except IndexError:  # all are in use
+            namespace = dict(self.globals)
+            exec(self.code, namespace)  # noqa: S102 - the text is our own
         adapt(record.bindings)
-        self.namespace.update(record.bindings)
-        self.running.append(record)
+        namespace.update(record.bindings)
         with no_garbage():  # a long trace makes very many numbers
             try:
-                result = _drive(self, record.start(example), careful=careful)
-            finally:  # a function of the user may trace other examples with this very program
-                self.running.pop()
-                outer = self.running[-1].bindings if self.running else dict.fromkeys(record.bindings)
-                self.namespace.update(outer)
+                result = _drive(self, namespace, example, careful=careful)
+            finally:
+                namespace.update(dict.fromkeys(record.bindings))
+                self.unused.append(namespace)
             return record.pack(result)
 
 
 class _Record:
-    """The lists that one run of the program appends to; it finds them among its globals."""
+    """The lists that one run of the program appends to, and finds among its globals."""
 
     def __init__(self, tracer: Tracer, *, careful: bool) -> None:
         self.tracer = tracer
@@ -149,10 +154,6 @@ class _Record:
             for i, items in enumerate(self.feeds[k]):
                 check = _checking(cell_feeds[i], tracer.bounds[k][i], items)
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
-
-    def start(self, example: Any) -> Steps:
-        steps: Steps = self.tracer.namespace[self.tracer.functions[0].name](example)
-        return steps
 
     def pack(self, result: Any) -> Trace:
         model = self.tracer.model
@@ -192,8 +193,8 @@ def write_source(functions: Sequence[Procedure]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
-    stack = [steps]
+def _drive(tracer: Tracer, namespace: dict[str, Any], example: Any, *, careful: bool) -> tuple[Any, ...]:
+    stack: list[Steps] = [namespace[tracer.functions[0].name](example)]
     value: Any = None
     limit = SHALLOW
     try:
@@ -211,7 +212,7 @@ def _drive(tracer: Tracer, steps: Steps, *, careful: bool) -> tuple[Any, ...]:
                     return value  # type: ignore[no-any-return]
     except Exception as error:
         if careful:
-            raise Located(tracer, stack, error) from None
+            raise Located(tracer, namespace, stack, _as_raised(error, namespace)) from None
         raise
 
 
@@ -230,7 +231,9 @@ def _refuse_endless(tracer: Tracer, stack: list[Steps]) -> None:
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
-    def __init__(self, tracer: Tracer, stack: Sequence[Steps], cause: Exception) -> None:
+    def __init__(
+        self, tracer: Tracer, namespace: dict[str, Any], stack: Sequence[Steps], cause: Exception
+    ) -> None:
         super().__init__()
         self.cause = cause
         starts: dict[str, tuple[int, Procedure]] = {}
@@ -242,7 +245,9 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
             (s.gi_frame.f_code.co_name, s.gi_frame.f_lineno, s.gi_frame.f_locals) for s in stack if s.gi_frame
         ]
         if len(frames) < len(stack):  # a generator that raised has no frame any more; the traceback has
-            frames.append(_innermost(tracer, cause))
+            innermost = _innermost(namespace, cause)
+            assert innermost is not None, "the program did not raise"
+            frames.append(innermost)
         self.places: list[str] = []
         for name, number, scope in frames:
             start, function = starts[name]
@@ -294,16 +299,23 @@ def joined(places: Sequence[str]) -> str:
     return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
-def _innermost(tracer: Tracer, cause: Exception) -> tuple[str, int, dict[str, Any]]:
-    """Return the function, line and variables of the program where an exception left it."""
+def _as_raised(error: Exception, namespace: dict[str, Any]) -> Exception:
+    """Return the exception that left a line of the program; of StopIteration Python makes RuntimeError."""
+    cause = error.__cause__
+    if isinstance(error, RuntimeError) and isinstance(cause, StopIteration) and _innermost(namespace, cause):
+        return cause
+    return error
+
+
+def _innermost(namespace: dict[str, Any], cause: Exception) -> tuple[str, int, dict[str, Any]] | None:
+    """Return the function, line and variables of the program where an exception left it, if it did."""
     innermost = None
     trace = cause.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_code.co_filename == FILENAME and frame.f_globals is tracer.namespace:
+        if frame.f_code.co_filename == FILENAME and frame.f_globals is namespace:
             innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
         trace = trace.tb_next
-    assert innermost is not None, "the program did not raise"
     return innermost
 
 

@@ -31,15 +31,26 @@ class SubBatch:
         return SubBatch, (self.first, self.traces, self.batch)
 
 
+def fingerprint(owner: Any) -> str:
+    """Return what stands for the owner of pickled work: equal for programs that work alike."""
+    return owner if isinstance(owner, str) else owner.fingerprint
+
+
+def belongs(owner: object, program: Any) -> bool:
+    """Return whether work of an owner is a program's: made by it, or pickled by one that works alike."""
+    return owner is program or (isinstance(owner, str) and owner == program.fingerprint)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Planned:
     """A batch made ready by `foldbatch.Program.plan`, to be run any number of times.
 
     It holds integers and the examples' data, but no parameters. Its length is the number of examples.
+    Pickled, it can be run in another process by a program of the same block, compiled with the same options.
 
     Attributes:
         parts: in the order of the batch.
-        owner: the program it is for.
+        owner: the program it is for, or that program's fingerprint where it was pickled.
     """
 
     parts: tuple[SubBatch, ...]
@@ -49,6 +60,9 @@ class Planned:
     def traces(self) -> list[Trace]:
         """The traces of all examples, in order."""
         return [trace for part in self.parts for trace in part.traces]
+
+    def __reduce__(self) -> tuple[type[Planned], tuple[object, ...]]:
+        return Planned, (self.parts, fingerprint(self.owner))
 
     def __len__(self) -> int:
         return sum(len(part.traces) for part in self.parts)

@@ -10,8 +10,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import UnknownNameError
-from foldbatch.params import Array
+from foldbatch.errors import NotAskedError, UnknownNameError
+from foldbatch.params import Array, Gradient
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
@@ -67,16 +67,61 @@ class Metrics(Mapping[str, MetricValues]):
         return f"{type(self).__name__}({self._values})"
 
 
-class Results(Sequence[Any]):
-    """The results of a batch, one per example, in order; `metrics` and `loss` beside them.
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The losses of a batch, each the float sum over all visits.
 
-    `loss` is the float sum of all losses.
+    Attributes:
+        total: the sum of all losses.
+        by_name: the sum of those of each name.
     """
 
-    def __init__(self, items: list[Any], metrics: Metrics, loss: float) -> None:
+    total: float
+    by_name: dict[str, float]
+
+
+class Results(Sequence[Any]):
+    """The results of a batch, one per example, in order; beside them the losses and metrics asked for."""
+
+    def __init__(
+        self, items: list[Any], metrics: Metrics | None = None, losses: Losses | None = None
+    ) -> None:
         self._items = items
-        self.metrics = metrics
-        self.loss = loss
+        self._metrics = metrics
+        self._losses = losses
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics by name.
+
+        Raises:
+            NotAskedError: when metrics were not asked for.
+        """
+        if self._metrics is None:
+            raise _not_asked("metrics", "metrics")
+        return self._metrics
+
+    @property
+    def loss(self) -> float:
+        """The float sum of all losses.
+
+        Raises:
+            NotAskedError: when losses were not asked for.
+        """
+        if self._losses is None:
+            raise _not_asked("loss", "losses")
+        return self._losses.total
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """The float sum of the losses of each name.
+
+        Raises:
+            NotAskedError: when losses were not asked for.
+        """
+        if self._losses is None:
+            raise _not_asked("losses", "losses")
+        return self._losses.by_name
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -95,6 +140,31 @@ class Results(Sequence[Any]):
 
     def __repr__(self) -> str:
         return repr(self._items)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one training pass over a batch yields.
+
+    Attributes:
+        loss: the float sum of all losses.
+        losses: the float sum of the losses of each name.
+        gradients: of `loss`, by parameter name; as of `Program.value_and_grad`.
+        results: one per example, in order.
+        metrics: by name.
+    """
+
+    loss: float
+    losses: dict[str, float]
+    gradients: dict[str, Gradient]
+    results: Results
+    metrics: Metrics
+
+
+def _not_asked(what: str, option: str) -> NotAskedError:
+    expected, found = f"run(..., {option}=True)", f"a run without {option}"
+    fix = f"ask for them: program.run(examples, {option}=True), or program.step(examples)"
+    return NotAskedError(f"results.{what}", expected, found, fix)
 
 
 def collect_metric(
@@ -178,16 +248,31 @@ def join(parts: Sequence[Results]) -> Results:
     """Return the results of consecutive parts of a batch as one."""
     if len(parts) == 1:
         return parts[0]
-    loss = float(sum(part.loss for part in parts))
+    metrics = [part._metrics for part in parts if part._metrics is not None]
+    losses = [part._losses for part in parts if part._losses is not None]
+    return Results(
+        [item for part in parts for item in part],
+        _join_metrics(metrics, list(map(len, parts))) if metrics else None,
+        _join_losses(losses) if losses else None,
+    )
+
+
+def _join_losses(parts: Sequence[Losses]) -> Losses:
+    total = float(sum(part.total for part in parts))
+    return Losses(
+        total, {name: float(sum(part.by_name[name] for part in parts)) for name in parts[0].by_name}
+    )
+
+
+def _join_metrics(parts: Sequence[Metrics], sizes: Sequence[int]) -> Metrics:
     collected: dict[str, list[MetricValues]] = {}
     first = 0
-    for part in parts:
-        for name, m in part.metrics.items():
+    for part, size in zip(parts, sizes, strict=True):
+        for name, m in part.items():
             shifted = MetricValues(m.values, m.examples + first, m.nodes, m.labels)
             collected.setdefault(name, []).append(shifted)
-        first += len(part)
-    metrics = {name: _join_metric(ms) for name, ms in collected.items()}
-    return Results([item for part in parts for item in part], Metrics(metrics), loss)
+        first += size
+    return Metrics({name: _join_metric(ms) for name, ms in collected.items()})
 
 
 def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:

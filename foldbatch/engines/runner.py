@@ -10,27 +10,29 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
+from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Run, choose_engine, load_engine
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Alternative, Report, report_on
-from foldbatch.engines.results import Metrics, MetricValues, Results, collect_metric, decode, join, no_values
+from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
 from foldbatch.engines.visits import Visits
 from foldbatch.errors import ExampleError
+from foldbatch.forks import start_in_each_process
+from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import find_layout
@@ -64,16 +66,18 @@ class Derived:
     """The results of the backward pass of a part.
 
     Attributes:
-        loss: the sum of the part's losses.
+        losses: the part's losses.
         gradients: the gradients, by parameter.
         visits: the gradients of data, where the model's cells yield them.
         size: how many examples the part has.
+        results: its results and metrics, where they are asked for.
     """
 
-    loss: float
+    losses: Losses
     gradients: dict[Parameter, Gradient]
     visits: Visits
     size: int
+    results: Results | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,12 @@ class Runner:
             sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
             for cell in model.cells
         ]
+        start_in_each_process(self, Runner._start)
+
+    def _start(self) -> None:
+        """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
-        self._pool = ThreadPoolExecutor(max(1, options.threads - 1), thread_name_prefix="foldbatch")
+        self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
@@ -128,15 +136,21 @@ class Runner:
             verify(batch.schedule, tuple(cell.outputs for cell in model.signatures))
         return batch
 
-    def run(self, batch: Work, step: int = 0) -> Results:
-        """Return one result per trace, with metrics and the summed loss, of inference."""
-        parts = self._each(partial(self._run, step), batch, training=False)
-        return join(parts) if parts else Results([], self._metrics({}), 0.0)
+    def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
+        """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
+        parts = self._each(partial(self._run, step, asides), batch, training=False)
+        return join(parts) if parts else nothing(self.model, asides)
 
     def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model."""
         parts = self._each(partial(self._differentiate, step, None), batch, training=True)
-        return float(sum(part.loss for part in parts)), self._summed(parts)
+        return float(sum(part.losses.total for part in parts)), self._summed(parts)
+
+    def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
+        """Return what `value_and_grad` returns, with results and metrics of the same training pass."""
+        parts = self._each(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
+        results = [part.results for part in parts if part.results is not None]
+        return join(results) if results else nothing(self.model, ASIDES), self._summed(parts)
 
     def vjp(
         self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[Visits], Metrics]
@@ -154,9 +168,9 @@ class Runner:
         """
         differentiate = partial(self._differentiate, step, seeds, visited=True)
         parts = self._each(differentiate, traces, training=True)
-        nothing = [np.zeros(0, np.int64)] * len(self.model.cells)
-        results = [Results([None] * part.size, gather(part.visits), part.loss) for part in parts]
-        joined = join(results) if results else Results([], gather(Visits({}, nothing, nothing)), 0.0)
+        calls = [np.zeros(0, np.int64)] * len(self.model.cells)
+        results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
+        joined = join(results) if results else Results([], gather(Visits({}, calls, calls)), Losses(0.0, {}))
         return joined, self._summed(parts)
 
     def report(self, traces: list[Trace], phases: dict[str, float], *, compare: bool) -> Report:
@@ -275,23 +289,10 @@ class Runner:
             ) from None
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite
-    def _run(self, step: int, part: SubBatch, ready: tuple[Batch, Any], memory: Any) -> Results:
-        batch, _ = ready
-        run = self._forward(part, ready, memory, step)
-        merged, schedule = batch.merged, batch.schedule
-        items = decode(self.model.result, batch.results, merged.offsets.tolist(), run.fetch)
-        collected: dict[str, list[Any]] = {}
-        for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):
-            table = schedule.cells[k]
-            labels = self._labels(k, i, merged.trace)
-            ranked = [labels[rank] for rank in table.order] if labels is not None else None
-            mark = dict(self.model.marks[k]).get(i)
-            visits: Array = merged.trace.calls[k][:, 0][table.order]
-            if mark is not None:
-                visits = batch.feeds[k][mark] + merged.offsets[table.examples]
-            columns = (values, visits, table.examples, ranked)
-            collected.setdefault(self.model.metrics[k][i], []).append(columns)
-        return Results(items, self._metrics(collected), _sum_losses(run))
+    def _run(
+        self, step: int, asides: Collection[str], part: SubBatch, ready: tuple[Batch, Any], memory: Any
+    ) -> Results:
+        return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
 
     @np.errstate(all="ignore")
     def _differentiate(
@@ -303,8 +304,12 @@ class Runner:
         memory: Any,
         *,
         visited: bool = False,
+        asides: Collection[str] | None = None,
     ) -> Derived:
-        """Run a part forward and backward; where `visited`, the result lists the calls that read data."""
+        """Run a part forward and backward.
+
+        Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
+        """
         batch, _ = ready
         cotangents: list[tuple[int, Array]] = []
         if seeds is not None:
@@ -319,6 +324,7 @@ class Runner:
                 for number, g in pairs
             ]
         run = self._forward(part, ready, memory, step)
+        results = None if asides is None else collect(self.model, batch, run, asides)
         gradients = run.backward(cotangents)
         merged, tables = batch.merged, batch.schedule.cells
         inputs = {
@@ -327,27 +333,7 @@ class Runner:
         }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
-        return Derived(_sum_losses(run), gradients, visits, len(part.traces))
-
-    def _labels(self, cell: int, metric: int, trace: Trace) -> list[Any] | None:
-        labelled = self.model.labels[cell]
-        return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
-
-    def _metrics(self, collected: dict[str, list[Any]]) -> Metrics:
-        """Join the values that cells collected; a metric that the batch never visits has none."""
-        metrics: dict[str, MetricValues] = {}
-        model = self.model
-        for cell, names, labels in zip(model.cells, model.metrics, model.labels, strict=True):
-            for i, name in enumerate(names):
-                if name in collected:
-                    metrics.setdefault(name, collect_metric(collected[name]))
-                else:
-                    metrics.setdefault(name, no_values(cell.graph.metrics[i].type, labelled=i in labels))
-        return Metrics(metrics)
-
-
-def _sum_losses(run: Run) -> float:
-    return sum((float(values.sum(dtype=np.float64)) for values in run.losses.values()), 0.0)
+        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
 
 
 def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 
 R = TypeVar("R")
@@ -36,29 +37,80 @@ def available_cores() -> int:
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+def _libraries() -> tuple[Any, ...]:
+    """Return the BLAS libraries that are loaded, as `threadpoolctl` controls them."""
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 class _SingleThreadedBlas:
-    """Holds BLAS to one thread while any program is inside; the last one out restores the former number."""
+    """Holds BLAS to one thread while any program is inside.
+
+    Most libraries have one number of threads for the process: the first one in sets it to 1, and the last one
+    out restores it. Libraries on OpenMP have a number for each thread: each thread sets and restores its own.
+    """
 
     def __init__(self) -> None:
+        self._process = _Limit(per_thread=False)
+        start_in_each_process(self, _SingleThreadedBlas._start)
+
+    def _start(self) -> None:
+        if self._process.inside:  # threads of the process that this one was forked from
+            self._process.restore()
         self._lock = threading.Lock()
-        self._inside = 0
-        self._limiter: Any = None
+        self._process = _Limit(per_thread=False)
+        self._threads = threading.local()
 
     def __enter__(self) -> None:
+        if not hasattr(self._threads, "limit"):
+            self._threads.limit = _Limit(per_thread=True)
+        self._threads.limit.enter()
         with self._lock:
-            if self._inside == 0:
-                self._limiter = _controller().limit(limits=1, user_api="blas")
-            self._inside += 1
+            self._process.enter()
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limiter.restore_original_limits()
+            self._process.leave()
+        self._threads.limit.leave()
+
+
+class _Limit:
+    """The limit of those libraries whose number of threads is one for each thread, or of the others."""
+
+    def __init__(self, *, per_thread: bool) -> None:
+        self.inside = 0
+        self._former: list[tuple[Any, int]] = []
+        self._per_thread = per_thread
+
+    def enter(self) -> None:
+        if not self.inside:
+            libraries = [x for x in _libraries() if _is_per_thread(x) == self._per_thread]
+            self._former = [(library, library.get_num_threads()) for library in libraries]
+            for library, _ in self._former:
+                _set_threads(library, 1)
+        self.inside += 1
+
+    def leave(self) -> None:
+        self.inside -= 1
+        if not self.inside:
+            self.restore()
+
+    def restore(self) -> None:
+        for library, count in self._former:
+            _set_threads(library, count)
+
+
+def _is_per_thread(library: Any) -> bool:
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set_threads(library: Any, count: int) -> None:
+    # threadpoolctl ignores all threads but the first that ever set the number, unless that is forgotten
+    forget = getattr(library, "clear_controlling_thread", None)
+    if forget is not None:
+        forget(force=True)
+    library.set_num_threads(count)
+    if forget is not None:
+        forget(force=True)
 
 
 _SINGLE_THREADED_BLAS = _SingleThreadedBlas()
@@ -94,12 +146,17 @@ def split(traces: Sequence[Trace], parts: int, weights: Sequence[int] = ()) -> l
     return runs
 
 
+def _limited(task: Callable[[], R]) -> R:
+    with single_threaded_blas():  # where the limit is one for each thread
+        return task()
+
+
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:
     """Run tasks side by side, the first in this thread; return their results in order.
 
     Raises what the first task that failed raised, after all have ended.
     """
-    futures = [pool.submit(task) for task in tasks[1:]]
+    futures = [pool.submit(_limited, task) for task in tasks[1:]]
     try:
         first = tasks[0]()
     finally:

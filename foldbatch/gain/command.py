@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from foldbatch.blocks import Block
 from foldbatch.errors import BlockUseError, FoldbatchError
 from foldbatch.gain.measure import bench
 from foldbatch.gain.named import FORM, named
+from foldbatch.output import output_file, write_whole
 from foldbatch.program import Program
 
 
@@ -33,12 +33,12 @@ def main(arguments: Sequence[str], prog: str) -> int:
             threads=options.threads,
             train=options.train,
         )
+        print(outcome)  # before anything can go wrong with the file
         if options.json:
-            options.json.write_text(outcome.to_json() + "\n", encoding="utf-8")
+            write_whole(options.json, f"{outcome.to_json()}\n".encode())
     except (FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(outcome)
     return 0
 
 
@@ -67,13 +67,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _file(text: str) -> Path:
-    """Read the name of a file to write; measuring takes long, so a wrong one is refused before."""
-    if not Path(text).parent.is_dir():
-        raise ArgumentTypeError(f"expected a file in a folder that exists, found {text}")
-    return Path(text)
-
-
 def _parser(prog: str) -> ArgumentParser:
     parser = ArgumentParser(
         prog=prog,
@@ -98,5 +91,5 @@ def _parser(prog: str) -> ArgumentParser:
         "--infer", dest="train", action="store_const", const=False, help=only.format("inference")
     )
     figures = "write all figures to a file, for programs"
-    parser.add_argument("--json", type=_file, metavar="FILE", help=figures)
+    parser.add_argument("--json", type=output_file, metavar="FILE", help=figures)
     return parser

@@ -9,12 +9,13 @@ from statistics import median
 from typing import Any
 
 from foldbatch.blocks.values import is_int
+from foldbatch.compiling import compile
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import CellReport, Report
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
 from foldbatch.gain.outcome import Outcome
-from foldbatch.program import Program, compile
+from foldbatch.program import Program
 from foldbatch.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, TreeNode
@@ -131,7 +132,9 @@ def _in_turn(
     program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
 ) -> list[_Batches]:
     """Measure every size of batch once a turn; the first turn warms up and is forgotten."""
-    known: list[Any] = list(program.prepare(sample))
+    # a program knows trees once it has run them; what is prepared holds all of the model, losses too
+    prepared = program.prepare(sample)
+    known = [x if isinstance(x, Tree) else p for x, p in zip(sample, prepared, strict=True)]
     measured = [_Batches(program, size, _cut(sample, size), _cut(known, size), tasks) for size in sizes]
     for turn in range(1 + repeats):
         for batches in measured:

@@ -9,6 +9,8 @@ from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
 from foldbatch.types import TensorType
 
+ASIDES = frozenset({"losses", "metrics"})  # what leaves a model beside its results
+
 
 @dataclass(frozen=True, slots=True)
 class Feed:

@@ -20,7 +20,7 @@ from foldbatch.model.model import Model, restaged
 from foldbatch.params import Parameter
 from foldbatch.static.autodiff import jvp, trainable
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import Node, apply, constant, index, input_node, parameter_node, substitute
+from foldbatch.static.graph import Node, apply, constant, input_node, parameter_node, substitute
 from foldbatch.types import VOID, TensorType
 
 LOSS = "loss"
@@ -56,6 +56,7 @@ def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
             TensorType((2, *type_.shape), type_.dtype) if arena in moving else type_
             for arena, type_ in enumerate(model.arenas)
         ),
+        losses=tuple((LOSS,) * len(graph.losses) for graph in graphs),
         metrics=tuple((LOSS,) * len(graph.metrics) for graph in graphs),
         labels=((),) * len(graphs),
         marks=((),) * len(graphs),
@@ -82,8 +83,8 @@ def dual_graph(
         shape = (*x.shape[:axis], 2, *x.shape[axis:])
         inputs[i] = input_node(TensorType(shape, x.dtype), x.axis, "pair")
         before = (slice(None),) * axis
-        values[x] = index(inputs[i], (*before, 0))
-        moving[values[x]] = index(inputs[i], (*before, 1))
+        values[x] = inputs[i][(*before, 0)]
+        moving[values[x]] = inputs[i][(*before, 1)]
     results = substitute(graph.outputs + graph.losses, values)
     moving |= {node: parameter_node(tangents[node.attrs["parameter"]]) for node in trainable(results)}
     moved = jvp(results, list(moving), list(moving.values()))

@@ -175,14 +175,16 @@ def _stages(
     given |= {node: Binding("feed", i) for i, node in enumerate(graph.feeds)}
     given |= {node: Binding("cotangent", i) for side in sides for i, node in side.seeds.items()}
     owner = owners(sides)
+    keys = [(i, name) for i in range(len(sides)) for name in STAGES]
     stages: list[dict[str, Stage]] = [{} for _ in sides]
-    for i, name in ((i, name) for i in range(len(sides)) for name in STAGES):
-        key = i, name
+    for turn, key in enumerate(keys):
+        i, name = key
         results = [(target, node) for target, node in sides[i].results if sides[i].stage_of(node) == name]
         own = {node: kept[node] for node in kept if owner[node] == key}
         if not results and not own:
             continue
         others = outside([*(node for _, node in results), *own], key, owner, given)
+        assert all(owner[node] in keys[:turn] for node in others), "a value is read before it is computed"
         read = {**given, **{node: Binding("kept", kept[node]) for node in others if node in kept}}
         computed = frozenset(node for node in owner if owner[node] == key and node not in kept)
         right = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}

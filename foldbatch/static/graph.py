@@ -22,18 +22,18 @@ import numpy as np
 from foldbatch.errors import UnknownNameError
 from foldbatch.params import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
+from foldbatch.static.operators import FUNCTIONS, Operators
 from foldbatch.types import TensorType
 
 
-class Node:
-    """A symbolic tensor: the result of an op. Behaves as a NumPy array of instance shape.
+class Node(Operators):
+    """A symbolic tensor: the result of an op. Behaves as a NumPy array of instance shape (`operators`).
 
     Attributes: `op`, `inputs`, `attrs`, `type`, `axis`, and `number`, which grows with every
     node made, so that sorting by it is a topological order.
     """
 
     __slots__ = ("__weakref__", "attrs", "axis", "inputs", "number", "op", "type")
-    __array_ufunc__ = None  # an ndarray on the left must defer to our reflected operators
     _numbers = itertools.count()
 
     def __init__(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs, type: TensorType, axis: Axis) -> None:
@@ -72,63 +72,12 @@ class Node:
     def __iter__(self) -> Iterator[Node]:
         return iter([self[i] for i in range(len(self))])
 
-    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
-        fix = "choose with ops.where, or with OneOf on the data"
-        fail("bool", "a Python value", f"a symbolic {self.type}", fix)
-
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
 
-    def __add__(self, other: TensorLike) -> Node:
-        return apply("add", self, other)
-
-    def __radd__(self, other: TensorLike) -> Node:
-        return apply("add", other, self)
-
-    def __sub__(self, other: TensorLike) -> Node:
-        return apply("subtract", self, other)
-
-    def __rsub__(self, other: TensorLike) -> Node:
-        return apply("subtract", other, self)
-
-    def __mul__(self, other: TensorLike) -> Node:
-        return apply("multiply", self, other)
-
-    def __rmul__(self, other: TensorLike) -> Node:
-        return apply("multiply", other, self)
-
-    def __truediv__(self, other: TensorLike) -> Node:
-        return apply("divide", self, other)
-
-    def __rtruediv__(self, other: TensorLike) -> Node:
-        return apply("divide", other, self)
-
-    def __neg__(self) -> Node:
-        return apply("negative", self)
-
-    def __pow__(self, exponent: float) -> Node:
-        return apply("square", self) if exponent == 2 else apply("power", self, exponent=float(exponent))
-
-    def __lt__(self, other: TensorLike) -> Node:
-        return apply("less", self, other)
-
-    def __gt__(self, other: TensorLike) -> Node:
-        return apply("less", other, self)
-
-    def __le__(self, other: TensorLike) -> Node:
-        return apply("less_equal", self, other)
-
-    def __ge__(self, other: TensorLike) -> Node:
-        return apply("less_equal", other, self)
-
-    def __matmul__(self, other: TensorLike) -> Node:
-        return matmul(self, other)
-
-    def __rmatmul__(self, other: TensorLike) -> Node:
-        return matmul(other, self)
-
     def __getitem__(self, key: Any) -> Node:
-        return index(self, key)
+        result: Node = FUNCTIONS["getitem"](self, key)
+        return result
 
 
 TensorLike = Node | Parameter | Array | float | int | bool
@@ -271,42 +220,6 @@ def matmul(a: TensorLike, b: TensorLike) -> Node:
     product = apply("matmul", left, right)
     shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
     return product if shape == product.shape else apply("reshape", product, shape=shape)
-
-
-def index(x: Node, key: Any) -> Node:
-    """Return ``x[key]`` for ints, slices of step 1, ``...`` and None."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(k is Ellipsis for k in keys):
-        ellipsis = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        missing = x.ndim - sum(k is not None and k is not Ellipsis for k in keys)
-        keys[ellipsis : ellipsis + 1] = [slice(None)] * missing
-    shape: list[int] = []
-    axis = 0
-    for k in keys:
-        if k is None:
-            shape.append(1)
-            continue
-        if axis >= x.ndim:
-            fail("getitem", f"at most {x.ndim} indices", f"{len(keys)}")
-        extent = x.shape[axis]
-        match k:
-            case slice(step=None | 1):
-                start, stop, _ = k.indices(extent)
-                stop = max(stop, start)
-                shape.append(stop - start)
-            case int() | np.integer() if not isinstance(k, bool):
-                if not -extent <= k < extent:
-                    fail("getitem", f"an index from {-extent} to {extent - 1} on axis {axis}", str(k))
-                start = int(k) % extent
-                stop = start + 1
-            case _:
-                fix = "use ops.gather for computed indices"
-                fail("getitem", "an int, a slice of step 1, None or ...", repr(k), fix)
-        if (start, stop) != (0, extent):
-            x = apply("slice", x, axis=axis, start=start, stop=stop)
-        axis += 1
-    shape.extend(x.shape[axis:])
-    return x if tuple(shape) == x.shape else apply("reshape", x, shape=tuple(shape))
 
 
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from foldbatch.static.graph import Node, apply, index, input_node, reachable, substitute
+from foldbatch.static.graph import Node, apply, input_node, reachable, substitute
 from foldbatch.static.op import CALL
 from foldbatch.types import TensorType
 
@@ -38,7 +38,7 @@ def pack(
         first = members[0]
         pack_input = input_node(TensorType((len(members), *first.shape), first.dtype), name="pack")
         for i, x in enumerate(members):
-            replaced[x] = index(pack_input, i)
+            replaced[x] = pack_input[i]
         replaced[node] = (
             pack_input if node.shape == pack_input.shape else apply("reshape", pack_input, shape=node.shape)
         )

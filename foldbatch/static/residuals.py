@@ -34,7 +34,8 @@ def choose(staged: Staged, ends: Ends, budget: int | None) -> frozenset[Node]:
     tried: set[Node] = set()
     while _bytes(kept) > budget:
         forward = staged.forward.owned
-        candidates = [n for n in kept if n in forward and n not in tried and n.op.name not in DEAR]
+        costs = [n for n in kept if n.axis is not UNBATCHED]  # one value for the whole batch takes no row
+        candidates = [n for n in costs if n in forward and n not in tried and n.op.name not in DEAR]
         if not candidates:
             break
         node = min(candidates, key=lambda n: (not n.op.elementwise, -n.type.nbytes, n.number))

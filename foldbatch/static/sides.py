@@ -233,8 +233,16 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
 
 
 def owners(sides: Sequence[Side]) -> dict[Node, Key]:
-    """Return the routine that computes each node."""
-    return {node: (i, side.stage[node]) for i, side in enumerate(sides) for node in side.owned}
+    """Return the routine that computes each node.
+
+    A node that both directions hold belongs to forward. Backward may make such a node when it computes
+    something again: a pass simplifies the copy, and what comes of it is a node of forward.
+    """
+    owner: dict[Node, Key] = {}
+    for i, side in enumerate(sides):
+        for node in side.owned:
+            owner.setdefault(node, (i, side.stage[node]))
+    return owner
 
 
 def results_of(sides: Sequence[Side], key: Key) -> list[Node]:

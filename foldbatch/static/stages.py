@@ -42,7 +42,8 @@ def split(
     `given` are the nodes whose values come from outside (the graph's inputs); sources have no
     stage either.
     """
-    nodes = [n for n in reachable(outputs, given) if n.op not in SOURCES and n not in given]
+    outside = set(given)
+    nodes = [n for n in reachable(outputs, given) if n.op not in SOURCES and n not in outside]
     late = set(recursive_inputs)
     for node in nodes:
         if any(x in late for x in node.inputs):

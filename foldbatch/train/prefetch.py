@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
+import sys
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, Final
 
 from foldbatch.engines.planned import Planned
@@ -15,13 +16,15 @@ from foldbatch.program import Program
 from foldbatch.types import describe_value
 
 END: Final = object()  # stands for the batch after the last
+PATIENCE = 1.0  # seconds that closing waits for the thread, whose source may block
 
 
 def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Planned]:
     """Yield every batch planned, in order; one thread reads and plans those that follow.
 
     The thread starts with the first batch asked for, and has ended when the iterator has, also when
-    that is closed early or dropped. It is in that thread that `batches` is read and that functions of
+    that is closed early or dropped; but where reading `batches` blocks, only when that goes on, or with
+    the process. It is in that thread that `batches` is read and that functions of
     the user's run while examples are traced. An error is raised where its batch would have come, with
     the traceback of where it arose; it ends the iterator, and so do batches that lie ready behind it.
 
@@ -51,19 +54,44 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
 
 def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[Planned]:
     source = iter(batches)
+    ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    wanted, closed = threading.Semaphore(ahead), threading.Event()
 
-    def plan_next() -> Any:
-        batch: Any = next(source, END)
-        return batch if batch is END else program.plan(batch)
+    def work() -> None:
+        planned: Any = None
+        error: BaseException | None = None
+        while planned is not END and error is None and wanted.acquire() and not closed.is_set():
+            try:
+                batch: Any = next(source, END)
+                planned = batch if batch is END else program.plan(batch)
+            except BaseException as raised:  # noqa: BLE001 - it is raised where the batch would have come
+                error = raised
+            ready.put((planned, error))
 
-    workers: list[threading.Thread] = []
-    # One worker, so batches keep their order; the pool's own exit handler ends it with the interpreter.
-    pool = ThreadPoolExecutor(1, "foldbatch-prefetch", lambda: workers.append(threading.current_thread()))
+    def close() -> None:
+        closed.set()
+        wanted.release()
+        # The collector may find a dropped iterator in any thread, and the worker cannot wait for itself.
+        if threading.current_thread() is not worker and not sys.is_finalizing():
+            worker.join(PATIENCE)
+
+    # A daemon, or the process could not end while the source blocks.
+    worker = threading.Thread(target=work, name="foldbatch-prefetch", daemon=True)
+    worker.start()
+    atexit.register(close)
     try:
-        waiting = deque(pool.submit(plan_next) for _ in range(ahead))
-        while (planned := waiting.popleft().result()) is not END:
-            waiting.append(pool.submit(plan_next))
+        while True:
+            if not worker.is_alive() and ready.empty():
+                expected, found = "the process that began to iterate", "a process forked from it"
+                raise TrainingError("prefetched", expected, found, "begin in the process that trains")
+            planned, error = ready.get()
+            if error is not None:
+                raise error
+            if planned is END:
+                return
+            wanted.release()
             yield planned
     finally:
-        # The collector may find a dropped iterator in any thread, and the worker cannot wait for itself.
-        pool.shutdown(wait=threading.current_thread() not in workers, cancel_futures=True)
+        atexit.unregister(close)
+        close()
+        error = None  # whose traceback holds this frame

@@ -1,20 +1,15 @@
 """Prepared data sets: the traces of many examples in one file, to be read in place of the examples.
 
-The file is what NumPy writes with `np.savez`: flat arrays of all examples' numbers, a few texts in
-JSON, and no code. Each array has its checksum there. A file belongs to a model: digests tell whether the
-program that reads it makes traces of the same form. They cover the tracing program, but not functions of
-the user that it calls; when these change, prepare anew.
+The file is an `archive`: flat arrays of all examples' numbers, a few texts in JSON, and no code. A file
+belongs to a model: digests tell whether the program that reads it makes traces of the same form. They cover
+the tracing program, but not functions of the user that it calls; when these change, prepare anew. Every
+number that is read is checked against the model, so a file may come from anywhere.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import struct
-import uuid
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,35 +21,17 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.model.model import Model
+from foldbatch.model.traces import check_traces, terminals
 from foldbatch.program import Program
+from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.trace import Trace, pack
-from foldbatch.traced import Prepared
-from foldbatch.types import (
-    BroadcastType,
-    ObjectType,
-    SequenceType,
-    TupleType,
-    Type,
-    VoidType,
-    describe_value,
-)
+from foldbatch.traced import Prepared, digests
+from foldbatch.train.archive import DAMAGE, read_arrays, write_arrays
+from foldbatch.types import ObjectType, SequenceType, Type, describe_value, has_objects
 
-VERSION = 1
+VERSION = 2
 PLAIN = (str, int, float, bool, type(None))
-# errors that reading a file raises when it is no zip archive of arrays, or a damaged one
-DAMAGE = (
-    zipfile.BadZipFile,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-    struct.error,
-    zlib.error,
-)
+WHAT, ANEW = "a prepared data set", "prepare it anew"
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -93,18 +70,9 @@ def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[s
     """
     prepared = program.prepare(examples)
     arrays = _pack(program.model, [example.trace for example in prepared])
-    about = {"version": VERSION, "digests": _digests(program), "examples": len(prepared)}
+    about = {"version": VERSION, "digests": _digests(program)}
     arrays["about"] = _text(about)
-    target = Path(path)
-    partial_file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        with partial_file.open("xb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # none is called allow_pickle
-            file.flush()
-            os.fsync(file.fileno())
-        partial_file.replace(target)
-    finally:
-        partial_file.unlink(missing_ok=True)
+    write_arrays(Path(path), arrays)
     return prepared
 
 
@@ -112,7 +80,7 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
     """Return the examples that `prepare` wrote to a file; they stand for the examples in later calls.
 
     Raises:
-        ReadError: when the file is damaged, or none of `prepare`'s.
+        ReadError: when the file is damaged, none of `prepare`'s, or holds numbers that do not fit the model.
         ExampleError: when it was prepared with another model, or for another policy.
         OSError: when there is no such file, or it cannot be opened.
 
@@ -126,27 +94,21 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
     [3.0, 0.0, 3.0]
     """
     where = str(path)
-    with Path(path).open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                damaged = archive.testzip()
-            if damaged is not None:
-                raise ValueError(damaged)
-            file.seek(0)
-            arrays = dict(np.load(file, allow_pickle=False))
-            about = _parsed(arrays["about"])
-            version, digests = about["version"], dict(about["digests"])
-        except DAMAGE as error:
-            found = "a file that is damaged, or of another kind"
-            raise ReadError(where, "a prepared data set", found, "prepare it anew") from error
-    if version != VERSION:
-        found = f"version {version}"
-        raise ReadError(where, f"version {VERSION} of prepared data sets", found, "prepare it anew")
-    _check_digests(where, program, digests)
+    arrays = read_arrays(Path(path), WHAT)
     try:
-        return [Prepared(trace, program) for trace in _unpack(program.model, arrays, about["examples"])]
+        about = _parsed(arrays["about"])
+        version, written = about["version"], dict(about["digests"])
     except DAMAGE as error:
-        raise ReadError(where, "a prepared data set", "arrays that do not fit together") from error
+        raise ReadError(where, WHAT, "a file of another kind", ANEW) from error
+    if version != VERSION:
+        raise ReadError(where, f"version {VERSION} of prepared data sets", f"version {version}", ANEW)
+    _check_digests(where, program, written)
+    try:
+        return [Prepared(trace, program) for trace in _unpack(program, arrays)]
+    except ExampleError as error:
+        raise ReadError(f"{where}: {error.where}", error.expected, error.found, ANEW) from None
+    except DAMAGE as error:
+        raise ReadError(where, WHAT, f"arrays that do not fit together: {error}", ANEW) from error
 
 
 def _columns(model: Model) -> list[list[Column]]:
@@ -205,58 +167,114 @@ def _pack(model: Model, traces: Sequence[Trace]) -> Arrays:
     return arrays
 
 
-def _unpack(model: Model, arrays: Arrays, examples: int) -> Iterator[Trace]:
-    """Yield the traces that `_pack` packed.
+def _unpack(program: Program, arrays: Arrays) -> Iterator[Trace]:
+    """Yield the traces that `_pack` packed, when all have been checked.
 
     Raises:
-        ValueError: when arrays do not fit together; also the others of `DAMAGE`.
+        ExampleError: when traces do not fit the program's model.
+        ValueError: when arrays are not those of a data set; also the others of `DAMAGE`.
     """
+    model = program.model
+    _check_arrays(model, arrays)
+    values = arrays["values"]
+    examples = len(values)
+    merged = _merged(model, arrays)
+    results = _parsed(arrays["results"])
+    check_traces(model, program.lowered.tracer.policy, merged, results)
+    if has_objects(model.result):
+        for number, result in enumerate(results):
+            list(
+                _held(model.result, iter(result), f"result of example {number}")
+            )  # refuses what is not plain
     calls, levels, elements, feeds, labels = [], [], [], [], []
-    for k, (cell, columns) in enumerate(zip(model.signatures, _columns(model), strict=True)):
-        for column in columns:
-            array = arrays[column.name]
-            if array.dtype != column.dtype or array.shape[1:] != column.shape:
-                raise ValueError(column.name)
-        counts = arrays[f"count{k}"]
-        ends = np.cumsum(counts)
+    for k, (cell, feeds_of_cell) in enumerate(zip(model.signatures, model.feeds, strict=True)):
+        ends = np.cumsum(merged.counts[k])
         cut = partial(_cut, ends=ends)
-        rows = arrays[f"calls{k}"]
-        calls.append(cut(rows))
+        calls.append(cut(arrays[f"calls{k}"]))
         levels.append(cut(arrays[f"levels{k}"]))
-        values = np.repeat(
-            arrays["values"], counts
-        )  # of each call's example; compiled loops do not check ranges
-        _check_range(rows[:, : 1 + cell.arguments], values)
-        _check_range(rows[:, :1] + max(len(cell.outputs) - 1, 0), values)
-        _check_range(arrays[f"levels{k}"][:, None], values)
         ragged = []
         for i in range(len(cell.sequences)):
-            lengths = rows[:, 1 + cell.arguments + i]
-            _check_range(arrays[f"elements{k}_{i}"], np.repeat(values, lengths))
-            reached = np.concatenate([[0], np.cumsum(lengths)])[ends]
+            lengths = arrays[f"calls{k}"][:, 1 + cell.arguments + i]
+            reached = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[ends]
             ragged.append(_cut(arrays[f"elements{k}_{i}"], ends=reached))
         elements.append(_together(ragged, examples))
-        names = [column.name for column in columns if column.name.startswith("feeds")]
-        feeds.append(_together([cut(arrays[name]) for name in names], examples))
-        texts = [_parsed(arrays[f"labels{k}_{i}"]) for i in range(len(model.labels[k]))]
-        labels.append(_together([cut(text) for text in texts], examples))
+        columns = [cut(arrays[f"feeds{k}_{i}"]) for i in range(len(feeds_of_cell))]
+        feeds.append(_together(columns, examples))
+        labels.append(_together([cut(column) for column in merged.trace.labels[k]], examples))
     parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
-    numbers = arrays["values"].tolist()
-    for *fields, values, result in zip(*parts, numbers, _parsed(arrays["results"]), strict=True):
-        yield pack(Trace(fields[0], fields[1], fields[2], fields[3], fields[4], values, tuple(result)))
+    for *fields, count, result in zip(*parts, values.tolist(), results, strict=True):
+        trace = Trace(fields[0], fields[1], fields[2], fields[3], fields[4], count, tuple(result))
+        yield pack(trace, program.lowered.tracer.form)
 
 
-def _check_range(rows: Array, limits: Array) -> None:
-    """Refuse numbers below 0, or not below their row's limit. Shapes: ``rows: [n, k]``, ``limits: [n]``."""
-    if len(rows) != len(limits) or (rows < 0).any() or (rows >= limits[:, None]).any():
-        raise ValueError("a number out of range")
+def _check_arrays(model: Model, arrays: Arrays) -> None:
+    """Check that a file has the arrays of a model's data sets: their names, dtypes and shapes of rows."""
+    columns = [column for columns in _columns(model) for column in columns]
+    forms: dict[str, tuple[str, tuple[int, ...]]] = {
+        column.name: (column.dtype, column.shape) for column in columns
+    }
+    forms |= {"values": ("int64", ()), "about": ("uint8", ()), "results": ("uint8", ())}
+    forms |= {f"count{k}": ("int64", ()) for k in range(len(model.cells))}
+    texts = [f"labels{k}_{i}" for k, labels in enumerate(model.labels) for i in range(len(labels))]
+    forms |= dict.fromkeys(texts, ("uint8", ()))
+    if arrays.keys() != forms.keys():
+        raise ValueError(f"names {sorted(arrays.keys() ^ forms.keys())}")
+    for name, (dtype, shape) in forms.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.ndim != 1 + len(shape) or array.shape[1:] != shape:
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+
+
+def _merged(model: Model, arrays: Arrays) -> Merged:
+    """Return the traces of all examples joined: their numbers follow each other, as in a batch.
+
+    Raises:
+        ValueError: when the numbers of rows do not fit together.
+    """
+    values = arrays["values"]
+    if (values < 0).any() or (values >= 2**31).any():
+        raise ValueError("numbers of values out of range")
+    offsets = np.cumsum(values) - values
+    calls: list[Any] = []
+    elements: list[Any] = []
+    counts, labels = [], []
+    for k, cell in enumerate(model.signatures):
+        count, rows = arrays[f"count{k}"], arrays[f"calls{k}"]
+        if (
+            len(count) != len(values)
+            or (count < 0).any()
+            or (count > len(rows)).any()
+            or count.sum() != len(rows)
+        ):
+            raise ValueError(f"count{k} does not add up to {len(rows)} rows")
+        offset = np.repeat(offsets, count)
+        joined = rows.astype(np.int64)
+        joined[:, : 1 + cell.arguments] += offset[:, None]
+        parts = []
+        for i in range(len(cell.sequences)):
+            lengths, part = rows[:, 1 + cell.arguments + i], arrays[f"elements{k}_{i}"]
+            if (lengths < 0).any() or lengths.sum(dtype=np.int64) != len(part):
+                raise ValueError(f"lengths do not add up to the rows of elements{k}_{i}")
+            parts.append(part + np.repeat(offset, lengths)[:, None])
+        texts = [_parsed(arrays[f"labels{k}_{i}"]) for i in range(len(model.labels[k]))]
+        if any(not isinstance(text, list) or not all(type(x) in PLAIN for x in text) for text in texts):
+            raise ValueError(f"labels of cell {k} are no list of plain objects")
+        calls.append(joined)
+        elements.append(tuple(parts))
+        counts.append(count)
+        labels.append(tuple(texts))
+    cells = range(len(model.cells))
+    levels = tuple(arrays[f"levels{k}"] for k in cells)
+    feeds = tuple(tuple(arrays[f"feeds{k}_{i}"] for i in range(len(model.feeds[k]))) for k in cells)
+    total = int(values.sum())
+    return Merged(
+        Trace(tuple(calls), tuple(elements), levels, feeds, tuple(labels), total), tuple(counts), offsets
+    )
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:
     """Return the rows of each example, which end at `ends`: ``[rows, *]`` with ``ends: [examples]``."""
     stops = ends.tolist()
-    if (stops[-1] if stops else 0) != len(rows):
-        raise ValueError("rows left over, or missing")
     return [rows[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
 
@@ -267,31 +285,17 @@ def _together(columns: Sequence[Sequence[Any]], examples: int) -> list[tuple[Any
 
 def _held(type_: Type, held: Iterator[Any], where: str) -> Iterator[Any]:
     """Yield the terminals of a result of a type, as lists; see `foldbatch.engines.results.walk`."""
-    for terminal in _terminals(type_):
+    for terminal in terminals(type_):
         part = next(held)
         match terminal:
             case SequenceType(element):
-                single = len(list(_terminals(element))) == 1
+                single = len(list(terminals(element))) == 1
                 lists = [list(_held(element, iter((one,) if single else one), where)) for one in part]
                 yield [column[0] if single else column for column in lists]
             case ObjectType():
                 yield _plain(part, where)
             case _:
                 yield part
-
-
-def _terminals(type_: Type) -> Iterator[Type]:
-    """Yield the types of the terminals that a trace holds for a value of a type."""
-    match type_:
-        case TupleType(items):
-            for item in items:
-                yield from _terminals(item)
-        case BroadcastType(element):
-            yield from _terminals(element)
-        case VoidType():
-            return
-        case _:
-            yield type_
 
 
 def _plain(value: object, where: str) -> object:
@@ -310,32 +314,14 @@ def _parsed(text: Array) -> Any:
 
 
 def _digests(program: Program) -> dict[str, str]:
-    """Return digests of everything that decides the form of traces; the keys are words for errors."""
-    model, tracer = program.model, program.lowered.tracer
-    cells = [
-        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
-        for cell in model.signatures
-    ]
-    feeds = [
-        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
-        for cell_feeds in model.feeds
-    ]
-    data = [feeds, [list(bounds) for bounds in tracer.bounds], model.labels, model.keys]
-    parts = {
-        "other cells": cells,
-        "other data to read": data,
-        "another result": str(model.result),
-        "another tracing program": tracer.source,
-    }
-    digests = {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
-    return {"policy": program.options.policy, **digests}
+    return digests(program.lowered, program.options.policy)
 
 
-def _check_digests(where: str, program: Program, digests: dict[str, str]) -> None:
+def _check_digests(where: str, program: Program, written: dict[str, str]) -> None:
     for name, digest in _digests(program).items():
-        if digests.get(name) != digest:
+        if written.get(name) != digest:
             mismatch = (
-                f"those for policy {digests.get(name)!r}"
+                f"those for policy {written.get(name)!r}"
                 if name == "policy"
                 else f"those of a model with {name}"
             )

@@ -9,8 +9,8 @@ holds ``i + 1 - (children so far)`` nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,10 +41,25 @@ def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
         raise ExampleError("Tree.parents", "one node or more", "none", "a single leaf is Tree([-1], [label])")
     limit = np.iinfo(np.int32)
     if array.min() < limit.min or array.max() > limit.max:
-        raise ExampleError("Tree.parents", "indices of nodes", f"up to {array.max()}", "number nodes from 0")
+        number = array.min() if array.min() < limit.min else array.max()
+        raise ExampleError("Tree.parents", "indices of nodes", str(number), "number nodes from 0")
     array = np.array(array, dtype=np.int32)
     array.flags.writeable = False
     return array
+
+
+def as_entries(name: str, entries: Any, size: int) -> tuple[Any, ...]:
+    """Return labels or tokens as a tuple, `size` times None where there are none.
+
+    Raises:
+        ExampleTypeError: when they are no sequence.
+    """
+    if entries is None:
+        return (None,) * size
+    if not isinstance(entries, Iterable):
+        found = describe_value(entries)
+        raise ExampleTypeError(f"Tree.{name}", f"a list of {size} entries", found, "give one a node")
+    return tuple(entries)
 
 
 def check_entries(

@@ -63,17 +63,26 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
     A line of an iterable may lack its line end.
 
     Raises:
-        ReadError: when the file is missing or a folder, is not UTF-8, holds a NUL byte, or is
-            named ``.gz`` and is no whole gzip file; while iterating, not before.
+        ReadError: when it is no path and no lines; when the file is missing or a folder, is not UTF-8, holds
+            a NUL byte, or is named ``.gz`` and is no whole gzip file; these while iterating, not before.
     """
     if isinstance(path_or_lines, str | os.PathLike):
         path = os.fspath(path_or_lines)
         return _place(_decode(_read_blocks(path)), path)
+    given: object = path_or_lines
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise ReadError("text", "a path or lines", describe_value(given), "give a str or a list of str")
     return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
 
 
 def text_pieces(text: str, name: str = "text") -> Iterator[Piece]:
-    """Yield one string as pieces, checked as a file's text is."""
+    """Yield one string as pieces, checked as a file's text is.
+
+    Raises:
+        ReadError: when it is no string; where it holds a NUL byte, while iterating.
+    """
+    if not isinstance(text, str):
+        raise ReadError(name, "a str", describe_value(text), "read a file with read_brackets")
     return _place([(text, None)], name)
 
 

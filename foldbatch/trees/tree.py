@@ -74,8 +74,8 @@ class Tree(TreeNode):
     ) -> None:
         array = postorder.as_parents(parents)
         size = len(array)
-        labels = (None,) * size if labels is None else tuple(labels)
-        tokens = (None,) * size if tokens is None else tuple(tokens)
+        labels = postorder.as_entries("labels", labels, size)
+        tokens = postorder.as_entries("tokens", tokens, size)
         postorder.check_entries("labels", labels, size, LABEL_KINDS, "a str, an int or None")
         postorder.check_entries("tokens", tokens, size, TOKEN_KINDS, "a str or None")
         _fill(self, array, labels, tokens)

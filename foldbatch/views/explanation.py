@@ -9,11 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from foldbatch.compiling import compile
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.report_text import table
 from foldbatch.model.model import FEW_CELLS, find_cells
 from foldbatch.params import Parameter
-from foldbatch.program import Program, compile
+from foldbatch.program import Program
 from foldbatch.static.cell import Cell
 from foldbatch.views.boxes import boxes
 from foldbatch.views.drawing import draw

@@ -16,8 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from foldbatch.compiling import compile
 from foldbatch.errors import ExampleError
-from foldbatch.program import Program, compile
+from foldbatch.program import Program
 from foldbatch.views.calls import Call, DrawnStep, calls_of
 
 Place = tuple[float, float]  # x and y in pixels

@@ -6,6 +6,7 @@ import json
 import re
 from argparse import ArgumentParser
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -69,6 +70,19 @@ def test_json_has_the_case_and_the_machine(tmp_path, capsys) -> None:
     assert found["case"] == "toy"
     assert found["number"] == 3
     assert found["machine"].keys() == {"processor", "cores", "usable", "load", "blas", "versions", "forced"}
+
+
+def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, tmp_path, capsys) -> None:
+    """And an interrupt is one word."""
+    for raised, status, message in (
+        (OSError("full"), 2, "error: full"),
+        (KeyboardInterrupt, 130, "interrupted"),
+    ):
+        monkeypatch.setattr(command, "write_whole", mock.Mock(side_effect=raised))
+        assert main(["--json", str(tmp_path / "found.json")]) == status
+        captured = capsys.readouterr()
+        assert captured.out.splitlines()[-1] == "[red] 3"
+        assert captured.err.splitlines()[-1] == message
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])

@@ -5,19 +5,13 @@ from argparse import ArgumentParser, ArgumentTypeError
 import pytest
 
 from benchmarks import options
-from benchmarks.options import add_data, output_file, positive, trees_of
+from benchmarks.options import add_data, positive, trees_of
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "", "\N{SUPERSCRIPT TWO}"])
 def test_only_whole_numbers_from_one_on(text) -> None:
     with pytest.raises(ArgumentTypeError, match="expected 1 or more"):
         positive(text)
-
-
-def test_a_file_needs_its_folder(tmp_path) -> None:
-    assert output_file(str(tmp_path / "x")) == tmp_path / "x"
-    with pytest.raises(ArgumentTypeError, match="a folder that exists"):
-        output_file(str(tmp_path / "none" / "x"))
 
 
 def test_trees_are_the_treebanks_or_drawn(tmp_path, monkeypatch) -> None:

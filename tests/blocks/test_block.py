@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -236,3 +238,39 @@ def test_the_base_class_builds_nothing():
         fb.Block().build(Builder(), None)
     assert as_block(fb.Block()).arguments() == ""
     assert plain([fb.Block]) == [fb.Block]
+
+
+def blocks_to_pickle() -> list[fb.Block]:
+    """Blocks of many kinds, without lambdas of ours."""
+    vector = fb.Vector(3)
+    tree = fb.ForwardDeclaration(output_type=(4, 4), name="tree")
+    cell = fb.TreeLSTM(4)
+    leaf = fb.AllOf(fb.Scalar("int32") >> fb.Embedding(50, 4), fb.Record(())) >> cell
+    node = fb.AllOf(fb.Void(), fb.Record((tree(), tree()))) >> cell
+    tree.resolve_to(fb.OneOf(type, {int: leaf, tuple: node}))
+    wired = fb.Composition()
+    with wired.scope():
+        wired.output.reads(fb.Linear(2).reads(vector.reads(wired.input)))
+    return [
+        vector >> fb.Linear(2) >> fb.LayerNorm() >> fb.Dropout(0.5) >> fb.Metric("m"),
+        fb.AllOf(fb.FromTensor(np.ones(3, "float32")), fb.FromTensor(fb.Parameter([3])), fb.Zeros(3))
+        >> fb.Concat(),
+        fb.Map(vector) >> fb.RNN(fb.LSTMCell(2)),
+        fb.Map(vector >> fb.Linear(3, "tanh")) >> fb.Reduce(fb.Concat() >> fb.Linear(3)),
+        {"a": vector, "b": fb.OneHotFromList(["x", "y"])} >> fb.Concat(),
+        fb.Optional(vector),
+        wired,
+        tree() >> fb.GetItem(0) >> fb.Function(ops.sum) >> fb.Loss("a"),
+    ]
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_blocks_can_be_pickled_and_copied(copied):
+    """Types that were inferred before are inferred anew; parameters that are shared stay shared."""
+    for block in blocks_to_pickle():
+        types = block.output_type  # which is remembered
+        twin = copied(block)
+        assert (repr(twin), twin.output_type) == (repr(block), types)
+    layer = fb.Linear(2)
+    program = fb.compile(copied(fb.Vector(2) >> layer >> layer), "numpy")
+    assert [name.partition(".")[2] for name in program.params] == ["weight", "bias"]

@@ -81,7 +81,7 @@ def test_only_the_case_chosen_is_visited():
 def test_losses_and_metrics_inside_a_case_count_where_it_is_chosen():
     lossy = fb.GetItem(0) >> ONE >> fb.AllOf(fb.Loss(), fb.Metric("m")) >> fb.Void()
     program = fb.compile(fb.OneOf(len, {1: lossy, 2: fb.Void()}))
-    results = program.run([[1], [2, 2], [3], [4, 4]])
+    results = program.run([[1], [2, 2], [3], [4, 4]], losses=True, metrics=True)
     assert results.loss == 4.0
     assert results.metrics["m"].values.tolist() == [1.0, 3.0]
     assert results.metrics["m"].examples.tolist() == [0, 2]
@@ -129,7 +129,7 @@ def test_a_parameter_may_stand_for_what_is_missing():
 
 def test_optional_of_a_loss_counts_what_is_there():
     program = fb.compile(fb.Optional(ONE >> fb.Loss()))
-    assert program.run([1, None, 2]).loss == 3.0
+    assert program.run([1, None, 2], losses=True).loss == 3.0
 
 
 def test_a_loss_may_be_taken_where_there_is_a_label():
@@ -141,7 +141,7 @@ def test_a_loss_may_be_taken_where_there_is_a_label():
     examples = [{"x": 1}, {"x": 2, "label": 10}, {"x": 3, "label": None}, {"x": 4, "label": 0.5}]
     yields(block, *((example, 2.0 * example["x"]) for example in examples))
     assert slopes(block, examples) == {"scale": 2 * 10 + 4 * 0.5}
-    assert fb.compile(block).run(examples[:1]).loss == 0.0
+    assert fb.compile(block).run(examples[:1], losses=True).loss == 0.0
 
 
 def test_optional_of_a_tuple_asks_that_every_object_in_it_be_there():
@@ -206,7 +206,12 @@ def test_metrics_seen_before_a_choice_of_many_cases_stay_in_the_order_of_visits(
     before = fb.AllOf(fb.Identity(), ONE >> fb.Metric("m")) >> fb.GetItem(0)
     cases = [ONE >> fb.Function(lambda x, i=i: 10.0 * x + i) >> fb.Metric("m") for i in range(9)]
     block = fb.Map(before >> fb.OneOf(int, cases))
-    assert fb.compile(block, "reference").run([[1, 8]]).metrics["m"].values.tolist() == [1.0, 11.0, 8.0, 88.0]
+    assert fb.compile(block, "reference").run([[1, 8]], metrics=True).metrics["m"].values.tolist() == [
+        1.0,
+        11.0,
+        8.0,
+        88.0,
+    ]
 
 
 def test_choices_stand_inside_each_other_deeper_than_python_indents():

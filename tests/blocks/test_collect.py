@@ -90,7 +90,7 @@ def test_a_model_may_attend_to_all_nodes_of_a_tree_and_learn():
 
     found = [nodes(x) for x in examples]
     total = sum(each[-1] * sum(n * n for n in each) for each in found)  # of w**3
-    assert fb.compile(lossy).run(examples).loss == pytest.approx(8 * total)
+    assert fb.compile(lossy).run(examples, losses=True).loss == pytest.approx(8 * total)
     np.testing.assert_allclose(slopes(lossy, examples)["w"], 12 * total, rtol=1e-5)
 
 

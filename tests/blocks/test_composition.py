@@ -89,7 +89,7 @@ def test_an_output_of_nothing_is_void():
     for wire in (lambda c: c.output.reads(), lambda c: [c.output.reads(), (ONE >> fb.Loss()).reads(c.input)]):
         block = wired(wire)
         assert block.eval(3) is None
-    assert fb.compile(block).run([3, 4]).loss == 7.0
+    assert fb.compile(block).run([3, 4], losses=True).loss == 7.0
     assert wired(lambda c: c.output.reads()).output_type == fb.types.VOID
 
 

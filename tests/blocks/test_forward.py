@@ -50,7 +50,7 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
         lossy = fb.AllOf(fb.Identity(), ONE >> fb.Loss()) >> fb.GetItem(0) >> nothing
         visited = fb.AllOf(fb.Identity(), fb.Map(visit())) >> fb.GetItem(0) >> nothing
         visit.resolve_to(fb.OneOf(is_list, {False: lossy, True: visited}))
-        assert fb.compile(visit()).run([[1, [2, 3]]]).loss == 6.0
+        assert fb.compile(visit()).run([[1, [2, 3]]], losses=True).loss == 6.0
 
 
 def test_two_declarations_may_refer_to_each_other():

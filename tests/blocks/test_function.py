@@ -117,7 +117,7 @@ def test_a_function_is_called_once_to_learn_its_type_and_once_for_each_place_and
         (lambda x: {"a": x}, "found dict"),
         (lambda x: (x, "text"), "found str 'text'"),
         (lambda x: 1.5, "found float 1.5"),
-        (np.tanh, "does not support ufuncs"),
+        (np.arctan, "in np.arctan: expected arrays of numbers, found a symbolic tensor"),
         (lambda x: x @ np.zeros((3, 3)), "in ops.matmul"),
         (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
     ],

@@ -164,7 +164,7 @@ def test_inference_leaves_nothing_in_the_program():
     fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.AllOf(fb.Loss(), fb.Metric("other"))
     program = fb.compile(fb.Vector(2) >> layer)
     assert list(program.params) == ["used.weight", "used.bias"]
-    assert program.run([[1, 2]]).loss == 0.0
+    assert program.run([[1, 2]], losses=True).loss == 0.0
 
 
 def test_errors_of_composition_begin_with_the_blocks_on_either_side():

@@ -116,7 +116,9 @@ def test_with_memo_losses_metrics_and_collected_values_are_one_for_each_object()
     at_node = LOSS >> COUNTED["metric"] >> fb.Collect()
     example = [doubled(2, 1), [[1, 1], 1]]
     for memo, sums in ((None, [2, 2, 4, 2, 3, 7]), (True, [2, 4, 2, 3, 7])):
-        results = fb.compile(fb.Collected(sum_of(memo, at_node)), "reference").run([example])
+        results = fb.compile(fb.Collected(sum_of(memo, at_node)), "reference").run(
+            [example], losses=True, metrics=True
+        )
         assert results.loss == sum(sums)
         assert results.metrics["sum"].values.tolist() == sums
         assert results.metrics["sum"].nodes.tolist() == list(range(len(sums)))
@@ -128,7 +130,7 @@ def test_effects_of_what_a_recursion_calls_count_as_its_own():
     leaf = fb.ForwardDeclaration(output_type="float32", name="leaf")
     leaf.resolve_to(ONE >> LOSS)
     program = fb.compile(sum_of(leaf=leaf()), "reference")
-    assert program.run([doubled(3, 1)]).loss == 8.0
+    assert program.run([doubled(3, 1)], losses=True).loss == 8.0
 
 
 def test_tensors_that_are_read_besides_must_be_the_same():
@@ -178,9 +180,9 @@ def test_trees_and_values_are_visited_at_each_place():
     )
     program = fb.compile(visit(), "reference")
     for part in (tree, tree[0], word, 1, 2.5, None, True, b"x", np.float32(1)):
-        assert program.run([[part, part, part]]).loss == 3.0
+        assert program.run([[part, part, part]], losses=True).loss == 3.0
     part = {"a": 1}
-    assert program.run([[part, part, part]]).loss == 1.0
+    assert program.run([[part, part, part]], losses=True).loss == 1.0
 
 
 def test_a_declaration_that_does_not_recur_has_a_memo_if_asked():
@@ -219,7 +221,7 @@ def test_each_example_has_memos_of_its_own_and_keeps_nothing():
     part[1] = 5
     assert float(program.run([part])[0]) == 6.0
     tracer = program.lowered.tracer
-    assert not any(tracer.namespace[name] for name in tracer.memos)
+    assert not any(namespace[name] for namespace in tracer.unused for name in tracer.memos)
 
 
 def test_a_memo_of_another_type_is_refused_and_it_is_printed():

@@ -16,13 +16,13 @@ ADD = fb.Function(lambda a, b: a + b)
 def test_losses_of_all_places_and_visits_add_up():
     block = fb.Map(ONE >> fb.AllOf(fb.Loss("a"), fb.Function(lambda x: x * x) >> fb.Loss("b")))
     program = fb.compile(block)
-    assert program.run([[1, 2], [], [3]]).loss == 1 + 1 + 2 + 4 + 3 + 9
+    assert program.run([[1, 2], [], [3]], losses=True).loss == 1 + 1 + 2 + 4 + 3 + 9
     assert program.value_and_grad([[1, 2], [], [3]]) == (20.0, {})
 
 
 def test_a_loss_of_a_constant_counts_once_for_each_visit():
     program = fb.compile(fb.Map(fb.FromTensor(0.5) >> fb.Loss()))
-    assert program.run([[1, 2], [], [3]]).loss == 1.5
+    assert program.run([[1, 2], [], [3]], losses=True).loss == 1.5
 
 
 def test_a_loss_yields_nothing():
@@ -31,7 +31,9 @@ def test_a_loss_yields_nothing():
 
 def test_a_metric_collects_every_visit_of_the_batch_in_order():
     block = fb.Map({"x": fb.Vector(2) >> fb.Metric("m"), "y": fb.Identity()})
-    results = fb.compile(block).run([[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]])
+    results = fb.compile(block).run(
+        [[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]], metrics=True
+    )
     metric = results.metrics["m"]
     assert metric.values.tolist() == [[1.0, 2.0], [3.0, 0.0], [4.0, 0.0]]
     assert metric.examples.tolist() == [0, 2, 2]
@@ -42,7 +44,7 @@ def test_a_metric_collects_every_visit_of_the_batch_in_order():
 def test_labels_are_any_objects_and_stay_with_their_values():
     block = fb.Map(fb.AllOf(fb.GetItem("x") >> ONE, fb.GetItem("name")) >> fb.Metric("m"))
     results = fb.compile(block).run(
-        [[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]]
+        [[{"x": 1, "name": "one"}, {"x": 2, "name": None}], [{"x": 3, "name": ["l"]}]], metrics=True
     )
     metric = results.metrics["m"]
     assert (metric.values.tolist(), metric.labels) == ([1.0, 2.0, 3.0], ["one", None, ["l"]])
@@ -57,7 +59,7 @@ def test_several_blocks_may_share_a_name_labelled_or_not(options):
         lambda x: x > 2,
         {False: fb.AllOf(labelled, twice), True: fb.AllOf(twice) >> fb.AllOf(fb.GetItem(0), fb.GetItem(0))},
     )
-    metric = fb.compile(block, **options).run([1, 3, 2]).metrics["m"]
+    metric = fb.compile(block, **options).run([1, 3, 2], metrics=True).metrics["m"]
     assert metric.values.tolist() == [1.0, 2.0, 6.0, 2.0, 4.0]
     assert metric.examples.tolist() == [0, 0, 1, 2, 2]
     assert metric.nodes.tolist() == [0, 1, 0, 0, 1]
@@ -114,11 +116,11 @@ OPTIONS = [
 def test_a_metrics_values_are_in_the_order_of_visits(block, right, options):
     """However many cells collect under one name, and whenever these are called."""
     program = fb.compile(block, **options)
-    metric = program.run([[1, [2, 3]]] * 3).metrics["m"]
+    metric = program.run([[1, [2, 3]]] * 3, metrics=True).metrics["m"]
     assert metric.values.tolist() == right * 3
     assert metric.examples.tolist() == [0] * len(right) + [1] * len(right) + [2] * len(right)
     assert metric.nodes.tolist() == list(range(len(right))) * 3
-    assert program.run(program.prepare([[1, [2, 3]]])).metrics["m"].values.tolist() == right
+    assert program.run(program.prepare([[1, [2, 3]]]), metrics=True).metrics["m"].values.tolist() == right
     assert [float(x) for x in block.eval([1, [2, 3]])[1]["m"]] == right
 
 
@@ -130,7 +132,7 @@ def test_a_metric_before_the_children_has_parents_first_with_their_labels(option
     tree.resolve_to(fb.AllOf(own >> fb.GetItem(1), kids) >> ADD)
     leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
     example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
-    metric = fb.compile(tree(), **options).run([example, leaf[0], example]).metrics["m"]
+    metric = fb.compile(tree(), **options).run([example, leaf[0], example], metrics=True).metrics["m"]
     assert metric.values.tolist() == [10, 20, 1, 2, 3, 1, 10, 20, 1, 2, 3]
     assert metric.labels == metric.values.tolist()
 
@@ -143,14 +145,14 @@ def test_metrics_of_a_tree_come_children_first_behind_the_children():
     tree.resolve_to(fb.AllOf(own, children) >> fb.Function(lambda a, b: a + b) >> keep)
     leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
     example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
-    metric = fb.compile(tree()).run([example, leaf[0]]).metrics["sum"]
+    metric = fb.compile(tree()).run([example, leaf[0]], metrics=True).metrics["sum"]
     assert metric.values.tolist() == [1.0, 2.0, 23.0, 3.0, 36.0, 1.0]
     assert metric.nodes.tolist() == [0, 1, 2, 3, 4, 0]
 
 
 def test_a_metric_that_is_never_visited_is_there_and_empty():
     program = fb.compile(fb.Map(fb.Vector(2) >> fb.Metric("m")))
-    results = program.run([[], []])
+    results = program.run([[], []], metrics=True)
     assert results.metrics["m"].values.shape == (0, 2)
     with pytest.raises(UnknownNameError, match="expected a metric of m, found 'n'"):
         results.metrics["n"]
@@ -158,7 +160,7 @@ def test_a_metric_that_is_never_visited_is_there_and_empty():
 
 def test_metrics_of_constants_and_of_results_are_collected_too():
     block = fb.FromTensor(0.5) >> fb.AllOf(fb.Metric("constant"), fb.Metric("constant"), fb.Identity())
-    results = fb.compile(block).run(["a", "b"])
+    results = fb.compile(block).run(["a", "b"], metrics=True)
     assert results.metrics["constant"].values.tolist() == [0.5] * 4
 
 

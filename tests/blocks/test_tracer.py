@@ -11,6 +11,7 @@ import traceback
 import tracemalloc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -279,3 +280,43 @@ def test_garbage_is_looked_for_afterwards_as_it_was_before(enabled):
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
+
+
+def _first(x: Any) -> Any:
+    return next(iter(x))
+
+
+def _first_by_generator(x: Any) -> Any:
+    return list(_first(part) for part in x)  # noqa: C400 - Python makes a RuntimeError here already
+
+
+@pytest.mark.parametrize(
+    ("block", "where"),
+    [
+        (fb.Map(fb.InputTransform(_first) >> ONE), r"model\.map InputTransform\(_first\) at example 1 \[1\]"),
+        (fb.OneOf(_first, {1: fb.GetItem(0) >> ONE}), "model OneOf at example 1"),
+        (fb.InputTransform(_first_by_generator) >> fb.Vector(2), r"model InputTransform\(.*\) at example 1"),
+    ],
+    ids=["transform", "key", "generator of the user"],
+)
+def test_a_function_that_raises_stop_iteration_is_found_as_any_other(block, where):
+    batch = [[[1], [2]], [[3], []]] if "OneOf" not in where else [[1], []]
+    with pytest.raises(ExampleError, match=where + ": expected a .* that succeeds, found ") as error:
+        fb.compile(block, "numpy").run(batch)
+    cause = error.value.__cause__
+    assert isinstance(cause, RuntimeError if "model InputTransform" in where else StopIteration)
+
+
+def test_a_function_may_wait_for_a_thread_that_runs_the_same_program():
+    """No run waits for another one, so neither waits for ever."""
+
+    def total(x: Any) -> float:
+        if not isinstance(x, list):
+            return x
+        with ThreadPoolExecutor(1) as pool:
+            (result,) = pool.submit(program.run, [x[0]]).result(timeout=30)
+        return float(result) + 1
+
+    program = fb.compile(fb.InputTransform(total) >> ONE, "numpy")
+    assert program.run([1, [[2]], 3]) == [1, 4, 3]
+    assert len(program.lowered.tracer.unused) == 3

@@ -179,7 +179,7 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
 TOY = {"toy": ("tests.engines.toy", "")}
 
 
-@settings(some, max_examples=40)
+@settings(some, max_examples=20)
 @given(programs())
 def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     with mock.patch.dict(ENGINES, TOY):

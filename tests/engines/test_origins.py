@@ -62,7 +62,9 @@ def test_the_first_place_is_that_of_the_present_parameters_and_the_programs_prec
     examples = [[1, 2], [3, 100]]
     exact = backend == "reference"  # in float64 the exponential of 100 is finite
     assert _brief(program.find_nan(examples)) == (None if exact else (1, "", "exp", "forward", "the loss"))
-    assert math.isfinite(fb.compile(_loss(lambda x: ops.sum(ops.exp(x * w))), "reference").run(examples).loss)
+    assert math.isfinite(
+        fb.compile(_loss(lambda x: ops.sum(ops.exp(x * w))), "reference").run(examples, losses=True).loss
+    )
     program.params["w"] = [1, -1]
     assert program.find_nan(examples) is None
     program.params["w"][0] = np.nan

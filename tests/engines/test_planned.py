@@ -38,7 +38,7 @@ def scheduled(planned: fb.Planned) -> bytes:
 
 def bits(program: fb.Program, batch: Any) -> Any:
     """All that running and differentiating a batch yields."""
-    results = program.run(batch)
+    results = program.run(batch, losses=True, metrics=True)
     metric = results.metrics["seen"]
     loss, gradients = program.value_and_grad(batch, step=4)
     dense = {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}

@@ -32,7 +32,7 @@ def test_gradients_are_what_finite_differences_say() -> None:
     """For every trainable parameter, in float64; frozen ones have none."""
     program, examples = _model()
     loss, gradients = program.value_and_grad(examples)
-    assert loss == pytest.approx(program.run(examples).loss, rel=1e-14)
+    assert loss == pytest.approx(program.run(examples, losses=True).loss, rel=1e-14)
     assert set(gradients) == {"embedding.weight", "linear.weight", "linear.bias"}
     rng = np.random.default_rng(0)
     for name, gradient in gradients.items():
@@ -41,7 +41,7 @@ def test_gradients_are_what_finite_differences_say() -> None:
         ends = []
         for sign in (1, -1):
             program.params[name] = kept + sign * step * direction
-            ends.append(program.run(examples).loss)
+            ends.append(program.run(examples, losses=True).loss)
         program.params[name] = kept
         dense = gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
         assert np.vdot(dense, direction) == pytest.approx(
@@ -72,7 +72,7 @@ def test_inference_and_training_are_evaluated_each_on_its_own_graph() -> None:
     block = fb.Scalar("float64") >> scaled >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0)
     for backend in ("reference", "numpy"):
         program = fb.compile(block, backend=backend)
-        results = program.run([2.0, 5.0])
+        results = program.run([2.0, 5.0], losses=True)
         assert ([float(x) for x in results], results.loss) == ([2, 5], 7)
         loss, gradients = program.value_and_grad([2.0, 5.0])
         assert (loss, {name: float(g) for name, g in gradients.items()}) == (21, {"weight": 7})

@@ -10,6 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.results import (
+    Losses,
     Metrics,
     MetricValues,
     Results,
@@ -111,7 +112,7 @@ def test_a_metric_never_visited_has_no_values() -> None:
 def _results(items: list[int], values: list[float], examples: list[int], labels: list[str] | None) -> Results:
     nodes = np.zeros(len(values), np.int64)
     metric = MetricValues(np.array(values), np.array(examples, np.int64), nodes, labels)
-    return Results(items, Metrics({"m": metric}), float(sum(values)))
+    return Results(items, Metrics({"m": metric}), Losses(float(sum(values)), {"loss": float(sum(values))}))
 
 
 def test_parts_of_a_batch_are_joined() -> None:

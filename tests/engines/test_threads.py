@@ -1,11 +1,16 @@
 """A batch in parts gives what it gives whole."""
 
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import foldbatch as fb
 from foldbatch.engines import threads
@@ -43,32 +48,76 @@ def test_light_batches_stay_whole() -> None:
     assert len(threads.split(traces, 4, [0])) == 4
 
 
+def blas() -> list[int]:
+    """Return the number of threads of each BLAS library."""
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def in_another_thread(function: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+@pytest.fixture
+def blas_of_two() -> Iterator[None]:
+    """Two threads for BLAS, on any machine."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+@pytest.mark.usefixtures("blas_of_two")
 def test_blas_is_single_threaded_inside_and_restored_after() -> None:
-    """The limit holds while a program runs, and no longer."""
-    controller = threads._controller()
-    before = [library["num_threads"] for library in controller.info()]
-    with threads.single_threaded_blas():
-        assert all(
-            library["num_threads"] == 1 for library in controller.info() if library["user_api"] == "blas"
-        )
-    assert [library["num_threads"] for library in controller.info()] == before
+    """The limit holds while a program runs, and no longer; in whichever thread."""
+
+    def inside() -> list[int]:
+        with threads.single_threaded_blas():
+            return blas()
+
+    for _ in range(2):
+        for found in (inside(), in_another_thread(inside)):
+            assert all(count == 1 for count in found)
+            assert all(count == 2 for count in blas())
 
 
-def test_blas_stays_single_threaded_until_the_last_one_is_out() -> None:
+@pytest.mark.usefixtures("blas_of_two")
+@pytest.mark.parametrize("last", ["this thread", "the other"])
+def test_blas_stays_single_threaded_until_the_last_one_is_out(last: str) -> None:
     """Programs of several threads may be in it at once, in any order."""
+    enter = threads.single_threaded_blas().__enter__
+    leave = partial(threads.single_threaded_blas().__exit__, None, None, None)
+    with ThreadPoolExecutor(1) as pool:
+        enter()
+        pool.submit(enter).result()
+        leaves = [leave, lambda: pool.submit(leave).result()]
+        for leave_next in leaves if last == "the other" else leaves[::-1]:
+            assert all(count == 1 for count in blas())
+            leave_next()
+    assert all(count == 2 for count in blas())
 
-    def counts() -> list[int]:
-        return [library["num_threads"] for library in controller.info() if library["user_api"] == "blas"]
 
-    controller = threads._controller()
-    before = counts()
-    one, two = threads.single_threaded_blas(), threads.single_threaded_blas()
-    one.__enter__()
-    two.__enter__()
-    one.__exit__(None, None, None)
-    assert all(count == 1 for count in counts())
-    two.__exit__(None, None, None)
-    assert counts() == before
+class PerThread:
+    """A BLAS library on OpenMP: each thread has a number of its own."""
+
+    threading_layer = "openmp"
+
+    def __init__(self) -> None:
+        self.local = threading.local()
+
+    def get_num_threads(self) -> int:
+        return getattr(self.local, "count", 8)
+
+    def set_num_threads(self, count: int) -> None:
+        self.local.count = count
+
+
+def test_where_each_thread_has_a_limit_each_one_is_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a pool."""
+    library = PerThread()
+    monkeypatch.setattr(threads, "_libraries", lambda: (library,))
+    with threads.single_threaded_blas(), ThreadPoolExecutor(1) as pool:
+        assert threads.in_threads(pool, [library.get_num_threads] * 2) == [1, 1]
+        assert pool.submit(library.get_num_threads).result() == 8
+    assert library.get_num_threads() == 8
 
 
 def test_in_threads_keeps_order_and_raises_the_first_error() -> None:
@@ -101,7 +150,7 @@ def test_a_program_in_threads_equals_one_thread() -> None:
     examples = [((i % 7, (i % 5, 1)), (i % 3, 2)) for i in range(150)]
     one, three = (fb.compile(model, threads=n, debug=True) for n in (1, 3))
     assert len(threads.split(three._trace_all(examples), 3)) == 3
-    results = one.run(examples), three.run(examples)
+    results = one.run(examples, metrics=True), three.run(examples, metrics=True)
     np.testing.assert_allclose(*(np.array(list(r)) for r in results), rtol=1e-12)
     metrics = [r.metrics["square"] for r in results]
     np.testing.assert_allclose(metrics[0].values, metrics[1].values, rtol=1e-12)

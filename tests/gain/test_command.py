@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from foldbatch import cli
+from foldbatch.gain import command
 
 MODEL = """
 import foldbatch as fb
@@ -101,6 +102,7 @@ def test_a_mistake_is_one_line(arguments, message, capsys) -> None:
         (["--batch", "0"], "argument --batch: expected a whole number of 1 or more, found 0"),
         (["--repeats", "x"], "argument --repeats: expected a whole number of 1 or more, found x"),
         (["--json", "/no/such/folder/x"], "expected a file in a folder that exists, found /no/such/folder/x"),
+        (["--json", "."], "expected a file, found the folder ."),
         (["--train", "--infer"], "not allowed with argument"),
     ],
 )
@@ -114,3 +116,24 @@ def test_wrong_options_are_refused_before_anything_is_imported(option, message, 
 def test_what_a_users_function_raises_is_passed_on() -> None:
     with pytest.raises(TypeError, match="has no len"):
         cli.main(["bench", "model.py:fails", "model.py:examples"])
+
+
+def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, capsys) -> None:
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "write_whole", full)
+    arguments = ["model.py:block", "model.py:examples", "--batch", "2", "--json", "figures.json", *QUICK]
+    assert cli.main(["bench", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert "What batching gains in inference" in captured.out
+    assert captured.err == "error: [Errno 28] No space left on device\n"
+
+
+def test_an_interrupt_is_one_word(monkeypatch, capsys) -> None:
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "bench", interrupted)
+    assert cli.main(["bench", "model.py:block", "model.py:examples"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"

@@ -74,7 +74,7 @@ def test_what_the_data_recurs_through_alone_is_not_recursive():
     found = linked(visit())
     assert [cell.recursive for cell in found.signatures] == [False]
     program = fb.compile(visit(), "numpy")
-    assert program.run([[{"x": [1, 2]}, [{"x": [3, 4]}, []]]]).loss == 10.0
+    assert program.run([[{"x": [1, 2]}, [{"x": [3, 4]}, []]]], losses=True).loss == 10.0
 
 
 def test_values_that_may_reach_one_operand_share_an_arena_and_others_do_not():

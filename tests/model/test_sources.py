@@ -137,4 +137,4 @@ def test_in_a_recursion_the_gradients_of_children_come_before_their_parents():
     (found,) = gradients.values()
     assert found.values.tolist() == [6, 4, 8, 2, 10]
     assert found.nodes.tolist() == [0, 1, 2, 3, 0]
-    assert program.run(examples).metrics["read"].values.tolist() == [1, 2, 3, 4, 5]
+    assert program.run(examples, metrics=True).metrics["read"].values.tolist() == [1, 2, 3, 4, 5]

@@ -150,7 +150,7 @@ def _read(block: Block, value: Any) -> Any:
             return Given(block.fn(as_object(value).value))
         case fb.FromTensor():
             source = block.tensor
-            return np.array(source.value if isinstance(source, Parameter) else source.attrs["value"])
+            return np.array(source.value if isinstance(source, Parameter) else source)
         case fb.Zeros():
             return zero(block.type)
         case fb.OneHot():

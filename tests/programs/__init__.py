@@ -20,7 +20,7 @@ from tests.programs.maker import Maker, Way
 from tests.programs.recipes import PAIR, SCALAR, STATE, BlockProgram, Given, Source, has_zero, is_of_floats
 from tests.strategies import Draw
 
-__all__ = ["BlockProgram", "programs"]
+__all__ = ["BlockProgram", "drawn", "programs"]
 
 CHOICES = 2000  # more than all programs take, so that few are cut short
 
@@ -55,14 +55,23 @@ def programs(
 ) -> BlockProgram:
     """Return a random program, mostly with a loss of all it yields, and random examples."""
     # Choices drawn one by one would shrink better, but Hypothesis would repeat most of them.
-    seed = draw(st.integers(0, 2**32 - 1))
-    maker = Maker(Random(seed), draw(st.integers(0, CHOICES)), size, ways, dropout)
+    seed, choices = draw(st.integers(0, 2**32 - 1)), draw(st.integers(0, CHOICES))
+    return drawn(seed, choices, size=size, depth=depth, examples=examples, dropout=dropout)
+
+
+def drawn(
+    seed: int, choices: int, *, size: int = 30, depth: int = 6, examples: int = 4, dropout: bool = False
+) -> BlockProgram:
+    """Return the random program of a seed; after so many choices, all others are the simplest."""
+    maker = Maker(Random(seed), choices, size, ways, dropout)
     type_ = maker.result()
     recipe = maker.read(type_, depth)
     if is_of_floats(type_) and maker.number(4) < 3:
         recipe = recipe.then(
             fb.AllOf(fb.Identity(), maker.function(type_, SCALAR) >> fb.Loss()), fb.GetItem(0)
         )
-    source = Source(np.random.default_rng(seed))
-    data = [recipe.data(replace(source), 3) for _ in range(1 + source.number(examples))]
-    return BlockProgram(recipe.block, data, seed)
+    data = []
+    for poisoned in (False, True):
+        source = Source(np.random.default_rng(seed), poisoned=poisoned)
+        data.append([recipe.data(replace(source), 3) for _ in range(1 + source.number(examples))])
+    return BlockProgram(recipe.block, data[0], seed, data[1])

@@ -18,6 +18,7 @@ from tests.programs.recipes import (
     Given,
     Recipe,
     a_number,
+    aside,
     each_of,
     is_of_floats,
 )
@@ -39,6 +40,8 @@ def beside(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
         case _:
             kind = maker.one_of(TENSORS)
             side = maker.read(kind, depth, given).then(maker.sink(kind))
+    if not maker.collected:  # else others may need what is collected in it
+        side = aside(side)
     if maker.number(2):
         return maker.both([main, side], given).then(fb.GetItem(0))
     return maker.both([side, main], given).then(fb.GetItem(1))

@@ -83,6 +83,11 @@ def _product(a: Node, b: Node) -> Node:
     return a @ b
 
 
+def _with_weights(a: Node, w: Parameter) -> Node:
+    """Return a sum of terms with a mean of weights alone, which both directions need."""
+    return ops.sum(w * ops.mean(a) + ops.mean(w))
+
+
 STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: a + b,
     lambda a, b, e: ops.tanh(a) * b,
@@ -105,6 +110,12 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[0] * b,
     lambda a, b, e: ops.segment_softmax(a) * b,
     lambda a, b, e: ops.segment_mean(a),
+    lambda a, b, e: _with_weights(a, e.weight((2,))),
+    lambda a, b, e: ops.softplus(a) - ops.gelu(b),
+    lambda a, b, e: ops.log(1 + ops.square(a)) * ops.sin(b),
+    lambda a, b, e: ops.einsum("i,j->ij", ops.tanh(a), b),
+    lambda a, b, e: ops.pad(a, 1, 1),
+    lambda a, b, e: ops.sqrt(1 + ops.square(a)),
 )
 
 

@@ -174,7 +174,7 @@ class Maker:
         """Return a random function of tensors, perhaps behind a declaration of its own."""
         steps = [(self.number(len(STEPS)), self.number(8), self.number(8)) for _ in range(self.number(7))]
         picks = [self.number(4) for _ in tensors_in(target)]
-        free = [self.free((2,))] if self.number(4) == 3 else []
+        free = [self.free((2,))] if self.number(2) else []
         block: Block = fb.Function(Expression(steps, picks, target, free))
         if self.number(6) == 5:
             declaration = fb.ForwardDeclaration(source, target, "f")

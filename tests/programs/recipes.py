@@ -25,10 +25,14 @@ Given = tuple[Type, ...]
 
 @dataclass(slots=True)
 class Source:
-    """Where data is drawn from: random numbers, and how many more objects may be made."""
+    """Where data is drawn from: random numbers, and how many more objects may be made.
+
+    Where it is `poisoned`, what only losses and metrics read is drawn, and then replaced by what nobody can read.
+    """
 
     rng: np.random.Generator
     left: int = 60
+    poisoned: bool = False
 
     def number(self, below: int) -> int:
         """Return a number from 0 to `below`, excluded."""
@@ -76,6 +80,7 @@ class BlockProgram:
     block: Block
     examples: list[Any]
     seed: int
+    poisoned: list[Any]  # the same examples, but what only losses and metrics read cannot be read
 
     def __repr__(self) -> str:
         examples = "\n  ".join(map(repr, self.examples))
@@ -117,6 +122,16 @@ def tensors_in(type_: Type) -> list[TensorType]:
 def nothing(source: Source, depth: int) -> Any:
     """Draw an object that nobody reads."""
     return None
+
+
+def aside(recipe: Recipe) -> Recipe:
+    """Return a recipe whose data only losses and metrics read."""
+
+    def data(source: Source, depth: int) -> Any:
+        drawn = recipe.data(source, depth)
+        return object() if source.poisoned else drawn
+
+    return Recipe(recipe.block, data)
 
 
 def a_number(below: int) -> Data:

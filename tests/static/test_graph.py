@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 from pathlib import Path
 
@@ -27,6 +28,7 @@ DEEP = 20_000
 
 NAMES = {
     "np": np,
+    "math": math,
     "ops": ops,
     "apply": apply,
     "s": input_node(TensorType(())),

@@ -69,6 +69,20 @@ def test_products_are_never_computed_again():
     assert not any(node.op.name in DEAR for node in chosen)
 
 
+@pytest.mark.parametrize("budget", [None, 0, 4])
+def test_what_both_directions_need_of_parameters_alone_is_computed_before_either_reads_it(budget):
+    """The sum of `p`, which forward needs for its mean, and backward too where it computes again."""
+    p = fb.Parameter([3], init=[1.0, 2.0, 3.0], name="p")
+    mixed = fb.Function(lambda x: ops.sum(p * ops.mean(x) + ops.mean(p)))
+    model = fb.Vector(2) >> fb.Linear(2, init="ones") >> mixed >> fb.Loss()
+    program = fb.compile(model, "numpy", kept_bytes=budget, debug=True)
+    for scale in (1.0, 10.0):
+        program.params["p"] = [scale, 2 * scale, 3 * scale]
+        loss, gradients = program.value_and_grad([[1.0, 2.0], [3.0, 4.0]])
+        assert loss == pytest.approx(72 * scale)
+        assert gradients["p"] == pytest.approx([12.0, 12.0, 12.0])
+
+
 @pytest.mark.parametrize("cell", [fb.LSTMCell(3), fb.GRUCell(3)], ids=repr)
 def test_a_program_with_less_to_keep_has_the_same_gradients(cell):
     loss = fb.GetItem(0) >> fb.Sum() >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()

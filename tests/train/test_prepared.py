@@ -11,6 +11,7 @@ import tempfile
 import time
 import zipfile
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +24,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.train import load_prepared, prepare, prepared
+from foldbatch.train.archive import read_arrays, write_arrays
 from tests.programs import BlockProgram, programs
 from tests.scheduler.test_merge import assert_same
 
@@ -49,6 +51,7 @@ def every_of(tree: fb.ForwardDeclaration) -> fb.Block:
     return items >> fb.AllOf(fb.Map(tree()), fb.Map(fb.AllOf(tree(), fb.InputTransform(str))))
 
 
+NUMBA = pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
 EXAMPLES: list[Any] = [3, [1, 2], [], [[1, 1], 8, [2, [0, 6], []]], [[[[5]]]], 0]
 
 
@@ -57,7 +60,7 @@ def file_of(folder: Path) -> Path:
 
 
 def outcome(program: fb.Program, examples: Any) -> Any:
-    results = program.run(examples)
+    results = program.run(examples, losses=True, metrics=True)
     metrics = {
         name: (m.values.tolist(), m.examples.tolist(), m.nodes.tolist(), m.labels)
         for name, m in results.metrics.items()
@@ -86,7 +89,7 @@ def test_what_is_read_runs_as_what_was_written(tmp_path):
     assert found[3] == pytest.approx(expected[3])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(dropout=True))
 def test_any_program_reads_what_it_wrote(program: BlockProgram) -> None:
     compiled = fb.compile(program.block, backend="numpy")
@@ -113,7 +116,7 @@ def test_plain_labels_are_kept_and_others_refused_before_a_file_is_touched(tmp_p
     program = fb.compile(block, backend="numpy")
     examples = [[(1.0, label)] for label in plain]
     prepare(program, examples, file_of(tmp_path))
-    read = program.run(load_prepared(program, file_of(tmp_path))).metrics["seen"].labels
+    read = program.run(load_prepared(program, file_of(tmp_path)), metrics=True).metrics["seen"].labels
     assert [(type(x), repr(x)) for x in read] == [(type(x), repr(x)) for x in plain]
     before = file_of(tmp_path).read_bytes()
     for label in ((1, 2), [1], np.int64(3), np.float64(3), b"x", {}, object()):
@@ -193,7 +196,7 @@ def test_any_damage_is_a_read_error(tmp_path):
     data = file_of(tmp_path).read_bytes()
     rng = np.random.default_rng(0)
     harmless = 0
-    for at in rng.integers(0, len(data), 400):
+    for at in rng.integers(0, len(data), 200):
         for damaged in (
             data[:at],
             data[:at] + bytes([data[at] ^ int(rng.integers(1, 256))]) + data[at + 1 :],
@@ -207,7 +210,7 @@ def test_any_damage_is_a_read_error(tmp_path):
                 harmless += 1
                 assert len(damaged) == len(data)
                 assert [repr(x.trace.calls) for x in read] == [repr(x.trace.calls) for x in written]
-    assert harmless < 150
+    assert harmless < 75
 
 
 @pytest.mark.parametrize("count", [b"5", b"6000000000000"])
@@ -224,10 +227,7 @@ def test_damage_is_found_before_anything_is_made_of_it(tmp_path, count):
 
 def rewritten(path: Path, **changes: Any) -> None:
     """Write the file's arrays again, some of them changed: whole as an archive, wrong as a data set."""
-    with np.load(path) as file:
-        arrays = dict(file)
-    np.savez(path.with_suffix(".npz"), **{**arrays, **changes})
-    path.with_suffix(".npz").replace(path)
+    write_arrays(path, {**read_arrays(path, "a data set"), **changes})
 
 
 def test_other_files_and_other_versions_are_read_errors(tmp_path):
@@ -246,11 +246,15 @@ def test_other_files_and_other_versions_are_read_errors(tmp_path):
     with pytest.raises(ReadError, match="of another kind"):
         load_prepared(program, path)
     prepare(program, EXAMPLES, path)
-    rewritten(path, about=prepared._text({"version": 99, "digests": {}, "examples": 0}))
-    with pytest.raises(ReadError, match="expected version 1 of prepared data sets, found version 99"):
+    rewritten(path, about=prepared._text({"version": 99, "digests": {}}))
+    with pytest.raises(ReadError, match="expected version 2 of prepared data sets, found version 99"):
         load_prepared(program, path)
     with pytest.raises(FileNotFoundError):
         load_prepared(program, tmp_path / "nowhere")
+
+
+def text(value: Any) -> Any:
+    return prepared._text(value)
 
 
 @pytest.mark.parametrize(
@@ -260,9 +264,19 @@ def test_other_files_and_other_versions_are_read_errors(tmp_path):
         {"calls0": np.zeros(3)},
         {"levels0": np.zeros(3, np.int64)},
         {"count0": np.array([1])},
+        {"count0": np.array([-1, 8, 1, 1, 1, 1])},
         {"values": np.array([1])},
-        {"results": np.frombuffer(b"[[1]]", np.uint8)},
+        {"values": np.full(6, -1)},
+        {"values": np.full(6, 2**31 - 1)},
+        {"results": text([[1]])},
+        {"results": text([[True, "", [], []]] * 6)},
+        {"results": text([[2**70, "", [], []]] * 6)},
+        {"results": text([[0, {}, [], []]] * 6)},
+        {"results": text([[0, "", 5, []]] * 6)},
+        {"results": text({})},
+        {"results": np.frombuffer(b"[" * 10**5, np.uint8)},
         {"feeds0_0": np.zeros(2, np.int32)},
+        {"more": np.zeros(2, np.int32)},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -270,27 +284,79 @@ def test_arrays_that_do_not_fit_are_a_read_error(tmp_path, change):
     program = model()
     prepare(program, EXAMPLES, file_of(tmp_path))
     rewritten(file_of(tmp_path), **change)
-    with pytest.raises(ReadError, match="found arrays that do not fit together"):
+    with pytest.raises(ReadError) as caught:
         load_prepared(program, file_of(tmp_path))
+    assert str(caught.value).startswith(str(file_of(tmp_path)))
+    assert str(caught.value).endswith("; prepare it anew")
+
+
+def test_labels_are_plain_and_as_many_as_calls(tmp_path):
+    program = model()
+    prepare(program, EXAMPLES, file_of(tmp_path))
+    whole = file_of(tmp_path).read_bytes()
+    labels = [name for name in read_arrays(file_of(tmp_path), "") if name.startswith("labels")]
+    assert labels
+    for name in labels:
+        for wrong in ([], {}, [["x"]] * len(json.loads(read_arrays(file_of(tmp_path), "")[name].tobytes()))):
+            file_of(tmp_path).write_bytes(whole)
+            rewritten(file_of(tmp_path), **{name: text(wrong)})
+            with pytest.raises(ReadError, match="labels"):
+                load_prepared(program, file_of(tmp_path))
+
+
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("numba", marks=[pytest.mark.numba, NUMBA])])
+def test_edited_numbers_are_refused_or_run_as_a_valid_trace_does(tmp_path, backend):
+    """Any integer may be changed, with a digest that is right: never a crash, nor a result of the oracle's alone."""
+    program = fb.compile(model().lowered.block, backend, threads=1)
+    reference = fb.compile(program.lowered.block, "reference", threads=1)
+    prepare(program, EXAMPLES, file_of(tmp_path))
+    good = read_arrays(file_of(tmp_path), "")
+    names = [name for name in sorted(good) if name not in ("about", "results") and good[name].size]
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(150):
+        arrays = {name: array.copy() for name, array in good.items()}
+        for _ in range(1 + rng.integers(2)):
+            name = names[rng.integers(len(names))]
+            at = rng.integers(arrays[name].size)
+            arrays[name].reshape(-1)[at] = rng.choice(
+                [-1, 0, 1, 2, 3, 7, 8, 9, 50, 2**31 - 1, -(2**31)]
+            ).astype(arrays[name].dtype)
+        write_arrays(file_of(tmp_path), arrays)
+        try:
+            read = load_prepared(program, file_of(tmp_path))
+        except ReadError as error:
+            refused += 1
+            assert str(error).startswith(str(file_of(tmp_path)))
+            continue
+        right = reference.value_and_grad(load_prepared(reference, file_of(tmp_path)), step=1)
+        found = program.value_and_grad(read, step=1)
+        assert found[0] == pytest.approx(right[0])
+        for parameter, gradient in right[1].items():
+            dense = [
+                g.dense() if isinstance(g, fb.SparseRows) else g for g in (found[1][parameter], gradient)
+            ]
+            np.testing.assert_allclose(*dense, atol=1e-12)
+    assert 50 < refused < 150
 
 
 @pytest.mark.parametrize("wrong", [-1, 10**6])
-@pytest.mark.parametrize("name", ["calls", "levels", "elements"])
+@pytest.mark.parametrize("name", ["calls", "levels", "elements", "feeds"])
 def test_numbers_out_of_range_are_a_read_error(tmp_path, name, wrong):
     """What is compiled would follow them out of its arrays."""
     program = model()
     prepare(program, EXAMPLES, file_of(tmp_path))
     whole = file_of(tmp_path).read_bytes()
-    with np.load(file_of(tmp_path)) as file:
-        arrays = {key: file[key] for key in file.files if key.startswith(name) and file[key].size}
+    arrays = {key: array for key, array in read_arrays(file_of(tmp_path), "").items() if key.startswith(name)}
     assert arrays
     for key, array in arrays.items():
-        changed = array.copy()
-        changed.reshape(len(array), -1)[-1, 0] = wrong
-        file_of(tmp_path).write_bytes(whole)
-        rewritten(file_of(tmp_path), **{key: changed})
-        with pytest.raises(ReadError, match="found arrays that do not fit together"):
-            load_prepared(program, file_of(tmp_path))
+        if array.size and array.dtype.kind == "i":
+            changed = array.copy()
+            changed.reshape(len(array), -1)[-1, 0] = wrong
+            file_of(tmp_path).write_bytes(whole)
+            rewritten(file_of(tmp_path), **{key: changed})
+            with pytest.raises(ReadError, match="prepare it anew"):
+                load_prepared(program, file_of(tmp_path))
 
 
 def test_every_array_is_of_the_form_that_the_program_reads(tmp_path):
@@ -298,10 +364,8 @@ def test_every_array_is_of_the_form_that_the_program_reads(tmp_path):
     for name in [column.name for columns in prepared._columns(program.model) for column in columns]:
         for change in (lambda array: array[..., None], lambda array: array.astype("int16")):
             prepare(program, EXAMPLES, file_of(tmp_path))
-            with np.load(file_of(tmp_path)) as file:
-                array = file[name]
-            rewritten(file_of(tmp_path), **{name: change(array)})
-            with pytest.raises(ReadError, match="found arrays that do not fit together"):
+            rewritten(file_of(tmp_path), **{name: change(read_arrays(file_of(tmp_path), "")[name])})
+            with pytest.raises(ReadError, match=f"found arrays that do not fit together: {name} is"):
                 load_prepared(program, file_of(tmp_path))
 
 

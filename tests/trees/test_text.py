@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import ReadError
-from foldbatch.trees import text
+from foldbatch.trees import parse_brackets, read_brackets, read_sst, text
 from foldbatch.trees.text import Piece, read_pieces, text_pieces, whole_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
@@ -138,3 +138,14 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
 def test_a_line_that_is_no_string_is_an_error():
     with pytest.raises(ReadError, match=r"lines:2:1: expected a line of text, found bytes b'b'"):
         list(read_pieces(["a", b"b"]))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"(1 a)"])
+def test_what_is_no_text_is_refused_at_once(wrong):
+    """By readers, too, before anything is read."""
+    for read in (read_pieces, read_sst, read_brackets):
+        with pytest.raises(ReadError, match="text: expected a path or lines, found "):
+            read(wrong)
+    for parse in (text_pieces, parse_brackets):
+        with pytest.raises(ReadError, match="text: expected a str, found .*; read a file with read_brackets"):
+            parse(wrong)

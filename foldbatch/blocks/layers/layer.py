@@ -108,10 +108,15 @@ def finite(value: Any, where: str, above: float = -np.inf) -> float:
 AnyLayer: TypeAlias = Layer[Any, Any]
 
 
+def unchanged(x: Node) -> Node:
+    """Return a tensor as it is."""
+    return x
+
+
 def find_activation(spec: Any, where: str) -> Any:
     """Return an activation by name, or the function itself; None is the identity."""
     if spec is None or callable(spec):
-        return spec or (lambda x: x)
+        return spec or unchanged
     if isinstance(spec, str) and spec in ACTIVATIONS:
         return ACTIVATIONS[spec]
     expected = f"an activation of {', '.join(ACTIVATIONS)}, a function or None"

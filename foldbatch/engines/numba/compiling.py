@@ -3,9 +3,9 @@
 A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python
 calls with arrays, `native` what compiled code calls by its address.
 
-The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none; nor is there one where nothing can be written. Processes may share it:
-files are complete when they appear, and their names tell their contents.
+The directory is that of `foldbatch.cache`. Where it does not work, texts are compiled in each process; what
+is damaged there is removed, and compiled anew. Numba does not free what it has compiled (about half a
+megabyte a text), so a text is compiled once in a process, and all programs share it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import linecache
-import os
-import tempfile
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -23,9 +23,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from foldbatch.cache import cache_directory, entries, remove, tidy, used, write_text
 from foldbatch.errors import BackendError
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
+PATIENCE = 2.0  # seconds of compiling after which a person is told
+
+_spent: list[float] = []
+_told: list[bool] = []
 
 C = TypeVar("C")
 
@@ -45,21 +50,6 @@ def numba() -> ModuleType:
     return module
 
 
-def cache_directory() -> Path | None:
-    """Return where compiled code is kept between runs; None where the user wants none.
-
-    >>> import os; from unittest import mock
-    >>> with mock.patch.dict(os.environ, {"FOLDBATCH_CACHE": "/some/where"}):
-    ...     cache_directory().as_posix()
-    '/some/where'
-    """
-    named = os.environ.get("FOLDBATCH_CACHE")
-    if named is not None:
-        return Path(named) if named else None
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "foldbatch"
-
-
 def compile_text(name: str, text: str, compile_as: Callable[[str, bool], C]) -> C:
     """Return what `compile_as` makes of a text, from the cache on disk if that works.
 
@@ -68,36 +58,53 @@ def compile_text(name: str, text: str, compile_as: Callable[[str, bool], C]) -> 
         text: of a Python module.
         compile_as: compiles the text under a file's name; and whether Numba is to keep what it compiles.
     """
-    kept = _write(cache_directory(), f"{name}.py", text)
-    if kept is not None:
-        try:
-            return compile_as(kept.as_posix(), True)  # noqa: FBT003 - called by position
-        except Exception:  # noqa: BLE001, S110 - if it was not the cache, it is raised again below
-            pass
+    directory = cache_directory()
+    if directory is not None:
+        compiled = _from_disk(directory, name, text, compile_as)
+        if compiled is not None:
+            return compiled
     filename = f"<foldbatch {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return compile_as(filename, False)  # noqa: FBT003
+    return _timed(compile_as, filename, None)
 
 
-def _write(directory: Path | None, name: str, text: str) -> Path | None:
-    """Write a file that many may write at once, with the same text; None if that is impossible."""
-    if directory is None:
-        return None
-    path = directory / name
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():  # replacing it would make Numba forget what it compiled
-            with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False) as file:
-                file.write(text)
-            try:
-                os.link(file.name, path)
-            except FileExistsError:
-                pass
-            finally:
-                Path(file.name).unlink()
-    except OSError:
-        return None
-    return path
+def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str, bool], C]) -> C | None:
+    """Return what is in the cache, or compile for it; None where the cache does not work."""
+    for _ in range(2):
+        new = not (directory / f"{name}.py").exists()
+        if new:
+            _tidy_once(directory)
+        path = write_text(directory, name, text)
+        if path is None:
+            return None
+        try:
+            if new:
+                return _timed(compile_as, path.as_posix(), directory)
+            used(path)
+            return compile_as(path.as_posix(), True)  # noqa: FBT003 - called by position
+        except Exception:  # noqa: BLE001 - if it was not the cache, it is raised again without it
+            remove([entry for known, entry in entries(directory).items() if known == name])
+            if new:
+                return None
+    return None
+
+
+@cache
+def _tidy_once(directory: Path) -> None:
+    """Tidy up in a process that compiles, the first time it does."""
+    tidy(directory)
+
+
+def _timed(compile_as: Callable[[str, bool], C], filename: str, directory: Path | None) -> C:
+    """Compile; where a person waits for seconds, say why."""
+    start = time.perf_counter()
+    compiled = compile_as(filename, directory is not None)
+    _spent.append(time.perf_counter() - start)
+    if sum(_spent) > PATIENCE and not _told and sys.stderr is not None and sys.stderr.isatty():
+        _told.append(True)
+        kept = f"kept in {directory}" if directory is not None else "not kept, as there is no FOLDBATCH_CACHE"
+        print(f"foldbatch: compiling loops of a new model; they are {kept}", file=sys.stderr)
+    return compiled
 
 
 @lru_cache(4096)

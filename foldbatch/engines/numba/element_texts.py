@@ -18,6 +18,8 @@ MORE = {
     "log": "log({0})",
     "sin": "sin({0})",
     "cos": "cos({0})",
+    "floor": "floor({0})",
+    "round": "rint({0})",
     "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
     "log_sigmoid": "({0} if {0} < {t}(0) else {t}(0)) - log1p(exp_{t}(-abs({0})))",
     "power": "{0} ** p",

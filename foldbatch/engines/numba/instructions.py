@@ -27,7 +27,8 @@ from foldbatch.engines.numba.coder import (
 from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
 from foldbatch.engines.numba.nests import Stretch, Strides, merged, parts
-from foldbatch.engines.numba.op_code import copy_to, encode_op
+from foldbatch.engines.numba.op_code import encode_op
+from foldbatch.engines.numba.visits import copy_to
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
 

@@ -14,7 +14,8 @@ from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
 from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
-from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.engines.numba.visits import aligned, axis_of, copied, given, visit, written, zeroed
+from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.statements import Place, Statement
 
@@ -28,83 +29,20 @@ def encode_op(coder: Coder, statement: Statement) -> None:
         ENCODERS[name](coder, statement)
 
 
-def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
-    """Return the axis that an op runs along, be it that its result has none."""
-    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
-
-
-def aligned(place: Place, shape: Sequence[int]) -> Place:
-    """Return a place as an operand of an op of another shape, to which it broadcasts."""
-    missing = len(shape) - len(place.shape)
-    strides = tuple(
-        0 if i < missing or place.shape[i - missing] != extent else place.strides[i - missing]
-        for i, extent in enumerate(shape)
-    )
-    return replace(place, shape=tuple(shape), strides=strides)
-
-
-def _given(statement: Statement) -> list[Place]:
-    return [place for place in statement.reads if place is not None]
-
-
-def _written(statement: Statement) -> Place:
-    assert statement.write is not None
-    return statement.write
-
-
-def _visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
-    """Append a function of `element_texts` on places of one shape, the last of which is written."""
-    for part, whole in _visited(places):
-        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
-        pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
-        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
-
-
-def _visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
-    """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
-    rows = [place.row for place in places]
-    axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])
-    whole = by_rows(axes, rows)
-    if whole and not axes:
-        axes = [(1, tuple(rows))]
-    return [(part, whole) for part in parts(axes, element_texts.AXES, len(places))]
-
-
 def _elementwise(coder: Coder, statement: Statement) -> None:
-    write = _written(statement)
-    reads = [aligned(place, write.shape) for place in _given(statement)]
+    write = written(statement)
+    reads = [aligned(place, write.shape) for place in given(statement)]
     operands = [coder.dtype(place) for place in reads]
     text = element_texts.elementwise(statement.op, operands, coder.dtype(write))
     more = []
     if statement.op == "power":
         more = [int(np.float64(statement.attrs["exponent"]).view(np.int64))]
-    _visit(coder, text, [*reads, write], axis_of(statement, reads), more)
+    visit(coder, text, [*reads, write], axis_of(statement, reads), more)
 
 
 def _copy(coder: Coder, statement: Statement) -> None:
-    (read, *_), write = _given(statement), _written(statement)
-    _copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
-
-
-def _copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
-    _visit(coder, element_texts.copy(coder.dtype(write)), [read, write], axis)
-
-
-def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
-    """Append a copy of a place to rows without gaps that begin at a cell."""
-    size = prod(place.shape)
-    target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
-    dtype = coder.dtype(place)
-    item = np.dtype(dtype).itemsize
-    for part, whole in _visited([place, target]):
-        rows = [0, 0] if whole else [place.row, size]
-        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
-        pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
-        coder.add(native(element_texts.copy(dtype)), axis, pointers, statics)
-
-
-def _zeroed(coder: Coder, write: Place) -> None:
-    _visit(coder, element_texts.zero(coder.dtype(write)), [write], write.axis)
+    (read, *_), write = given(statement), written(statement)
+    copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
 
 
 def _section(place: Place, axis: int, start: int, extent: int) -> Place:
@@ -121,29 +59,36 @@ def _without(place: Place, axis: int, at: int = 0) -> Place:
 
 
 def _concat(coder: Coder, statement: Statement) -> None:
-    write, axis = _written(statement), statement.attrs["axis"]
+    write, axis = written(statement), statement.attrs["axis"]
     for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
         if read is not None:
             section = _section(write, axis, start, read.shape[axis])
-            _copied(coder, read, section, axis_of(statement, [write]))
+            copied(coder, read, section, axis_of(statement, [write]))
 
 
 def _stack(coder: Coder, statement: Statement) -> None:
-    write = _written(statement)
+    write = written(statement)
     for i, read in enumerate(statement.reads):
         if read is not None:
-            _copied(coder, read, _without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
+            copied(coder, read, _without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
 
 
 def _pad(coder: Coder, statement: Statement) -> None:
-    (read,), write, axis = _given(statement), _written(statement), statement.attrs["axis"]
-    _zeroed(coder, write)
+    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
+    zeroed(coder, write)
     section = _section(write, axis, statement.attrs["before"], read.shape[axis])
-    _copied(coder, read, section, axis_of(statement, [write]))
+    copied(coder, read, section, axis_of(statement, [write]))
+
+
+def _flip(coder: Coder, statement: Statement) -> None:
+    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
+    for i in range(read.shape[axis]):
+        target = _without(write, axis, read.shape[axis] - 1 - i)
+        copied(coder, _without(read, axis, i), target, axis_of(statement, [read]))
 
 
 def _sum(coder: Coder, statement: Statement) -> None:
-    (read,), write, axes = _given(statement), _written(statement), statement.attrs["axes"]
+    (read,), write, axes = given(statement), written(statement), statement.attrs["axes"]
     over, rest = _strides(read, axes), _strides(read, [i for i in range(len(read.shape)) if i not in axes])
     summed = merged([read.shape[i] for i in axes], [over])
     kept = merged(write.shape, [rest, Strides(write.row, write.strides)])
@@ -159,7 +104,7 @@ def _strides(place: Place, axes: Sequence[int]) -> Strides:
 
 
 def _sum_batch(coder: Coder, statement: Statement) -> None:
-    (read,), write = _given(statement), _written(statement)
+    (read,), write = given(statement), written(statement)
     kept = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)])
     column = kept.pop() if kept else (1, (0, 0))
     _add_up(coder, statement, kept, column, None)
@@ -183,7 +128,7 @@ def _add_up(
         along: the axes that are summed, or a part of them; None where all rows are.
         number: of the part; those after the first one add to what is there.
     """
-    (read,), write = _given(statement), _written(statement)
+    (read,), write = given(statement), written(statement)
     dtype = coder.dtype(write)
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")
     rows = sum_texts.ROWS_SUMMED if along is None else sum_texts.ROWS_KEPT
@@ -221,23 +166,23 @@ def _along(
 
 
 def _reduced(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    (read,), write, at = given(statement), written(statement), statement.attrs["axis"]
     _along(coder, statement, read.shape[at], [read, write], [at, None])
 
 
 def _softmax(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = _given(statement), _written(statement), statement.attrs["axis"]
+    (read,), write, at = given(statement), written(statement), statement.attrs["axis"]
     _along(coder, statement, read.shape[at], [read, write], [at, at])
 
 
 def _cross_entropy(coder: Coder, statement: Statement) -> None:
-    (logits, labels), write = _given(statement), _written(statement)
+    (logits, labels), write = given(statement), written(statement)
     at = len(logits.shape) - 1
     _along(coder, statement, logits.shape[at], [logits, write, labels], [at, None, None])
 
 
 def _one_hot(coder: Coder, statement: Statement) -> None:
-    (ids,), write = _given(statement), _written(statement)
+    (ids,), write = given(statement), written(statement)
     at = len(write.shape) - 1
     _along(coder, statement, write.shape[at], [ids, write], [None, at])
 
@@ -261,24 +206,24 @@ def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Pl
 
 
 def _gather(coder: Coder, statement: Statement) -> None:
-    (table, ids), write = _given(statement), _written(statement)
+    (table, ids), write = given(statement), written(statement)
     kinds = {"i": KINDS[coder.dtype(ids)], "k": OF_BYTES[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.GATHER.format(**kinds), table, ids, write)
 
 
 def _sum_rows(coder: Coder, statement: Statement) -> None:
-    (rows, ids), write = _given(statement), _written(statement)
-    _zeroed(coder, write)
+    (rows, ids), write = given(statement), written(statement)
+    zeroed(coder, write)
     kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
 
 
 def _segments(coder: Coder, statement: Statement) -> None:
-    read, segments = _given(statement)
-    write, name = _written(statement), statement.op
+    read, segments = given(statement)
+    write, name = written(statement), statement.op
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
-    result = "u1" if name == "segment_is_max" else kind
+    result = {"segment_is_max": "u1", "segment_position": "i8"}.get(name, kind)
     plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
     text = row_texts.on_segments(name, kind, result, plus)
     places = [read, write]
@@ -290,7 +235,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
 
 
 def _random(coder: Coder, statement: Statement) -> None:
-    (keys,), write = _given(statement), _written(statement)
+    (keys,), write = given(statement), written(statement)
     site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
     text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
     order = Strides(0, contiguous(write.shape))
@@ -301,7 +246,7 @@ def _random(coder: Coder, statement: Statement) -> None:
 
 
 def _check_range(coder: Coder, statement: Statement) -> None:
-    ids, *segments = _given(statement)
+    ids, *segments = given(statement)
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
     for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
@@ -323,7 +268,7 @@ OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
 
 
 def _linear(coder: Coder, statement: Statement) -> None:
-    (x, weight), write = _given(statement), _written(statement)
+    (x, weight), write = given(statement), written(statement)
     (k, n), function = weight.shape, _product(coder.dtype(write))
     axes, by_row = _leading(x, write)
     for part in parts(axes, 1, 2):
@@ -337,9 +282,9 @@ def _linear(coder: Coder, statement: Statement) -> None:
 
 
 def _sum_outer(coder: Coder, statement: Statement) -> None:
-    (x, g), write = _given(statement), _written(statement)
+    (x, g), write = given(statement), written(statement)
     if prod(x.shape[:-1]) == 0:
-        _zeroed(coder, write)
+        zeroed(coder, write)
         return
     (m, n), function = write.shape, _product(coder.dtype(write))
     axes, by_row = _leading(x, g)
@@ -365,7 +310,7 @@ def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], boo
 
 
 def _matmul(coder: Coder, statement: Statement) -> None:
-    (a, b), write = _given(statement), _written(statement)
+    (a, b), write = given(statement), written(statement)
     sizes = [*a.shape, b.shape[1]]
     statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
     pointers = [coder.at(a), coder.at(b), coder.at(write)]
@@ -378,6 +323,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "concat": _concat,
     "stack": _stack,
     "pad": _pad,
+    "flip": _flip,
     "sum": _sum,
     "sum_batch": _sum_batch,
     "max": _reduced,

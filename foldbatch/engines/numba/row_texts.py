@@ -74,6 +74,12 @@ for k in range(inner):
     for r in range(lower, upper):
         v[r * u8(s[5])] = u1(r == best)
 """
+_POSITION = """\
+for k in range(inner):
+    v = moved(b, k * {q})
+    for r in range(lower, upper):
+        v[r * u8(s[5])] = i8(r - lower)
+"""
 _SOFTMAX = """\
 for k in range(inner):
     u, v = moved(a, k * {p}), moved(b, k * {q})
@@ -97,6 +103,7 @@ _BODIES = {
     "repeat": _REPEAT,
     "segment_max": _MAX,
     "segment_is_max": _IS_MAX,
+    "segment_position": _POSITION,
     "segment_softmax": _SOFTMAX,
 }
 ON_SEGMENTS = (*_BODIES, "segment_sum")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core.compiler import Compiler
@@ -223,6 +224,8 @@ GLOBALS: dict[str, Any] = {
     "log1p": math.log1p,
     "sin": math.sin,
     "cos": math.cos,
+    "floor": np.floor,
+    "rint": np.rint,
     "min": min,
     "max": max,
     "sqrt": math.sqrt,

@@ -33,6 +33,7 @@ GLOBALS: dict[str, Any] = {
     "random_bits": random_bits,
     "segment_is_max": segments.segment_is_max,
     "segment_max": segments.segment_max,
+    "segment_position": segments.segment_position,
     "segment_softmax": segments.segment_softmax,
     "segment_sum": sums.segment_sum,
     "spread": moves.spread,

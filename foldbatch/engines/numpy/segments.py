@@ -27,6 +27,11 @@ def segment_is_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64
     np.equal(rows, np.repeat(first, counts, axis=0), out=out)
 
 
+def segment_position(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Number the rows of each run from 0. Shapes: ``x, out: [sum(counts), *]``."""
+    out[...] = (np.arange(len(x)) - np.repeat(starts, counts)).reshape(-1, *(1,) * (out.ndim - 1))
+
+
 def segment_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Normalise exp(x) over each run, without overflow. Shapes: ``x, out: [sum(counts), *]``."""
     if len(x) == 0:

@@ -109,6 +109,11 @@ def _pad(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[
     return [f"{out}[...] = 0", f"{out}{_section(_write(statement), axis, start, stop)} = {xs[0]}"]
 
 
+def _flip(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    before = ":, " * (statement.attrs["axis"] + _batched(_read(statement)))
+    return [f"np.copyto({out}, {xs[0]}[{before}::-1])"]
+
+
 def _concat(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis = statement.attrs["axis"]
     parts = zip(statement.reads, statement.attrs["starts"], xs, strict=True)
@@ -205,7 +210,7 @@ def _segments(name: str) -> Spelling:
 
 _UFUNCS = (
     *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign"),
-    *("tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
+    *("floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
 
 SPELLINGS: dict[str, Spelling] = {
@@ -225,6 +230,8 @@ SPELLINGS: dict[str, Spelling] = {
     "sum_outer": _sum_outer,
     "matmul": _ufunc("matmul"),
     "pad": _pad,
+    "flip": _flip,
+    "round": lambda statement, xs, out, dtype: [f"np.rint({xs[0]}, out={out})"],
     "concat": _concat,
     "stack": _stack,
     "sum": _sum,
@@ -239,7 +246,10 @@ SPELLINGS: dict[str, Spelling] = {
     "repeat": _take,
     "sum_rows": _sum_rows,
     "sum_batch": lambda statement, xs, out, dtype: [f"sum_first({xs[0]}, {out})"],
-    **{name: _segments(name) for name in ("segment_sum", "segment_max", "segment_is_max", "segment_softmax")},
+    **{
+        name: _segments(name)
+        for name in ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax")
+    },
 }
 
 # Operands whose buffer the result may overwrite: a single pass reads each element before it
@@ -250,6 +260,7 @@ OVERWRITES: dict[str, tuple[int, ...]] = {
     "relu": (0,),
     "softplus": (0,),
     "log_sigmoid": (0,),
+    "round": (0,),
     "power": (0,),
     "where": (2,),
     "softmax": (),

@@ -46,7 +46,8 @@ _BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
 _ON_SEQUENCES = {
     "repeat": ("owner",),
     **dict.fromkeys(
-        ("segment_sum", "segment_max", "segment_is_max", "segment_softmax"), ("starts", "counts")
+        ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+        ("starts", "counts"),
     ),
 }
 

@@ -93,7 +93,7 @@ def when_training(a: TensorLike, b: TensorLike) -> Node:
 
     >>> import foldbatch as fb
     >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: when_training(x * 0, x)) >> fb.Loss())
-    >>> program.run([3.0]).loss, program.value_and_grad([3.0])[0]
+    >>> program.run([3.0], losses=True).loss, program.value_and_grad([3.0])[0]
     (3.0, 0.0)
     """
     return apply("when_training", a, b)

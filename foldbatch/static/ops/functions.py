@@ -8,12 +8,17 @@ parameters, arrays or numbers and raises GraphError where types do not fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log as log_of_number
 from math import pi
 from typing import Any
 
-from foldbatch.static.graph import Node, TensorLike, apply, constant, index, lift
+import numpy as np
+
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
 from foldbatch.static.op import fail
-from foldbatch.types import TensorType
+from foldbatch.static.ops.indexing import gather
+from foldbatch.static.ops.shape_functions import axis_of, reshape
+from foldbatch.types import TensorType, describe_value
 
 
 def _as_node(x: TensorLike, op: str) -> Node:
@@ -27,19 +32,10 @@ def _as_bool(x: TensorLike, op: str) -> Node:
     return node
 
 
-def _axis(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
-    rank = x.ndim + extra
-    if rank == 0:
-        fail(op, "a tensor of at least one axis", str(x.type))
-    if not -rank <= axis < rank:
-        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
-    return axis % rank
-
-
 def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
-    axes = tuple(sorted(_axis(x, a, op) for a in ([axis] if isinstance(axis, int) else axis)))
+    axes = tuple(sorted(axis_of(x, a, op) for a in ([axis] if isinstance(axis, int) else axis)))
     if len(set(axes)) < len(axes):
         fail(op, "each axis once", str(axis))
     return axes
@@ -54,6 +50,15 @@ def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdim
 
 def _keep(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
+
+
+def _compared(name: str, a: TensorLike, b: TensorLike) -> Node:
+    """Return a comparison; integers of two dtypes are compared in the wider one, where none loses digits."""
+    x, y = lift(name, (a, b))
+    integers = [node.dtype.startswith("int") for node in (x, y)]
+    if all(integers) and x.dtype != y.dtype:
+        x, y = cast(x, "int64"), cast(y, "int64")
+    return apply(name, x, y)
 
 
 def add(*xs: TensorLike) -> Node:
@@ -161,9 +166,55 @@ def softplus(x: TensorLike) -> Node:
     return apply("softplus", x)
 
 
-def power(x: TensorLike, exponent: float) -> Node:
-    """Return x to a constant power."""
-    return _as_node(x, "power") ** exponent
+def power(x: TensorLike, exponent: TensorLike) -> Node:
+    """Return x to a power; of the two, one is a number or a constant array of no axes."""
+    if isinstance(exponent, Node):
+        if isinstance(x, Node) or not isinstance(x, int | float | np.number) or x <= 0:
+            found = f"{x.type if isinstance(x, Node) else x} to the power of {exponent.type}"
+            fix = "where x > 0, write ops.exp(y * ops.log(x))"
+            fail("power", "a number as exponent, or one above 0 as base", found, fix)
+        return exp(exponent * log_of_number(float(x)))
+    if not isinstance(exponent, int | float | np.number):
+        fail(
+            "power",
+            "a number as exponent",
+            describe_value(exponent),
+            "where x > 0, write ops.exp(y * ops.log(x))",
+        )
+    if exponent == 2:
+        return apply("square", x)
+    return apply("power", _as_node(x, "power"), exponent=float(exponent))
+
+
+def floor(x: TensorLike) -> Node:
+    """Return the largest whole number that is not above x, as a float; no gradient flows through it."""
+    return apply("floor", x)
+
+
+def round(x: TensorLike) -> Node:
+    """Return the nearest whole number as a float, of two the even one; no gradient flows through it."""
+    return apply("round", x)
+
+
+def floor_divide(a: TensorLike, b: TensorLike) -> Node:
+    """Return ``floor(a / b)`` of floats; no gradient flows through it."""
+    return floor(apply("divide", a, b))
+
+
+def mod(a: TensorLike, b: TensorLike) -> Node:
+    """Return the remainder ``a - floor(a / b) * b`` of floats, which has the sign of `b`."""
+    return apply("subtract", a, floor_divide(a, b) * b)
+
+
+def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:
+    """Return x with its elements held between two bounds, either of which may be left out.
+
+    The gradient is that of x where it lies between them or on one, else 0.
+    """
+    node = _as_node(x, "clip")
+    if low is not None:
+        node = maximum(node, low)
+    return node if high is None else minimum(node, high)
 
 
 def minimum(a: TensorLike, b: TensorLike) -> Node:
@@ -178,32 +229,32 @@ def maximum(a: TensorLike, b: TensorLike) -> Node:
 
 def less(a: TensorLike, b: TensorLike) -> Node:
     """Return a < b as bool."""
-    return apply("less", a, b)
+    return _compared("less", a, b)
 
 
 def less_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a <= b as bool."""
-    return apply("less_equal", a, b)
+    return _compared("less_equal", a, b)
 
 
 def equal(a: TensorLike, b: TensorLike) -> Node:
-    """Return a == b as bool; the operator itself compares expressions by identity."""
-    return apply("equal", a, b)
+    """Return a == b as bool."""
+    return _compared("equal", a, b)
 
 
 def not_equal(a: TensorLike, b: TensorLike) -> Node:
-    """Return a != b as bool; the operator itself compares expressions by identity."""
+    """Return a != b as bool."""
     return logical_not(equal(a, b))
 
 
 def greater(a: TensorLike, b: TensorLike) -> Node:
     """Return a > b as bool."""
-    return apply("less", b, a)
+    return _compared("less", b, a)
 
 
 def greater_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a >= b as bool."""
-    return apply("less_equal", b, a)
+    return _compared("less_equal", b, a)
 
 
 def logical_not(x: TensorLike) -> Node:
@@ -257,7 +308,7 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     if axis is None:
         result = apply("max", reshape(node, -1), axis=0)
         return _keep(result, node, _axes(node, None, "max")) if keepdims else result
-    place = _axis(node, axis, "max")
+    place = axis_of(node, axis, "max")
     result = apply("max", node, axis=place)
     return _keep(result, node, (place,)) if keepdims else result
 
@@ -275,115 +326,54 @@ def argmax(x: TensorLike, axis: int | None = None) -> Node:
     node = _as_node(x, "argmax")
     if axis is None:
         return apply("argmax", reshape(node, -1), axis=0)
-    return apply("argmax", node, axis=_axis(node, axis, "argmax"))
+    return apply("argmax", node, axis=axis_of(node, axis, "argmax"))
 
 
 def softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
     node = _as_node(x, "softmax")
-    return apply("softmax", node, axis=_axis(node, axis, "softmax"))
+    return apply("softmax", node, axis=axis_of(node, axis, "softmax"))
 
 
 def log_softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return log(softmax(x)) along an axis, finite wherever x is."""
     node = _as_node(x, "log_softmax")
-    return apply("log_softmax", node, axis=_axis(node, axis, "log_softmax"))
+    return apply("log_softmax", node, axis=axis_of(node, axis, "log_softmax"))
 
 
 def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     """Return log(sum(exp(x))) along an axis, stable for large x."""
     node = _as_node(x, "logsumexp")
-    return apply("logsumexp", node, axis=_axis(node, axis, "logsumexp"))
+    return apply("logsumexp", node, axis=axis_of(node, axis, "logsumexp"))
 
 
-def cross_entropy(logits: TensorLike, label: TensorLike) -> Node:
-    """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``."""
-    return apply("cross_entropy", logits, _as_node(label, "cross_entropy"))
+def cross_entropy(logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None) -> Node:
+    """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``.
+
+    Args:
+        logits: scores of the classes, which need not be normalised.
+        label: the number of the right class.
+        weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
+    """
+    node = _as_node(label, "cross_entropy")
+    loss = apply("cross_entropy", logits, node)
+    if weights is None:
+        return loss
+    factors = _as_node(weights, "cross_entropy")
+    if factors.shape != loss.inputs[0].shape[-1:]:
+        expected = f"a weight for each of {loss.inputs[0].shape[-1]} classes"
+        fail("cross_entropy", expected, str(factors.type), "give a vector")
+    return loss * gather(cast(factors, loss.dtype), node)
+
+
+def dot(a: TensorLike, b: TensorLike) -> Node:
+    """Return the inner product of two vectors, or the product of matrices as `matmul` does."""
+    x, y = lift("dot", (a, b))
+    if x.ndim == y.ndim == 1 and x.shape == y.shape:
+        return sum(x * y)
+    return matmul(x, y)
 
 
 def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
     """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
     return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)
-
-
-def gather(table: TensorLike, ids: TensorLike) -> Node:
-    """Return rows of a table (a parameter or constant); an id out of range is an error."""
-    return apply("gather", table, _as_node(ids, "gather"))
-
-
-def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
-    """Return the elements in another shape; one extent may be -1."""
-    node = _as_node(x, "reshape")
-    sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
-    if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
-        fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
-    if -1 in sizes:
-        rest = 1
-        for size in sizes:
-            rest *= size if size != -1 else 1
-        sizes[sizes.index(-1)] = node.type.size // rest if rest else 0
-    return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
-
-
-def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
-    """Return the tensor with its axes permuted, reversed by default."""
-    node = _as_node(x, "transpose")
-    if axes is None:
-        return node.T
-    return apply("transpose", node, axes=tuple(_axis(node, a, "transpose") for a in axes))
-
-
-def expand_dims(x: TensorLike, axis: int) -> Node:
-    """Return the tensor with a new axis of extent 1."""
-    node = _as_node(x, "expand_dims")
-    place = _axis(node, axis, "expand_dims", extra=1)
-    return reshape(node, (*node.shape[:place], 1, *node.shape[place:]))
-
-
-def squeeze(x: TensorLike, axis: int) -> Node:
-    """Return the tensor without one axis of extent 1."""
-    node = _as_node(x, "squeeze")
-    place = _axis(node, axis, "squeeze")
-    if node.shape[place] != 1:
-        fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
-    return index(node, (slice(None),) * place + (0,))
-
-
-def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
-    """Return the tensor repeated along axes of extent 1 to `shape`."""
-    node = _as_node(x, "broadcast_to")
-    sizes = tuple(int(size) for size in shape)
-    return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
-
-
-def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
-    """Return `x` with zeros before and after it along an instance axis."""
-    node = _as_node(x, "pad")
-    return apply("pad", node, axis=_axis(node, axis, "pad"), before=int(before), after=int(after))
-
-
-def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
-    """Return tensors joined along an existing axis."""
-    nodes = [_as_node(x, "concat") for x in xs]
-    if not nodes:
-        fail("concat", "at least one tensor", "none")
-    return nodes[0] if len(nodes) == 1 else apply("concat", *nodes, axis=_axis(nodes[0], axis, "concat"))
-
-
-def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
-    """Return tensors of one type joined along a new axis."""
-    nodes = [_as_node(x, "stack") for x in xs]
-    if not nodes:
-        fail("stack", "at least one tensor", "none")
-    return apply("stack", *nodes, axis=_axis(nodes[0], axis, "stack", extra=1))
-
-
-def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
-    """Return equal slices along an axis."""
-    node = _as_node(x, "split")
-    place = _axis(node, axis, "split")
-    if parts < 1 or node.shape[place] % parts:
-        fail("split", f"a divisor of {node.shape[place]}", str(parts))
-    size = node.shape[place] // parts
-    before = (slice(None),) * place
-    return tuple(index(node, (*before, slice(i * size, (i + 1) * size))) for i in range(parts))

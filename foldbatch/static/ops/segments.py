@@ -84,6 +84,20 @@ define(
 )
 
 
+define(
+    Op(
+        "segment_position",  # how many elements of its sequence stand before an element
+        lambda types, attrs: TensorType(types[0].shape, "int64"),
+        lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
+        None,
+        None,
+        _SAMPLES,
+        axis=_along("segment_position", "use np.arange for instance axes"),
+        whole=True,
+    )
+)
+
+
 def _infer_softmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     if not types[0].is_float:
         fail("segment_softmax", "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")

@@ -84,6 +84,22 @@ def _vjp_slice(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
 _define("slice", _infer_slice, _evaluate_slice, _vjp_slice, Sample((_M,), {"axis": 1, "start": 1, "stop": 3}))
 
 
+def _infer_flip(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if not 0 <= attrs["axis"] < len(types[0].shape):
+        fail("flip", f"an axis of {types[0]}", str(attrs["axis"]))
+    return types[0]
+
+
+_define(
+    "flip",  # the elements along an axis from the last to the first
+    _infer_flip,
+    lambda attrs, x: np.flip(x, attrs["axis"]),
+    lambda g, y, x: (apply("flip", g, axis=y.attrs["axis"]),),
+    Sample((_V,), {"axis": 0}),
+    Sample((_M,), {"axis": 1}),
+)
+
+
 def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     shape, axis = list(types[0].shape), attrs["axis"]
     if not 0 <= axis < len(shape) or min(attrs["before"], attrs["after"]) < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import linecache
 import os
 import stat
@@ -11,12 +12,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from foldbatch.engines.numba import compiling
-from foldbatch.engines.numba.compiling import cache_directory, compile_loop, native
+from foldbatch.engines.numba.compiling import compile_loop, compile_text, native
 from foldbatch.errors import BackendError
 from tests.engines.numba.walking import run_native
 
@@ -72,20 +74,6 @@ def test_without_numba_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         BackendError, match=r"backend numba: expected Numba .*; pip install 'foldbatch\[numba\]'"
     ):
         compile_loop(TEXT.format(factor=2))
-
-
-def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable of our own goes before the desktop's, and may say that there is none."""
-    monkeypatch.setenv("HOME", "/home/anna")
-    monkeypatch.delenv("FOLDBATCH_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_directory() == Path("/home/anna/.cache/foldbatch")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
-    assert cache_directory() == Path("/shared/foldbatch")
-    monkeypatch.setenv("FOLDBATCH_CACHE", "/mine")
-    assert cache_directory() == Path("/mine")
-    monkeypatch.setenv("FOLDBATCH_CACHE", "")
-    assert cache_directory() is None
 
 
 @needs_numba
@@ -144,6 +132,45 @@ class TestCompiled:
                 path.chmod(path.stat().st_mode | stat.S_IWUSR)
                 path.write_bytes(path.read_bytes()[:40])
         _runs(compile_loop(TEXT.format(factor=7)), 7)
+        if obstacle == "a broken index":  # the entry has been made anew
+            compile_loop.cache_clear()
+            again: Any = compile_loop(TEXT.format(factor=7))
+            assert sum(again.stats.cache_hits.values()) == 1
+
+    def test_what_does_not_fit_on_the_disk_leaves_nothing_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with mock.patch("os.link", side_effect=full):
+            assert compile_text("a", "", lambda name, keep: (name, keep)) == ("<foldbatch a>", False)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_process_tidies_up_when_it_first_compiles(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        left = tmp_path / "loop_1.abc.tmp"
+        left.touch()
+        os.utime(left, (0, 0))
+        compile_text("a", "", lambda name, keep: keep)
+        assert not left.exists()
+
+    def test_a_person_who_waits_is_told_why_once(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        monkeypatch.setattr(compiling, "PATIENCE", 0.0)
+        monkeypatch.setattr(compiling, "_told", [])
+        compile_text("a", "", lambda name, keep: keep)
+        assert capsys.readouterr().err == ""  # this is no terminal
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        for name in ("b", "c"):
+            compile_text(name, "", lambda name, keep: keep)
+        expected = (
+            "foldbatch: compiling loops of a new model; they are not kept, as there is no FOLDBATCH_CACHE"
+        )
+        assert capsys.readouterr().err == f"{expected}\n"
 
     def test_the_text_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """On disk, or among the lines that tracebacks show."""

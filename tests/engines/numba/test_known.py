@@ -256,7 +256,10 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
     )
     none: tuple[tuple[()], ...] = ((), ())
     feeds, arenas = ((Feed(word.type, "word", ""),), ()), frozenset({0})
-    made = Model(VOID, cells, signatures, (vector,), arenas, none, none, none, none, feeds, (table, weight))
+    losses = (), ("loss",)
+    made = Model(
+        VOID, cells, signatures, (vector,), arenas, losses, none, none, none, none, feeds, (table, weight)
+    )
     calls = np.array([[0], [1]], np.int32), np.array([[2, 0, 1], [3, 0, 0], [4, 2, 2], [5, 4, 3]], np.int32)
     trace = Trace(calls, ((), ()), (), ((np.array([1, 3]),), ()), ((), ()), 6)
     chosen = POLICIES[policy]

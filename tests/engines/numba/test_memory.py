@@ -32,4 +32,4 @@ def test_each_kind_has_a_pointer() -> None:
     from foldbatch.engines.numba.loop_texts import MEMORY  # noqa: PLC0415 - it needs Numba
     from foldbatch.engines.numba.memory import POINTERS  # noqa: PLC0415 - it needs Numba
 
-    assert set(POINTERS) == {f"pointer_{kind}" for kind in MEMORY.values()}
+    assert set(POINTERS) >= {f"pointer_{kind}" for kind in MEMORY.values()}

@@ -48,7 +48,7 @@ def test_rows_are_summed_by_id_in_order() -> None:
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
-@pytest.mark.parametrize("name", [name for name in ON_SEGMENTS if name != "repeat"])
+@pytest.mark.parametrize("name", [name for name in ON_SEGMENTS if name not in ("repeat", "segment_position")])
 def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
     """Empty ones too; a NaN is the greatest. Segments count from the first call of the batch."""
     offsets, step = np.array([7, 9, 9, 12]), 1 if side_by_side else 2

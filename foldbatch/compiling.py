@@ -1,0 +1,95 @@
+"""Compiling: from a block to a `Program`, and what `Block.eval` and `Block.max_depth` make of one example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.blocks.block import RUNNERS, as_block
+from foldbatch.blocks.lower import lower
+from foldbatch.blocks.tracer import MAX_CALLS
+from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.runner import Options
+from foldbatch.engines.threads import available_cores
+from foldbatch.program import Program, refuse_no_count
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.sharing import find_share
+
+
+def compile(
+    block: Any,
+    backend: str = "auto",
+    policy: str = "by_component",
+    layout: str = "consumer",
+    *,
+    batched: bool = True,
+    seed: int = 0,
+    threads: int | None = None,
+    kept_bytes: int | None = None,
+    share: str | None = "leaves",
+    max_calls: int = MAX_CALLS,
+    debug: bool = False,
+) -> Program:
+    """Compile a block into a program.
+
+    Args:
+        block: a block (or what stands for one) whose input is one example.
+        backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
+            schedules (in ten seconds or so the first time, half a second once they are on disk; see
+            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference``
+            (one call at a
+            time in float64: slow, right).
+        policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
+        layout: how values are numbered: ``consumer`` or ``producer``.
+        batched: False runs one example at a time, for comparison.
+        seed: from which parameters that have no value yet draw theirs.
+        threads: into how many parts a large batch is cut, to run side by side; by default the
+            cores at hand. Results differ with it by rounding only.
+        kept_bytes: how much a call of a cell may keep for its backward pass; what is more is computed again
+            there, as far as that is elementwise work. By default everything is kept, which is fastest.
+        share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
+            ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
+            of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.
+        max_calls: how many calls an example may make; one that makes more is refused before it fills the
+            memory. Examples that share their parts do, where the parts are visited at each place
+            (`ForwardDeclaration`).
+        debug: check every schedule, and fill unused buffers with NaN.
+
+    Raises:
+        BlockTypeError: when the block is ill typed; the message says where.
+        BlockValueError: when a number is none, or too small.
+        UnknownNameError: when a backend, policy, layout or way to share does not exist.
+        BackendError: when the backend is ``numba`` and that is not installed.
+
+    >>> import foldbatch as fb
+    >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
+    >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
+    [[1.0, 4.0], [], [9.0]]
+    """
+    refuse_no_count("seed", seed, 0)
+    if threads is not None:
+        refuse_no_count("threads", threads, 1)
+    if kept_bytes is not None:
+        refuse_no_count("kept_bytes", kept_bytes, 0)
+    refuse_no_count("max_calls", max_calls, 1)
+    cores = available_cores() if threads is None else threads
+    options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
+    find_layout(layout)
+    find_share(share)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)
+    return Program(lowered, options, seed)
+
+
+def _evaluate(block: Any, example: Any, backend: str) -> Any:
+    # for a single example no compiled loops are worth waiting for
+    program = compile(block, "numpy" if backend == "auto" else backend)
+    results = program.run([example], losses=True, metrics=True)
+    if not results.metrics:
+        return results[0]
+    return results[0], {
+        name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()
+    }
+
+
+RUNNERS["eval"] = _evaluate
+RUNNERS["max_depth"] = lambda block, example: compile(block, "numpy").depth(example)

@@ -1,0 +1,83 @@
+"""Instructions that visit the elements of places of one shape: to compute, to copy, to fill with zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from foldbatch.engines.numba import element_texts
+from foldbatch.engines.numba.coder import Coder, contiguous
+from foldbatch.engines.numba.compiling import native
+from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
+from foldbatch.static.op import Axis
+from foldbatch.static.statements import Place, Statement
+
+
+def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
+    """Return the axis that an op runs along, be it that its result has none."""
+    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
+
+
+def aligned(place: Place, shape: Sequence[int]) -> Place:
+    """Return a place as an operand of an op of another shape, to which it broadcasts."""
+    missing = len(shape) - len(place.shape)
+    strides = tuple(
+        0 if i < missing or place.shape[i - missing] != extent else place.strides[i - missing]
+        for i, extent in enumerate(shape)
+    )
+    return replace(place, shape=tuple(shape), strides=strides)
+
+
+def given(statement: Statement) -> list[Place]:
+    """Return the places that a statement reads."""
+    return [place for place in statement.reads if place is not None]
+
+
+def written(statement: Statement) -> Place:
+    """Return the place that a statement writes."""
+    assert statement.write is not None
+    return statement.write
+
+
+def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
+    """Append a function of `element_texts` on places of one shape, the last of which is written."""
+    for part, whole in visited(places):
+        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
+        pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
+        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
+
+
+def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
+    """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
+    rows = [place.row for place in places]
+    axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])
+    whole = by_rows(axes, rows)
+    if whole and not axes:
+        axes = [(1, tuple(rows))]
+    return [(part, whole) for part in parts(axes, element_texts.AXES, len(places))]
+
+
+def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
+    """Append a copy of one place to another of its shape."""
+    visit(coder, element_texts.copy(coder.dtype(write)), [read, write], axis)
+
+
+def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
+    """Append a copy of a place to rows without gaps that begin at a cell."""
+    size = prod(place.shape)
+    target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
+    dtype = coder.dtype(place)
+    item = np.dtype(dtype).itemsize
+    for part, whole in visited([place, target]):
+        rows = [0, 0] if whole else [place.row, size]
+        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
+        pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
+        coder.add(native(element_texts.copy(dtype)), axis, pointers, statics)
+
+
+def zeroed(coder: Coder, write: Place) -> None:
+    """Append what fills a place with zeros."""
+    visit(coder, element_texts.zero(coder.dtype(write)), [write], write.axis)

@@ -1,0 +1,316 @@
+"""What Python's operators, methods and NumPy's functions mean on a symbolic tensor: an op each.
+
+What has no meaning on a tensor without a value, such as `int` or `np.arctan2`, is refused, and the nearest
+op is named. The ops themselves stand higher up: `foldbatch.static.ops` fills `FUNCTIONS` with them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from foldbatch.errors import GraphError
+from foldbatch.static.op import fail
+
+if TYPE_CHECKING:
+    from foldbatch.static.graph import Node
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
+
+# NumPy's names for ops of the same meaning.
+RENAMED = {
+    "absolute": "abs",
+    "true_divide": "divide",
+    "rint": "round",
+    "around": "round",
+    "remainder": "mod",
+    "concatenate": "concat",
+    "amax": "max",
+    "amin": "min",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "invert": "logical_not",
+}
+HINTS = {
+    "cumsum": "use a Fold over the sequence",
+    "flip": "use a slice, as in x[::-1]",
+    "norm": "use ops.sqrt(ops.sum(ops.square(x)))",
+    "take": "use ops.gather",
+}
+TAKEN = frozenset(
+    {
+        *(
+            "abs",
+            "add",
+            "argmax",
+            "broadcast_to",
+            "clip",
+            "concat",
+            "cos",
+            "divide",
+            "dot",
+            "einsum",
+            "equal",
+            "exp",
+        ),
+        *("expand_dims", "floor", "floor_divide", "greater", "greater_equal", "less", "less_equal", "log"),
+        *(
+            "logical_and",
+            "logical_not",
+            "logical_or",
+            "matmul",
+            "max",
+            "maximum",
+            "mean",
+            "min",
+            "minimum",
+            "mod",
+        ),
+        *("multiply", "negative", "not_equal", "reshape", "round", "sign", "sin", "split", "sqrt", "square"),
+        *("squeeze", "stack", "subtract", "sum", "tanh", "transpose", "where"),
+    }
+)  # ops that take the arguments of the NumPy function of their name
+
+
+class _Functions(threading.local):
+    running = 0
+
+
+_functions = _Functions()
+
+
+@contextmanager
+def in_function() -> Iterator[None]:
+    """Let ``==`` and ``!=`` between two tensors compare elements, as a block's function means it.
+
+    Elsewhere they tell whether both are the same node, as the compiler's collections of nodes need it.
+    """
+    _functions.running += 1
+    try:
+        yield
+    finally:
+        _functions.running -= 1
+
+
+def nearest(name: str) -> str:
+    """Return a hint that names the op which comes nearest to a name."""
+    close = difflib.get_close_matches(RENAMED.get(name, name), FUNCTIONS, n=1, cutoff=0.6)
+    return HINTS.get(name) or (f"use ops.{close[0]}" if close else "compute it with foldbatch.ops")
+
+
+class Operators:
+    """The operators and methods of a symbolic tensor."""
+
+    __slots__ = ()
+
+    # -- arithmetic
+
+    def __add__(self, other: Any) -> Node:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Node:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Node:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Node:
+        return _call("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Node:
+        return _call("mod", other, self)
+
+    def __neg__(self) -> Node:
+        return _call("negative", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Node:
+        return _call("abs", self)
+
+    def __round__(self, digits: int | None = None) -> Node:
+        if digits:
+            fail("round", "no digits behind the point", str(digits), "scale first: round(x * 100) / 100")
+        return _call("round", self)
+
+    def __pow__(self, exponent: Any) -> Node:
+        return _call("power", self, exponent)
+
+    def __rpow__(self, base: Any) -> Node:
+        return _call("power", base, self)
+
+    def __matmul__(self, other: Any) -> Node:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Node:
+        return _call("matmul", other, self)
+
+    # -- comparisons and logic
+
+    def __lt__(self, other: Any) -> Node:
+        return _call("less", self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return _call("greater", self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return _call("less_equal", self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return _call("greater_equal", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        if other is None or (isinstance(other, Operators) and not _functions.running):
+            return self is other
+        return _call("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        if other is None or (isinstance(other, Operators) and not _functions.running):
+            return self is not other
+        return _call("not_equal", self, other)
+
+    __hash__ = object.__hash__  # by identity, so that nodes are keys
+
+    def __and__(self, other: Any) -> Node:
+        return _call("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Node:
+        return _call("logical_or", self, other)
+
+    def __xor__(self, other: Any) -> Node:
+        return _call("not_equal", _bools(self), _bools(other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Node:
+        return _call("logical_not", self)
+
+    # -- values that a symbolic tensor has not
+
+    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
+        _no_value("bool", self, "choose with ops.where, combine with & and |, or choose by data with OneOf")
+
+    def __int__(self) -> int:
+        _no_value("int", self, "use ops.cast(x, 'int64')")
+
+    def __float__(self) -> float:
+        _no_value("float", self, "use ops.cast(x, 'float32'), and foldbatch.ops in place of the module math")
+
+    def __index__(self) -> int:  # noqa: PLE0305 - it never returns
+        _no_value("index", self, "use ops.gather(table, ids) to look up by a computed number")
+
+    def __contains__(self, item: object) -> bool:
+        _no_value("in", self, "compare, then reduce: ops.max(ops.cast(x == item, 'int32')) == 1")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        fix = "it holds no numbers before the batch runs; compute with foldbatch.ops"
+        raise GraphError("np.asarray", "numbers", "a symbolic tensor", fix)
+
+    # -- methods, as an array has them
+
+    def sum(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+        """Return the sum over instance axes."""
+        return _call("sum", self, axis, keepdims=keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+        """Return the mean over instance axes."""
+        return _call("mean", self, axis, keepdims=keepdims)
+
+    def max(self, axis: int | None = None, *, keepdims: bool = False) -> Node:
+        """Return the maximum over an instance axis, or of all elements."""
+        return _call("max", self, axis, keepdims=keepdims)
+
+    def min(self, axis: int | None = None, *, keepdims: bool = False) -> Node:
+        """Return the minimum over an instance axis, or of all elements."""
+        return _call("min", self, axis, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = None) -> Node:
+        """Return the index of the first maximum along an instance axis, or among all elements."""
+        return _call("argmax", self, axis)
+
+    def dot(self, other: Any) -> Node:
+        """Return the product of vectors or matrices."""
+        return _call("dot", self, other)
+
+    def clip(self, low: Any = None, high: Any = None) -> Node:
+        """Return the tensor with its elements held between two bounds."""
+        return _call("clip", self, low, high)
+
+    def astype(self, dtype: Any) -> Node:
+        """Return the tensor in another dtype."""
+        return _call("cast", self, dtype)
+
+    def reshape(self, *shape: Any) -> Node:
+        """Return the elements in another shape, given as one tuple or as several ints."""
+        return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Node:
+        """Return the tensor with its axes permuted, reversed by default."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return _call("transpose", self, order or None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"a symbolic tensor has no {name!r}; {nearest(name)}")
+
+    # -- functions of NumPy
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = ufunc.__name__
+        op = RENAMED.get(name, name)
+        if method != "__call__" or options or op not in TAKEN | {"power"}:
+            _refused(f"np.{name}" + (f".{method}" if method != "__call__" else ""), name)
+        return _call(op, *inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:
+        name = func.__name__
+        op = RENAMED.get(name, name)
+        if op not in TAKEN:
+            _refused(f"np.{name}", name)
+        try:
+            return _call(op, *args, **options)
+        except TypeError as error:
+            raise GraphError(f"np.{name}", f"the arguments of ops.{op}", str(error), nearest(name)) from None
+
+
+def _call(name: str, *operands: Any, **options: Any) -> Node:
+    result: Node = FUNCTIONS[name](*operands, **options)
+    return result
+
+
+def _bools(x: Any) -> Any:
+    return _call("logical_not", _call("logical_not", x))  # refuses what is no bool
+
+
+def _no_value(name: str, x: Any, fix: str) -> NoReturn:
+    fail(name, "a Python value", f"a symbolic {x.type}", fix)
+
+
+def _refused(where: str, name: str) -> NoReturn:
+    raise GraphError(where, "arrays of numbers", "a symbolic tensor", nearest(name))

@@ -1,0 +1,16 @@
+"""What compiles a block for one example; `test_program` tests programs."""
+
+from __future__ import annotations
+
+import foldbatch as fb
+
+
+def test_an_evaluation_yields_metrics_beside_the_result():
+    both = fb.Scalar("int32") >> fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0)
+    result, metrics = both.eval(3)
+    assert (int(result), [int(x) for x in metrics["m"]]) == (3, [3])
+    assert (fb.Scalar() >> fb.Loss()).eval(3) is None
+
+
+def test_the_depth_is_that_of_one_example():
+    assert (fb.Map(fb.Scalar()) >> fb.Sum()).max_depth([1, 2]) == 1

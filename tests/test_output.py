@@ -1,0 +1,43 @@
+"""Files of commands: refused early, whole or as they were."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from foldbatch.output import output_file, write_whole
+
+
+def test_a_file_needs_its_folder_and_is_none(tmp_path: Path) -> None:
+    assert output_file(str(tmp_path / "x")) == tmp_path / "x"
+    with pytest.raises(ArgumentTypeError, match="a folder that exists"):
+        output_file(str(tmp_path / "none" / "x"))
+    with pytest.raises(ArgumentTypeError, match="expected a file, found the folder"):
+        output_file(str(tmp_path))
+
+
+def test_what_cannot_be_written_leaves_the_former_file(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    write_whole(file, b"old")
+
+    def half(path: Path, content: bytes) -> None:
+        with path.open("wb") as opened:
+            opened.write(content[:1])
+        raise OSError(28, "No space left on device")
+
+    with mock.patch.object(Path, "write_bytes", half), pytest.raises(OSError, match="No space"):
+        write_whole(file, b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("figures.json", b"old")]
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"new"
+
+
+def test_what_is_no_file_is_written_to_in_place() -> None:
+    write_whole(Path("/dev/null"), b"away")
+    assert not Path("/dev/null").is_file()
