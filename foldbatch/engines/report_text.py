@@ -39,7 +39,9 @@ def text_of(report: Report, *, whole: bool) -> str:
     if whole:
         lines += [*_ops(shown), *_launches(report)]
     else:
-        lines.append("report.text(whole=True) shows every cell, its ops, and the kernels in order")
+        lines.append(
+            "print(program.describe(examples).text(whole=True)) shows all cells, their ops and kernels"
+        )
     return "\n".join(lines).rstrip()
 
 
@@ -52,8 +54,7 @@ def _counts(report: Report) -> Iterator[str]:
     )
     yield "(a cell is work that always runs together; a step runs one cell for many calls at once)"
     if report.distinct < report.calls:
-        same = report.calls - report.distinct
-        yield f"{same:,} of the calls are identical to others and run with them: {report.distinct:,} run"
+        yield f"{report.distinct:,} of the calls run; each of the others is identical to one of these"
     if report.steps > report.lower_bound:
         yield f"any order of the calls needs {_count(report.lower_bound, 'step')} or more"
     else:
@@ -104,13 +105,16 @@ def _ops(cells: Iterable[CellReport]) -> Iterator[str]:
     for cell in cells:
         rows = ", ".join(map(str, cell.rows[:ROWS])) + ", ..." * (len(cell.rows) > ROWS)
         yield f"{cell.name}{' (recursive)' * cell.recursive}: {rows or 'no steps'}"
-        yield f"  forward: {_stages(cell.forward)}; backward: {_stages(cell.backward)}"
+        forward, backward = (_ops_by_stage(cell, ops) for ops in (cell.forward, cell.backward))
+        yield f"  forward: {forward}; backward: {backward}"
         for kind in ("losses", "metrics"):
             if names := getattr(cell, kind):
                 yield f"  {kind}: {', '.join(dict.fromkeys(names))}"
 
 
-def _stages(ops: dict[str, int]) -> str:
+def _ops_by_stage(cell: CellReport, ops: dict[str, int]) -> str:
+    if not cell.recursive:
+        return str(sum(ops.values()) or "none")
     return ", ".join(f"{count} {STAGES[stage]}" for stage, count in ops.items()) or "none"
 
 
@@ -120,8 +124,11 @@ def _launches(report: Report) -> Iterator[str]:
         if launches:
             yield f"Kernels {direction}, in order"
         for launch in launches:
+            cell = report.cells[launch.cell]
+            stage, *variant = launch.stage.split()
+            when = [f", {STAGES[stage]}"] * cell.recursive + [f" ({name})" for name in variant]
             steps = f"{_count(launch.levels, 'step')}, {_count(launch.rows, 'call')}"
-            yield f"  {launch.stage} of {report.cells[launch.cell].name}: {steps}"
+            yield f"  {cell.name}{''.join(when)}: {steps}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -25,7 +25,7 @@ def test_a_report_is_text_for_people() -> None:
     assert str(REPORT).splitlines() == [
         "2 examples: 7 calls of 1 cell run in 2 steps of 2.5 calls on average",
         "(a cell is work that always runs together; a step runs one cell for many calls at once)",
-        "2 of the calls are identical to others and run with them: 5 run",
+        "5 of the calls run; each of the others is identical to one of these",
         "no order of the calls needs fewer steps",
         "time: 20 ms; tracing the examples 5%, planning the steps 10%, forward 30%, backward 55%",
         "memory: 2.5 MB for this batch; 4 kernels run forward, 5 backward",
@@ -39,7 +39,7 @@ def test_a_report_is_text_for_people() -> None:
         "What to try",
         "- node: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger",
         "",
-        "report.text(whole=True) shows every cell, its ops, and the kernels in order",
+        "print(program.describe(examples).text(whole=True)) shows all cells, their ops and kernels",
     ]
     assert repr(REPORT) == "Report(2 examples, 7 calls in 2 steps; print it to read it)"
 
@@ -77,14 +77,14 @@ def test_fifty_cells_fit_a_screen() -> None:
 
 def test_the_whole_tells_ops_and_kernels() -> None:
     """When each op of a cell runs; steps are cut where there are many."""
-    launches = (Launched("forward", 0, "step", 2, 5), Launched("backward", 0, "step before", 1, 5))
+    launches = (Launched("forward", 0, "step", 2, 5), Launched("backward", 0, "step known", 1, 5))
     many = replace(NODE, name="chain", rows=(1,) * 30, recursive=False, forward={}, losses=())
     none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
     text = replace(REPORT, launches=launches, cells=(NODE, many, none)).text(whole=True)
     assert text[text.index("Cell by cell") :].splitlines() == [
         "Cell by cell: calls of each step, and how many ops it runs when",
         f"chain: {'1, ' * 24}...",
-        "  forward: none; backward: 2 after the recursion",
+        "  forward: none; backward: 2",
         "  metrics: seen",
         "node (recursive): 3, 2",
         "  forward: 1 before the recursion, 4 in each step; backward: 2 after the recursion",
@@ -93,7 +93,7 @@ def test_the_whole_tells_ops_and_kernels() -> None:
         "unused: no steps",
         "  forward: none; backward: none",
         "Kernels forward, in order",
-        "  step of node: 2 steps, 5 calls",
+        "  node, in each step: 2 steps, 5 calls",
         "Kernels backward, in order",
-        "  step before of node: 1 step, 5 calls",
+        "  node, in each step (known): 1 step, 5 calls",
     ]
