@@ -14,6 +14,7 @@ from benchmarks import (
     figures,
     fold_paper_tables,
     growth,
+    planning,
     policies,
     schedule,
     sst_tables,
@@ -31,6 +32,7 @@ CASES: tuple[Case, ...] = (
     *growth.CASES,
     zoo.CASE,
     policies.CASE,
+    planning.CASE,
     compiler_tables.CASE,
     schedule.CASE,
 )

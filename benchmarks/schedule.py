@@ -156,12 +156,12 @@ def measure(
     engine = program._runner.engine
     arithmetic, batch = engine.arithmetic, program.schedule(examples)
     merged = merge(traces, cells, arithmetic)
-    plan = policy.plan(merged.trace, cells)
+    plan = policy.plan(merged.trace, cells, arithmetic)
     planned = replace(policy, plan=lambda *_: plan)
     tasks: dict[str, Any] = {
         TRACE: lambda: [tracer.trace(example, i) for i, example in enumerate(examples)],
         MERGE: lambda: merge(traces, cells, arithmetic),
-        PLAN: lambda: policy.plan(merged.trace, cells),
+        PLAN: lambda: policy.plan(merged.trace, cells, arithmetic),
         TABLES: lambda: build(merged, cells, planned, layout, arenas, share, arithmetic),
         READY: lambda: engine.ready(batch, training=True),
     }

@@ -19,7 +19,7 @@ from foldbatch.scheduler.sharing import find_share
 def compile(
     block: Any,
     backend: str = "auto",
-    policy: str = "by_component",
+    policy: str = "auto",
     layout: str = "consumer",
     *,
     batched: bool = True,
@@ -39,7 +39,8 @@ def compile(
             `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference``
             (one call at a
             time in float64: slow, right).
-        policy: how calls are grouped: ``by_component``, ``by_agenda`` or ``by_depth``.
+        policy: how calls are grouped: ``by_component``, ``by_agenda``, ``by_depth``; or ``auto``,
+            ``by_component`` that plans no longer than that saves (`Program.describe` says what it chose).
         layout: how values are numbered: ``consumer`` or ``producer``.
         batched: False runs one example at a time, for comparison.
         seed: from which parameters that have no value yet draw theirs.

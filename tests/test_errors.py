@@ -42,7 +42,7 @@ def test_every_error_says_where_expected_found_and_fix(kind: type[FoldbatchError
 @pytest.mark.parametrize("kind", [c for c in CLASSES if c is not FoldbatchError])
 def test_every_error_derives_from_a_built_in_one(kind: type[FoldbatchError]) -> None:
     """So that code written without foldbatch in mind can catch it."""
-    built_in = (TypeError, ValueError, LookupError, RuntimeError, Warning)
+    built_in = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, Warning)
     assert issubclass(kind, built_in)
 
 

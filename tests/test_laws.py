@@ -266,11 +266,13 @@ def test_gradients_are_finite_differences(program):
 def test_the_order_and_number_of_examples_change_nothing(program):
     together = fb.compile(program.block, "numpy", threads=1, debug=True)
     alone = run_with(together, backend="reference")
-    facts = [(alone.run([example]), gradients_of(alone, [example])) for example in program.examples]
+    facts = [
+        (alone.run([example], metrics=True), gradients_of(alone, [example])) for example in program.examples
+    ]
     rng = np.random.default_rng(program.seed)
     order = rng.integers(len(facts), size=7).tolist()
     batch = [program.examples[i] for i in order]
-    results = together.run(batch)
+    results = together.run(batch, metrics=True)
     assert_same(list(results), [facts[i][0][0] for i in order])
     metrics = metrics_of(results)
     for number, i in enumerate(order):

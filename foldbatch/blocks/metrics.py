@@ -73,7 +73,8 @@ class Metric(Block[TensorType | TupleType, VoidType]):
     >>> own = fb.GetItem(0) >> fb.Scalar() >> metric("number")
     >>> children = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
     >>> tree.resolve_to(fb.AllOf(own, children) >> fb.Function(lambda a, b: a + b) >> metric("sum"))
-    >>> results = fb.compile(tree()).run([[1, [[2, [[3, []]]], [4, []]]], [5, []]])
+    >>> examples = [[1, [[2, [[3, []]]], [4, []]]], [5, []]]
+    >>> results = fb.compile(tree()).run(examples, metrics=True)
     >>> for name, m in results.metrics.items():
     ...     print(name, m.values, m.examples, m.nodes)
     number [1. 2. 3. 4. 5.] [0 0 0 0 1] [0 1 2 3 0]

@@ -18,6 +18,7 @@ from foldbatch.engines.facts import Fact, fact_names
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, WIDTH, Ints
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Parameter
+from foldbatch.scheduler.schedule import ALL
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
@@ -56,6 +57,7 @@ class Bound:
         keys: of the kernels.
         routines: of the kernels.
         numbers: of the kernels, by key.
+        stages: by direction ``[cells, stages] int64``: the kernel of each stage, -1 where there is none.
         buffers: what each buffer is.
         types: of the rows of buffers; None for arrays that a batch brings.
         places: ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list
@@ -75,6 +77,7 @@ class Bound:
     keys: tuple[Key, ...]
     routines: tuple[Routine, ...]
     numbers: Mapping[Key, int]
+    stages: Mapping[str, Ints]
     buffers: Mapping[Fact, int]
     types: tuple[TensorType | None, ...]
     places: Ints
@@ -136,13 +139,15 @@ def bind_routines(
         )
         for kind in (*BROUGHT, "loss")
     }
+    number_of = {key: number for number, key in enumerate(keys)}
     return Bound(
         model,
         target,
         training,
         tuple(keys),
         tuple(routines),
-        {key: number for number, key in enumerate(keys)},
+        number_of,
+        {direction: _stages(model, number_of, direction) for direction in ("forward", "backward")},
         binder.buffers,
         tuple(binder.types),
         places,
@@ -152,6 +157,13 @@ def bind_routines(
         summed,
         brought,
     )
+
+
+def _stages(model: Model, numbers: Mapping[Key, int], direction: str) -> Ints:
+    """Return the kernel of each cell's stages, -1 where there is none: ``[cells, stages]``."""
+    cells = range(len(model.cells))
+    kernels = [[numbers.get(Key(k, direction, stage), -1) for stage in ALL] for k in cells]
+    return np.array(kernels, np.int64).reshape(-1, len(ALL))
 
 
 class _Binder:

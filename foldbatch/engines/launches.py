@@ -1,31 +1,38 @@
-"""From a schedule to the launch tables of a batch."""
+"""From a schedule to the launch tables of a batch, in whole columns: a batch may have thousands of steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.bindings import Bound, Key
+from foldbatch.engines.bindings import Bound
 from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable
 from foldbatch.params import Parameter
-from foldbatch.scheduler.schedule import Schedule
+from foldbatch.scheduler.schedule import ALL, Schedule, Step
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
+WHOLE = len(
+    ALL
+)  # the code of a step that goes through all stages; one of a single stage has its place in ALL
+CODES: dict[tuple[str, ...], int] = {**{(stage,): code for code, stage in enumerate(ALL)}, ALL: WHOLE}
+MIRRORED = np.array([ALL.index(MIRROR[stage]) for stage in ALL] + [WHOLE])
 
 
-class StepRun(NamedTuple):
-    """Steps of the same stages of one cell that follow each other: the first, and the one after the last."""
+class StepRuns(NamedTuple):
+    """Runs of steps that one launch a kernel serves: steps of one stage of a cell that follow each other.
 
-    cell: int
-    stages: tuple[str, ...]
-    first: int
-    last: int
+    A step of all stages is a run of its own. Shapes: each ``[runs]``: the cell, the code of the stages
+    (see `CODES`), the first step, and the one after the last.
+    """
+
+    cells: Ints
+    codes: Ints
+    first: Ints
+    last: Ints
 
 
 class Launch(NamedTuple):
@@ -51,32 +58,20 @@ class Directions(NamedTuple):
 
 def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     """Return what a batch launches."""
-    steps = schedule.steps
-    bounds = np.array([step[2:] for step in steps], np.int64).reshape(-1, 2)
-    groups: list[StepRun] = []
-    for (cell, stages), group in groupby(steps, key=itemgetter(0, 1)):
-        first = groups[-1].last if groups else 0
-        groups.append(StepRun(cell, stages, first, first + sum(1 for _ in group)))
-    forward = _launches(bound, groups, "forward")
-    backward: list[Launch] = []
+    cells, codes, bounds = _columns(schedule.steps)
+    runs = _runs(cells, codes)
+    forward = _launches(bound.stages["forward"], runs)
+    backward = np.zeros((0, HEAD), np.int64)
     if bound.training:
-        count = len(steps)
-        mirrored = (
-            StepRun(
-                cell,
-                stages if len(stages) == len(MIRROR) else tuple([MIRROR[stage] for stage in stages]),
-                count - last,
-                count - first,
-            )
-            for cell, stages, first, last in reversed(groups)
-        )
-        backward = _launches(bound, mirrored, "backward")
+        backward = _launches(bound.stages["backward"], _mirrored(runs, len(cells)))
     yields = dict.fromkeys(bound.summed, 0)
-    for kernel, first, last in backward:
+    levels = np.zeros(len(bound.routines), np.int64)
+    np.add.at(levels, backward[:, 0], backward[:, 2] - backward[:, 1])
+    for kernel in np.flatnonzero(levels).tolist():
         for parameter in bound.gradients[kernel]:
-            yields[parameter] += last - first
-    facts, index = facts_of(schedule, _widest(schedule, groups, bounds))
-    facts += [int(levels == 1) for levels in yields.values()]  # then it is stored, and not summed
+            yields[parameter] += int(levels[kernel])
+    facts, index = facts_of(schedule, _widest(schedule, cells, codes, bounds))
+    facts += [int(count == 1) for count in yields.values()]  # then it is stored, and not summed
     values = np.array(facts, np.int64)
     heights = _heights(bound, values)
     numbers = np.concatenate([values, bound.fixed])
@@ -87,35 +82,56 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     return Directions(tables[0], tables[1] if bound.training else None, yields, numbers)
 
 
-def _launches(bound: Bound, groups: Iterable[StepRun], direction: str) -> list[Launch]:
-    """Return the launches of one direction.
+def _columns(steps: Sequence[Step]) -> tuple[Ints, Ints, Ints]:
+    """Return the cell of each step, the code of its stages, and its calls: ``[n]``, ``[n]``, ``[n, 2]``."""
+    columns = list(zip(*steps, strict=True)) or [(), (), (), ()]
+    cells, first, last = (np.array(columns[i], np.int64) for i in (0, 2, 3))
+    codes = np.fromiter(map(CODES.__getitem__, columns[1]), np.int64, len(steps))
+    return cells, codes, np.stack([first, last], 1)
 
-    Steps of one stage are one launch. Of several stages, a step goes through all before the next step does.
+
+def _runs(cells: Ints, codes: Ints) -> StepRuns:
+    """Return the runs of steps; ``cells: [n]``, ``codes: [n]``."""
+    begins = np.ones(len(cells), bool)
+    begins[1:] = (cells[1:] != cells[:-1]) | (codes[1:] != codes[:-1]) | (codes[1:] == WHOLE)
+    first = np.flatnonzero(begins)
+    return StepRuns(cells[first], codes[first], first, np.append(first[1:], len(cells))[: len(first)])
+
+
+def _mirrored(runs: StepRuns, steps: int) -> StepRuns:
+    """Return the runs backward, of so many steps: all in reverse, and stages as `MIRROR` says."""
+    codes = MIRRORED[runs.codes[::-1]]
+    return StepRuns(runs.cells[::-1], codes, steps - runs.last[::-1], steps - runs.first[::-1])
+
+
+def _launches(kernels: Ints, runs: StepRuns) -> Ints:
+    """Return the launches of one direction: ``[launches, HEAD]``; ``kernels: [cells, stages]``.
+
+    A run of one stage is one launch. Of several stages, a step goes through all before the next step does.
     """
-    launches = []
-    for cell, stages, first, last in groups:
-        numbers = [bound.numbers.get(Key(cell, direction, stage)) for stage in stages]
-        kernels = [number for number in numbers if number is not None]
-        if len(stages) == 1:
-            launches += [Launch(kernel, first, last) for kernel in kernels]
-        else:
-            launches += [
-                Launch(kernel, level, level + 1) for level in range(first, last) for kernel in kernels
-            ]
-    return launches
+    chosen = (runs.codes[:, None] == np.arange(len(ALL))) | (runs.codes == WHOLE)[:, None]
+    candidates = kernels.take(runs.cells, axis=0)
+    run, stage = np.nonzero(chosen & (candidates >= 0))
+    return np.stack([candidates[run, stage], runs.first[run], runs.last[run]], 1)
 
 
-def _widest(schedule: Schedule, groups: Sequence[StepRun], bounds: Ints) -> dict[int, tuple[int, ...]]:
-    """Return, per cell, the calls of its widest step, and for each sequence the elements of the widest."""
-    widest = {k: (0,) * (1 + len(table.segments)) for k, table in enumerate(schedule.cells)}
-    for cell, stages, first, last in groups:
-        if "step" in stages:
-            starts, stops = bounds[first:last, 0], bounds[first:last, 1]
-            sizes = [int((stops - starts).max())]
-            sizes += [
-                int((segments[stops] - segments[starts]).max()) for segments in schedule.cells[cell].segments
-            ]
-            widest[cell] = tuple(map(max, widest[cell], sizes))
+def _widest(schedule: Schedule, cells: Ints, codes: Ints, bounds: Ints) -> dict[int, tuple[int, ...]]:
+    """Return, per cell, the calls of its widest step, and for each sequence the elements of the widest.
+
+    Shapes: ``cells: [n]``, ``codes: [n]``, ``bounds: [n, 2]``, as from `_columns`.
+    """
+    groups = np.flatnonzero((codes == ALL.index("step")) | (codes == WHOLE))
+    cells, (first, last) = cells[groups], bounds[groups].T
+    calls = np.zeros(len(schedule.cells), np.int64)
+    np.maximum.at(calls, cells, last - first)
+    widest = {}
+    for k, table in enumerate(schedule.cells):
+        elements = []
+        if table.segments:
+            own = np.flatnonzero(cells == k)
+            starts, stops = first[own], last[own]
+            elements = [int((part[stops] - part[starts]).max(initial=0)) for part in table.segments]
+        widest[k] = (int(calls[k]), *elements)
     return widest
 
 
@@ -127,9 +143,9 @@ def _heights(bound: Bound, facts: Ints) -> Ints:
     return heights
 
 
-def rows_of(bound: Bound, numbers: Ints, launches: Sequence[Launch]) -> Ints:
+def rows_of(bound: Bound, numbers: Ints, launches: Ints | Sequence[Launch]) -> Ints:
     """Return the rows of a launch table; ``numbers: [*]`` are a batch's facts, then what is fixed."""
-    heads = np.array(launches, np.int64).reshape(-1, HEAD)
+    heads = np.asarray(launches, np.int64).reshape(-1, HEAD)
     rows: Ints = numbers.take(bound.places.take(heads[:, 0], axis=0))
     rows[:, :HEAD] = heads
     return rows

@@ -216,6 +216,7 @@ def report_on(
         phases,
         parts,
         tuple(launches),
+        policy=schedule.reason,
     )
 
 

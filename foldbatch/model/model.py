@@ -6,6 +6,7 @@ traces of examples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -122,12 +123,13 @@ def restaged(
 
 
 def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
-    """Return a cell's signature with its operands marked whose cotangents the cell yields."""
+    """Return a cell's signature with what follows from the cell: operands with cotangents, and weights."""
     operands = tuple(
         replace(operand, differentiable=i in cell.differentiated)
         for i, operand in enumerate(signature.operands)
     )
-    return replace(signature, operands=operands)
+    weights = sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
+    return replace(signature, operands=operands, weights=weights)
 
 
 def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.scheduler import turns
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
@@ -206,9 +207,84 @@ def consecutive(rows: Index) -> bool:
     return bool((rows[1:] - rows[:-1] == 1).all())
 
 
+def drain(
+    places: Index,
+    order: Index,
+    ends: Index,
+    readers: Index,
+    waits: Index,
+    cells: int,
+    preference: NDArray[np.float64],
+) -> tuple[Ints, Index]:
+    """Run calls as they become ready, see `turns.drain`.
+
+    Args:
+        places: ``[calls]``: the cell of each call.
+        order: ``[calls]``: the calls, each after those that it reads.
+        ends: ``[calls + 1]``: where each call's readers begin in `readers`.
+        readers: ``[reads]``: the calls that read a call's results.
+        waits: ``[calls]``: how many results each call reads.
+        cells: how many cells there are.
+        preference: ``[cells]`` scores of the cells, or none.
+
+    Returns:
+        For each call the turn of its cell in which it runs, -1 if it never does: ``[calls] int32``; and the
+        cell of each turn: ``[turns] int64``.
+
+    Two cells that take turns, three calls in a chain:
+
+    >>> none = np.zeros(0)
+    >>> drain(*map(np.array, ([0, 0, 1], [0, 2, 1], [0, 1, 1, 2], [2, 1], [0, 1, 1])), 2, none)
+    (array([0, 1, 0], dtype=int32), array([0, 1, 0]))
+    """
+    calls, follow, runs = len(places), ends.tolist(), readers.tolist()
+    weights = [1.0] * calls
+    if not len(preference):
+        turns.weigh(order.tolist(), follow, runs, weights)
+    groups, taken = [-1] * calls, [0] * calls
+    count = turns.drain(
+        places.tolist(),
+        follow,
+        runs,
+        weights,
+        preference.tolist(),
+        waits.tolist(),
+        [0.0] * cells,
+        [0.0] * cells,
+        [-1.0] * cells,
+        [-1] * cells,
+        [-1] * calls,
+        [0] * cells,
+        groups,
+        taken,
+    )
+    return np.array(groups, np.int32), np.array(taken[:count], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What planning costs with some functions, in microseconds, and what a step costs that goes with them.
+
+    They are constants, so that a batch is always planned alike: were they timed in each process, the same
+    batch might be planned differently, and its sums rounded differently. `python -m benchmarks planning`
+    measures them.
+
+    Attributes:
+        step: what one step more takes, forward, backward and while it is planned, besides its calls.
+        weight: what each number of its cell's parameters adds to that.
+        plan: planning cells that call each other as calls become ready, besides their calls.
+        number: what each number in the trace of their calls adds to that.
+    """
+
+    step: float
+    weight: float
+    plan: float
+    number: float
+
+
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The functions of this module by name, or others that do the same."""
+    """The functions of this module by name, or others that do the same; and what they cost."""
 
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
@@ -219,6 +295,20 @@ class Arithmetic:
     number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
     ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
     consecutive: Callable[[Index], bool]
+    drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
+    costs: Costs
 
 
-NUMPY = Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)
+NUMPY = Arithmetic(
+    join,
+    sort,
+    group,
+    read,
+    number,
+    number_arguments,
+    number_results,
+    ranks,
+    consecutive,
+    drain,
+    Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
+)

@@ -109,6 +109,7 @@ class Schedule:
         arena_rows: rows per arena.
         zero_rows: per arena, the rows whose cotangents nobody stores and that must start at 0.
         row_of: ``[values] int64``: the arena row of each value.
+        reason: what the policy has chosen and why, see `policies.Plan`.
     """
 
     cells: tuple[CellTable, ...]
@@ -116,6 +117,7 @@ class Schedule:
     arena_rows: tuple[int, ...]
     zero_rows: tuple[Index, ...]
     row_of: Index
+    reason: str = ""
 
     @property
     def groups(self) -> int:

@@ -44,7 +44,7 @@ def build(
     """
     trace, cells = merged.trace, tuple(cells)
     with no_garbage():  # the turns and the steps of a long chain are very many
-        plan = policy.plan(trace, cells)
+        plan = policy.plan(trace, cells, arithmetic)
         shared = share(trace, cells, plan.groups, arithmetic)
         orders, bounds = _ranks(plan, shared, arithmetic)
         steps = _steps(cells, bounds, plan)
@@ -69,7 +69,7 @@ def build(
         copies = None if sharing is None else sharing.copies
         tables.append(CellTable(runs[k], operands[k], outputs[k], segments, merged.counts[k], copies))
     zero_rows = _zero_rows(tables, rows.used)
-    return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value)
+    return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value, plan.reason)
 
 
 def _ranks(
@@ -200,14 +200,14 @@ def _first(
     its rows are consecutive and no other operand of its phase, or of a later phase, reads any of them.
     """
     first = set()
-    readers: list[list[_Place]] = [[] for _ in range(arenas)]
+    readers: list[list[tuple[_Place, tuple[int, int] | None]]] = [[] for _ in range(arenas)]
     for phase in reversed(plan.phases):
-        differentiable = _differentiable(cells, phase.cells)
-        for arena, key in differentiable:
-            readers[arena].append(places[key])
-        for arena, key in differentiable:
-            if _is_only(places[key], readers[arena]):
-                first.add(key)
+        own: dict[int, list[tuple[_Place, tuple[int, int] | None]]] = {}
+        for arena, key in _differentiable(cells, phase.cells):
+            own.setdefault(arena, []).append((places[key], key))
+        for arena, candidates in own.items():
+            first |= _alone([*candidates, *readers[arena]])
+            readers[arena] += [(place, None) for place, _ in candidates]
     return first
 
 
@@ -224,19 +224,23 @@ def _differentiable(
     ]
 
 
-def _is_only(place: _Place, readers: Sequence[_Place]) -> bool:
-    """Return whether an operand's rows follow each other, and none of the other readers reads any."""
-    if place.start is None:
-        return False
-    begin, stop = place.start, place.start + place.size
-    for other in readers:
-        start, size, _, counts = other
-        if counts is not None:
-            if counts[begin:stop].any():
-                return False
-        elif start is not None and other is not place and begin < start + size and start < stop:
-            return False
-    return True
+def _alone(readers: Sequence[tuple[_Place, tuple[int, int] | None]]) -> set[tuple[int, int]]:
+    """Return the keys of the operands whose rows follow each other, and none of the others reads any.
+
+    >>> _alone([(_Place(0, 2), (0, 0)), (_Place(2, 2), (1, 0)), (_Place(3, 1), None)])
+    {(0, 0)}
+    """
+    runs = sorted([(p.start, p.start + p.size, key or ()) for p, key in readers if p.start is not None])
+    scattered = [place.counts for place, _ in readers if place.counts is not None]
+    alone = set()
+    reach = 0
+    for number, (start, stop, key) in enumerate(runs, 1):
+        following = runs[number][0] if number < len(runs) else stop
+        apart = start == stop or (reach <= start and stop <= following)
+        if key and apart and not any(counts[start:stop].any() for counts in scattered):
+            alone.add(key)
+        reach = max(reach, stop)
+    return alone
 
 
 def _zero_rows(tables: Sequence[CellTable], used: Sequence[int]) -> tuple[Index, ...]:

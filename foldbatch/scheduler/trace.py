@@ -66,6 +66,7 @@ class CellSignature:
         shareable: whether calls with the same data have the same results, so that one can run for all.
         repeatable: whether calls with the same data and the same arguments have the same results, and
             yield nothing but results.
+        weights: how many numbers of parameters a step of the cell reads.
     """
 
     name: str
@@ -77,6 +78,7 @@ class CellSignature:
     sequences: tuple[int, ...] = ()
     shareable: bool = False
     repeatable: bool = False
+    weights: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -60,6 +60,7 @@ def test_counts_follow_from_heights_and_lengths(counts) -> None:
     height, length = max(tree.height for tree in trees), max(len(tree.words()) for tree in trees)
     assert found[ROOT].groups == dict.fromkeys(found[ROOT].groups, 2 + height)
     assert found[OUTPUTS].groups == {
+        "auto": 3 + height,
         "by_component": 3 + height,
         "by_agenda": 3 + 2 * height,
         "by_depth": 3 + 2 * height,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import pytest
 
@@ -36,6 +37,7 @@ def test_users_read_the_example_and_the_cell(policy: str, method: str) -> None:
     def nested(depth: int) -> object:
         return (nested(depth - 1),) if depth else 0
 
-    getattr(program, method)([nested(3)])
+    call = partial(program.run, losses=True) if method == "run" else program.value_and_grad
+    call([nested(3)])
     with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 3, found 4"):
-        getattr(program, method)([nested(3), 1, nested(4), 2])
+        call([nested(3), 1, nested(4), 2])

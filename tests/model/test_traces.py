@@ -57,7 +57,7 @@ def copied(trace: Trace) -> Trace:
     return unpack(trace.form, trace.packed.copy(), loose, trace.labels, trace.result)
 
 
-@pytest.mark.parametrize("policy", ["by_component", "by_depth", "by_agenda"])
+@pytest.mark.parametrize("policy", ["auto", "by_component", "by_depth", "by_agenda"])
 def test_what_was_traced_fits(policy):
     program = a_program(policy=policy)
     for example in (EXAMPLE, []):
@@ -91,7 +91,7 @@ def edit_length(trace: Trace, k: int) -> None:
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (edit_levels, "the level that policy 'by_component' gives a call"),
+        (edit_levels, "the level that policy 'auto' gives a call"),
         (edit_argument, "values of earlier calls"),
         (edit_number, "a call's number to be one of its example"),
         (edit_order, "calls in the order of their numbers"),

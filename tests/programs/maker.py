@@ -128,7 +128,10 @@ class Maker:
     def listed(self, element: Recipe, given: Given = (), least: int = 0) -> Recipe:
         """Return a recipe of a sequence, whose elements are given the same."""
         data = many_of(element, least, self.one_of([4, 4, 6]))
-        match self.number(6):
+        match self.number(7):
+            case 6 if not given and not least:  # the values of a map
+                named = lambda source, depth: {str(i): x for i, x in enumerate(data(source, depth))}  # noqa: E731
+                return Recipe(fb.Items() >> fb.Map(fb.GetItem(1) >> element.block), named)
             case 4:  # of neighbours, one each
                 n = 1 + self.number(3)
                 block = items(given, fb.NGrams(n)) >> fb.Map(narrow(self.number(n), given) >> element.block)

@@ -80,7 +80,7 @@ class BlockProgram:
     block: Block
     examples: list[Any]
     seed: int
-    poisoned: list[Any]  # the same examples, but what only losses and metrics read cannot be read
+    poisoned: Sequence[Any] = ()  # the same examples, but what only losses and metrics read cannot be read
 
     def __repr__(self) -> str:
         examples = "\n  ".join(map(repr, self.examples))

@@ -1,25 +1,19 @@
-"""The frontier is what is ready, and the choices choose by what they say."""
+"""Calls run as they become ready, each turn those of the cell that is said to be best."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.scheduler.frontier import (
-    CallGraph,
-    Choice,
-    Frontier,
-    GreatestRatio,
-    LeastMeanDepth,
-    call_graph,
-    drain,
-)
+from foldbatch.scheduler.arithmetic import NUMPY
+from foldbatch.scheduler.frontier import CallGraph, call_graph, drain
 from foldbatch.scheduler.policies import POLICIES
-from foldbatch.scheduler.schedule import Index
+from foldbatch.scheduler.strata import strata_of
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -35,7 +29,7 @@ def _needs(graph: CallGraph) -> list[set[int]]:
     needs: list[set[int]] = [set() for _ in range(calls)]
     for _ in range(calls):
         for call in range(calls):
-            for reader in graph.readers_of(np.array([call])).tolist():
+            for reader in graph.readers[graph.ends[call] : graph.ends[call + 1]].tolist():
                 needs[reader] |= {call} | needs[call]
     return needs
 
@@ -60,81 +54,72 @@ def test_the_graph_has_an_edge_for_every_read_of_one_of_its_cells(setting: Setti
                     at[s] += length
                 edges += [(maker[v], int(start) + i) for v in values if v in maker]
         calls = range(len(graph.waits))
-        found = [(call, reader) for call in calls for reader in graph.readers_of(np.array([call])).tolist()]
+        ends = graph.ends.tolist()
+        found = [
+            (call, reader) for call in calls for reader in graph.readers[ends[call] : ends[call + 1]].tolist()
+        ]
         assert sorted(found) == sorted(edges)
         assert graph.waits.tolist() == [sum(reader == call for _, reader in edges) for call in calls]
 
 
-@given(settings_of(examples=2), st.randoms(use_true_random=False))
-def test_a_frontier_holds_what_waits_only_for_free_calls(setting: Setting, random) -> None:
-    """Whichever of the ready calls run, in whatever order."""
-    graph = call_graph(setting.merged.trace, setting.signatures, range(len(setting.signatures)))
-    needs = _needs(graph)
-    free = np.array([random.random() < 0.4 for _ in needs], bool)
-    frontier = Frontier(graph, free)
-    timed = set(np.flatnonzero(~free).tolist())
-    ready, done = set(frontier.first().tolist()), set()
-    while True:
-        assert ready == {call for call in timed - done if not (needs[call] & timed) - done}
-        if not ready:
-            break
-        some = {call for call in ready if random.random() < 0.6} or {min(ready)}
-        done |= some
-        ready = (ready - some) | set(frontier.after(np.array(sorted(some))).tolist())
-    assert done == timed
-
-
-@dataclass
-class _Watched:
-    """A choice that is checked at each turn against what it is said to do."""
-
-    choice: Choice
-    graph: CallGraph
-    rank: str
-    needs: list[set[int]] = field(default_factory=list)
-    done: set[int] = field(default_factory=set)
-    depths: Index = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def next(self, ready: Index) -> int:
-        starts = self.graph.starts
-        calls = [set(range(a, b)) for a, b in pairwise(starts)]
-        keys = {}
-        for place, mine in enumerate(calls):
-            left = mine - self.done
-            now = sum(not self.needs[call] - self.done for call in left)
-            typewise = sum(not (self.needs[call] & mine) - self.done for call in left)
-            assert now == ready[place]
-            if now:
-                mean = np.mean([self.depths[call] for call in mine]) if len(self.depths) else 0.0
-                keys[place] = (now / typewise, now) if self.rank == "ratio" else (-mean,)
-        place = self.choice.next(ready)
-        assert keys[place] == max(keys.values())
-        return place
-
-    def ran(self, place: int, calls: Index) -> None:
-        assert len(calls)
-        self.done |= set(calls.tolist())
-        self.choice.ran(place, calls)
-
-
-@given(settings_of(examples=3))
-def test_the_greatest_ratio_of_ready_to_typewise_ready_runs_next(setting: Setting) -> None:
-    """Of equals the one with more ready calls; typewise ready are those that wait for none of their cell."""
+def _check_turns(setting: Setting, members: Sequence[int], preference: list[float]) -> None:
+    """Check, turn by turn, that all ready calls of the best cell run, of equals the earlier one's."""
     trace = setting.merged.trace
+    graph = call_graph(trace, setting.signatures, members)
+    order = strata_of(trace, members, NUMPY).order
+    groups, turns = drain(graph, order, preference)
+    needs, places = _needs(graph), graph.places().tolist()
+    weights = [len(path) ** 2 for path in map(partial(_longest, graph), range(len(needs)))]
+    group = np.concatenate([np.zeros(0, np.int32), *groups]).tolist()
+    left = set(range(len(needs)))
+    for cell, number in turns:
+        scores = {}
+        for place in range(len(graph.cells)):
+            own = [call for call in left if places[call] == place]
+            ready = [call for call in own if not needs[call] & left]
+            weight = Fraction(sum(weights[call] for call in ready))
+            share = weight * weight / max(1, sum(weights[call] for call in own))
+            if ready:
+                scores[place] = (preference[place] if preference else share), -place, ready
+        place = graph.cells.index(cell)
+        assert scores[place] == max(scores.values())
+        ready = scores[place][2]
+        assert {group[call] for call in ready} == {number}
+        left -= set(ready)
+    assert not left
+
+
+def _longest(graph: CallGraph, call: int) -> list[int]:
+    """Return the calls on the longest path that a call begins."""
+    readers = graph.readers[graph.ends[call] : graph.ends[call + 1]].tolist()
+    return [call, *max((_longest(graph, reader) for reader in readers), key=len, default=[])]
+
+
+@given(settings_of(examples=2))
+@settings(max_examples=40)
+def test_the_cell_runs_whose_ready_calls_weigh_most_of_what_is_left(setting: Setting) -> None:
     for members in _components(setting):
-        graph = call_graph(trace, setting.signatures, members)
-        watched = _Watched(GreatestRatio(graph), graph, "ratio", _needs(graph))
-        drain(graph, watched)
-        assert len(watched.done) == len(graph.waits)
+        _check_turns(setting, members, [])
+
+
+@given(settings_of(examples=2), st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_a_preference_decides_where_there_is_one(setting: Setting, random) -> None:
+    members = range(len(setting.signatures))
+    _check_turns(setting, members, [random.choice([0.0, 0.5, 1.0]) for _ in members])
 
 
 @given(settings_of(examples=3))
-def test_the_least_mean_depth_runs_next(setting: Setting) -> None:
+@settings(max_examples=40)
+def test_by_agenda_prefers_the_least_mean_depth(setting: Setting) -> None:
     """Of all the calls of a cell, whether they have run or not."""
-    trace = setting.under(POLICIES["by_agenda"]).merged.trace
-    depths = np.concatenate(trace.levels)
-    graph = call_graph(trace, setting.signatures, range(len(setting.signatures)))
-    drain(graph, _Watched(LeastMeanDepth(graph, depths), graph, "depth", _needs(graph), set(), depths))
+    setting = setting.under(POLICIES["by_agenda"])
+    trace, cells = setting.merged.trace, setting.signatures
+    graph = call_graph(trace, cells, range(len(cells)))
+    means = [np.mean(part) if len(part) else 0.0 for part in trace.levels]
+    order = strata_of(trace, range(len(cells)), NUMPY).order
+    turns = drain(graph, order, [1 / (1 + mean) for mean in means])[1]
+    assert POLICIES["by_agenda"].plan(trace, cells, NUMPY).phases[0].turns == turns
 
 
 def test_a_chain_through_two_cells_is_drained_without_recursion() -> None:
@@ -143,7 +128,7 @@ def test_a_chain_through_two_cells_is_drained_without_recursion() -> None:
     cells = tuple(CellSignature(name, 1, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
     rows = np.stack([np.arange(1, n + 1), np.arange(n)], 1).astype(np.int32)
     calls, none = (rows[::2], rows[1::2]), ((), ())
-    zeros = tuple(np.zeros(len(part), np.int32) for part in calls)
-    plan = POLICIES["by_component"].plan(Trace(calls, none, zeros, none, none, n + 1), cells)
+    levels = tuple(part[:, 1] for part in calls)
+    plan = POLICIES["by_component"].plan(Trace(calls, none, levels, none, none, n + 1), cells, NUMPY)
     assert plan.phases[0].turns == [(i % 2, i // 2) for i in range(n)]
     assert [groups.tolist() for groups in plan.groups] == [list(range(n // 2))] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import UnknownNameError
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES, Policy, find_policy, levels, longest_chains, lower_bound
+from foldbatch.scheduler.policies import (
+    ALONE,
+    POLICIES,
+    Policy,
+    auto,
+    by_component,
+    find_policy,
+    levels,
+    longest_chains,
+    lower_bound,
+)
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
@@ -91,7 +103,7 @@ def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: 
     """Turn by turn of the plan."""
     setting = setting.under(policy)
     trace, cells = setting.merged.trace, setting.signatures
-    plan = policy.plan(trace, cells)
+    plan = policy.plan(trace, cells, NUMPY)
     assert sorted(k for phase in plan.phases for k in phase.cells) == list(range(len(cells)))
     reads = _reads(trace, cells)
     done: set[Call] = set()
@@ -109,7 +121,7 @@ def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: 
 def test_groups_of_a_cell_are_numbered_as_they_run(setting: Setting, policy: Policy) -> None:
     """From 0 on, without a gap."""
     setting = setting.under(policy)
-    plan = policy.plan(setting.merged.trace, setting.signatures)
+    plan = policy.plan(setting.merged.trace, setting.signatures, NUMPY)
     turns = [turn for phase in plan.phases for turn in phase.turns]
     for k, groups in enumerate(plan.groups):
         mine = [group for cell, group in turns if cell == k]
@@ -148,9 +160,85 @@ def test_by_component_meets_the_bound_where_components_are_single_cells(setting:
 def test_by_component_drains_one_component_after_the_other(setting: Setting) -> None:
     """In topological order."""
     setting = setting.under(POLICIES["by_component"])
-    plan = setting.policy.plan(setting.merged.trace, setting.signatures)
+    plan = setting.policy.plan(setting.merged.trace, setting.signatures, NUMPY)
     found = [{setting.signatures[k].component for k in phase.cells} for phase in plan.phases]
     assert found == [{component} for component in sorted({c.component for c in setting.signatures})]
+
+
+def _costing(step: float, number: float, plan: float = 0) -> Arithmetic:
+    return replace(NUMPY, costs=Costs(step, step / 4, plan, number))
+
+
+@given(settings_of(examples=3))
+def test_auto_takes_the_fewest_steps_where_planning_costs_nothing(setting: Setting) -> None:
+    """Those of levels within components, or as calls become ready, in each component."""
+    setting = setting.under(POLICIES["auto"])
+    trace, cells = setting.merged.trace, setting.signatures
+    plan, ready = auto(trace, cells, _costing(1, 0)), by_component(trace, cells)
+    for phase, other in zip(plan.phases, ready.phases, strict=True):
+        strata = {(int(level), k) for k in phase.cells for level in trace.levels[k]}
+        assert phase.cells == other.cells
+        if len(phase.cells) > 1:
+            assert len(phase.turns) == min(len(strata), len(other.turns))
+
+
+@given(settings_of(examples=3))
+def test_auto_runs_level_by_level_where_steps_cost_nothing(setting: Setting) -> None:
+    """So two calls of a cell run together if and only if they are of one level."""
+    setting = setting.under(POLICIES["auto"])
+    trace, cells = setting.merged.trace, setting.signatures
+    plan = auto(trace, cells, _costing(0, 1))
+    for groups, own in zip(plan.groups, trace.levels, strict=True):
+        distinct, numbers = np.unique(own, return_inverse=True)
+        assert np.array_equal(groups, numbers) or not any(len(p.cells) > 1 for p in plan.phases)
+        assert len(distinct) == len(set(groups.tolist()))
+
+
+def _zigzag(examples: int) -> tuple[tuple[CellSignature, ...], Trace]:
+    """Return calls of two cells that call each other: of each odd example b a b a, of the others a b a b."""
+    cells = tuple(CellSignature(name, 1, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
+    rows: tuple[list[list[int]], ...] = ([], [])
+    depths: tuple[list[int], ...] = ([], [])
+    for i in range(examples):
+        for j in range(4):
+            rows[(i + j) % 2].append([5 * i + j + 1, 5 * i + j])
+            depths[(i + j) % 2].append(j)
+    levels = tuple(np.array(part, np.int32) for part in depths)
+    none = ((), ())
+    return cells, Trace(tuple(np.array(r, np.int32) for r in rows), none, levels, none, none, 5 * examples)
+
+
+def test_auto_weighs_steps_saved_against_planning_and_says_so() -> None:
+    """Eight steps by level, five as calls become ready; at most 8 - 4 are saved, half of them in the mean."""
+    cells, trace = _zigzag(6)
+    assert trace.size == 24  # of two numbers each: planning takes 48 times its costs
+    plan = auto(trace, cells, _costing(24.1, 1))
+    assert plan.reason == "2 cells that call each other run as calls become ready: 5 steps, by level 8"
+    assert len(plan.phases[0].turns) == 5
+    plan = auto(trace, cells, _costing(24, 1))
+    assert plan.reason == (
+        "2 cells that call each other run level by level: 8 steps; "
+        "other orders might save 48 us of steps and take 48 us to find"
+    )
+    assert len(plan.phases[0].turns) == 8
+    heavy = [replace(cell, weights=4) for cell in cells]  # so a step costs twice as much
+    assert auto(trace, heavy, _costing(12.1, 1)).reason.endswith("5 steps, by level 8")
+    assert "take 49 us" in auto(trace, heavy, _costing(12.1, 1, plan=1)).reason
+    cells, trace = _zigzag(1)
+    assert auto(trace, cells, _costing(1000, 1)).reason.startswith("2 cells that call each other run level")
+    assert auto(trace, (replace(cells[0], component=0), cells[1])).reason == ALONE
+
+
+def test_auto_runs_level_by_level_where_another_order_takes_as_many_steps() -> None:
+    """Each call of two cells reads both of the level below, so that no two levels can share a step."""
+    cells = tuple(CellSignature(name, 1, True, (Operand(0, (0, 1)),), (0,), 2) for name in "ab")
+    rows = tuple(np.array([[2 * i + k, 2 * i - 2, 2 * i - 1] for i in (1, 2, 3)], np.int32) for k in (0, 1))
+    none, levels = ((), ()), (np.arange(3, dtype=np.int32),) * 2
+    plan = auto(Trace(rows, none, levels, none, none, 8), cells, _costing(1000, 1))
+    assert plan.reason == (
+        "2 cells that call each other run level by level: 6 steps; as calls become ready it takes as many"
+    )
+    assert plan.phases[0].turns == [(k, i) for i in range(3) for k in (0, 1)]
 
 
 def _counted(cells: Sequence[CellSignature], calls: Sequence[list[list[int]]], values: int) -> dict[str, int]:
@@ -169,13 +257,13 @@ def test_a_call_may_wait_for_others_of_its_cell_that_come_later() -> None:
     r"""Cells a and b, which call each other, and x, which belongs to neither but delays one of them.
 
     start -> x -> a     levels in the component:  start | x | a b | a    the first a does not wait
-         `-> b -> a     by ratio:                 start | x | b | a a    1 of 2 a ready, 1 of 1 b: b
+         `-> b -> a     as they become ready:     start | x | b | a a    all of b is ready, half of a
     """
     start = CellSignature("start", 0, False, (), (0,), 0)
     x = CellSignature("x", 1, False, (Operand(0, (0,)),), (0,), 1)
     a, b = (CellSignature(name, 2, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
     groups = _counted((start, x, a, b), ([[0]], [[1, 0]], [[3, 1], [4, 2]], [[2, 0]]), 5)
-    assert groups == {"by_component": 4, "by_agenda": 4, "by_depth": 4}
+    assert groups == {"auto": 5, "by_component": 4, "by_agenda": 4, "by_depth": 4}  # too few to plan for
 
 
 def test_a_classifier_at_every_node_waits_for_the_last_by_component_only() -> None:
@@ -189,10 +277,10 @@ def test_a_classifier_at_every_node_waits_for_the_last_by_component_only() -> No
     look = CellSignature("look", 2, False, (Operand(0, (0,)),), (0,), 1)
     chain, looks = [[1, 0], [2, 1], [3, 2]], [[4, 0], [5, 1], [6, 2], [7, 3]]
     groups = _counted((start, node, look), ([[0]], chain, looks), 8)
-    assert groups == {"by_component": 5, "by_agenda": 5, "by_depth": 8}
+    assert groups == {"auto": 5, "by_component": 5, "by_agenda": 5, "by_depth": 8}
     many = [[4 + i, 0] for i in range(6)]  # five more at the start: now the classifier is the less deep one
     groups = _counted((start, node, look), ([[0]], chain, many + [[10 + i, 1 + i] for i in range(3)]), 13)
-    assert groups == {"by_component": 5, "by_agenda": 8, "by_depth": 8}
+    assert groups == {"auto": 5, "by_component": 5, "by_agenda": 8, "by_depth": 8}
 
 
 @given(settings_of(examples=1))
@@ -224,10 +312,19 @@ def test_a_long_chain_is_levelled_without_recursion(policy: object) -> None:
     assert np.array_equal(found - found[0], numbers)
 
 
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_a_model_without_cells_has_nothing_to_plan(policy: Policy) -> None:
+    """As of a block that passes its input on."""
+    plan = policy.plan(Trace((), (), (), (), (), 0), (), NUMPY)
+    assert plan.groups == ()
+    assert [turn for phase in plan.phases for turn in phase.turns] == []
+
+
 def test_policies_are_found_by_name() -> None:
     """An unknown one names those there are."""
     assert find_policy("by_depth") is POLICIES["by_depth"]
     with pytest.raises(
-        UnknownNameError, match="policy: expected one of by_component, by_agenda, by_depth, found 'by_luck'"
+        UnknownNameError,
+        match="policy: expected one of auto, by_component, by_agenda, by_depth, found 'by_luck'",
     ):
         find_policy("by_luck")

@@ -157,7 +157,7 @@ def test_narrow_data_are_written_as_they_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        (lambda: model(policy="by_depth"), "those for policy 'by_component'"),
+        (lambda: model(policy="by_depth"), "those for policy 'auto'"),
         (lambda: model(words=8), "those of a model with other data to read"),
         (lambda: fb.compile(fb.Scalar(), backend="numpy"), "those of a model with other cells"),
         (lambda: model(metric=fb.InputTransform(len)), "those of a model with another tracing program"),

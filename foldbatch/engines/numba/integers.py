@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.numba import integer_loops
 from foldbatch.engines.numba.compiling import compile_text, numba
-from foldbatch.scheduler import arithmetic
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler import arithmetic, turns
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 SIGNATURES = {
@@ -31,8 +31,12 @@ SIGNATURES = {
     "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
     "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
     "consecutive": "b1(i8[::1])",
+    "weigh": "void(i8[::1], i8[::1], i8[::1], f8[::1])",
+    "drain": "i8(i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1], i8[::1], "
+    "i8[::1], i8[::1], i4[::1], i8[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
 
 
@@ -56,9 +60,14 @@ def compiled() -> Arithmetic:
         BackendError: when Numba is not installed.
     """
     numba()
-    text = inspect.getsource(integer_loops)
+    text = inspect.getsource(integer_loops) + _functions_of(inspect.getsource(turns))
     digest = hashlib.sha256(f"{SIGNATURES}{OPTIONS}{text}".encode()).hexdigest()[:20]
     return arithmetic_of(compile_text(f"schedule_{digest}", text, partial(_compiled, text)))
+
+
+def _functions_of(text: str) -> str:
+    """Return a module's text from its first function on: what is imported before is for annotations alone."""
+    return text[text.index("\ndef ") :]
 
 
 def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., Any]]:  # noqa: FBT001
@@ -123,5 +132,48 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             return arithmetic.ranks(rows, calls, column, size)
         return order, first if first >= 0 else None
 
-    consecutive = functions["consecutive"]
-    return Arithmetic(join, sort, group, read, number, number_arguments, number_results, ranks, consecutive)
+    def drain(
+        places: Index,
+        order: Index,
+        ends: Index,
+        readers: Index,
+        waits: Index,
+        cells: int,
+        preference: NDArray[np.float64],
+    ) -> tuple[Ints, Index]:
+        calls = len(places)
+        weights = np.ones(calls)
+        if not len(preference):
+            functions["weigh"](order, ends, readers, weights)
+        groups, taken = np.full(calls, -1, np.int32), np.empty(calls, np.int64)
+        count = functions["drain"](
+            places,
+            ends,
+            readers,
+            weights,
+            preference,
+            waits.copy(),
+            np.zeros(cells),
+            np.zeros(cells),
+            np.full(cells, -1.0),
+            np.full(cells, -1),
+            np.full(calls, -1),
+            np.zeros(cells, np.int64),
+            groups,
+            taken,
+        )
+        return groups, taken[:count]
+
+    return Arithmetic(
+        join,
+        sort,
+        group,
+        read,
+        number,
+        number_arguments,
+        number_results,
+        ranks,
+        functions["consecutive"],
+        drain,
+        COSTS,
+    )

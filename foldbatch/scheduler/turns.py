@@ -1,0 +1,110 @@
+"""Running calls as they become ready, as loops over single numbers: run on lists, or compiled for arrays.
+
+One text serves both: NumPy has no function for this work, and at a few calls a turn Python's lists are
+faster than arrays. Nothing is allocated: what is returned is written to arguments. The time grows with the
+calls, what they read, and once a turn the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+
+Integers = Sequence[int]
+Written = MutableSequence[int]
+Figures = MutableSequence[float]
+
+
+def weigh(order: Integers, ends: Integers, readers: Integers, weights: Figures) -> None:
+    """Write the weight of each call: the square of the number of calls on the longest path that it begins.
+
+    A path counts as 2,000 calls at most, so that sums of 2**31 weights are exact.
+
+    Args:
+        order: the calls, each after those that it reads.
+        ends: where each call's readers begin in `readers`, and the end.
+        readers: the calls that read a call's results.
+        weights: zeros, one a call.
+    """
+    for i in range(len(order) - 1, -1, -1):
+        call = order[i]
+        longest = 0.0
+        for at in range(ends[call], ends[call + 1]):
+            longest = max(longest, weights[readers[at]])
+        weights[call] = longest + 1.0
+    for call in range(len(weights)):
+        weights[call] = min(weights[call], 2000.0) ** 2
+
+
+def drain(
+    places: Integers,
+    ends: Integers,
+    readers: Integers,
+    weights: Sequence[float],
+    preference: Sequence[float],
+    waits: Written,
+    ready: Figures,
+    left: Figures,
+    scores: Figures,
+    first: Written,
+    following: Written,
+    taken: Written,
+    groups: Written,
+    turns: Written,
+) -> int:
+    """Run all calls, in every turn all ready ones of the cell of the highest score; return how many turns.
+
+    Of equals the earlier cell runs.
+
+    Args:
+        places: the cell of each call.
+        ends: where each call's readers begin in `readers`, and the end.
+        readers: the calls that read a call's results, once for every read.
+        weights: of the calls.
+        preference: of the cells: their scores. Where there is none, a cell's score is what its ready calls
+            weigh, times their share of what all its calls weigh that are left.
+        waits: how many results each call still waits for.
+        ready: zeros, one a cell: what its ready calls weigh.
+        left: zeros, one a cell: what its calls weigh that have not run.
+        scores: -1, one a cell: its score; -1 where no call is ready.
+        first: -1, one a cell: a ready call.
+        following: one a call: the next ready call of its cell, or -1.
+        taken: zeros, one a cell: its turns so far.
+        groups: one a call, to be written: the turn of its cell in which it runs, from 0 on.
+        turns: one a call, of which the first are written: the cell of each turn.
+    """
+    cells, count, preferred = len(first), 0, len(preference) > 0
+    for call in range(len(places)):
+        left[places[call]] += weights[call]
+    for call in range(len(places)):
+        if waits[call] == 0:
+            place = places[call]
+            following[call] = first[place]
+            first[place] = call
+            ready[place] = weight = ready[place] + weights[call]
+            scores[place] = preference[place] if preferred else weight * weight / left[place]
+    while True:
+        best, most = -1, -1.0
+        for place in range(cells):
+            if scores[place] > most:
+                best, most = place, scores[place]
+        if best < 0:
+            return count
+        call, group = first[best], taken[best]
+        turns[count] = best
+        count += 1
+        taken[best] += 1
+        first[best], scores[best] = -1, -1.0
+        left[best] -= ready[best]
+        ready[best] = 0.0
+        while call >= 0:
+            groups[call] = group
+            for at in range(ends[call], ends[call + 1]):
+                reader = readers[at]
+                waits[reader] -= 1
+                if waits[reader] == 0:
+                    place = places[reader]
+                    following[reader] = first[place]
+                    first[place] = reader
+                    ready[place] = weight = ready[place] + weights[reader]
+                    scores[place] = preference[place] if preferred else weight * weight / left[place]
+            call = following[call]

@@ -1,0 +1,46 @@
+"""Planning of many cells, on a few chains: every plan is timed, and costs follow from the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import planning
+from benchmarks.command import main
+from benchmarks.planning import LEVELS, PLANS, READY, Row, chains, costs, labelled, measure
+
+
+def test_every_plan_runs_the_same_calls() -> None:
+    """As ready in the fewest steps, by depth in the most, as the start and the loss take turns too."""
+    rows = measure(labelled(4, 2), chains(5, 4), 4, "numpy", 1)
+    assert [row.plan for row in rows] == list(PLANS)
+    assert len({(row.cells, row.calls, row.numbers) for row in rows}) == 1
+    steps = {row.plan: row.steps for row in rows}
+    assert steps["as ready"] < steps["by level"] < steps["by_depth"]
+    assert all(0 < row.planning and 0 < row.seconds for row in rows)
+
+
+def test_costs_are_differences_of_two_plans() -> None:
+    """Of what is not planning, by step; and of planning, by number. One cell is planned in one way only."""
+    level = Row(2, 10, 20, LEVELS, 9, 0.009, 0.001)
+    ready = Row(2, 10, 20, READY, 4, 0.005, 0.002)
+    step, number = costs([level, ready])
+    assert (step, number) == (pytest.approx(1000), pytest.approx(50))
+    assert costs([Row(1, 10, 20, plan, 9, 0.009, 0.001) for plan in PLANS]) == (None, None)
+
+
+def test_planning_prints_a_row_for_each_plan_and_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "180")
+    file = tmp_path / "planning.json"
+    small = ["--cells", "1", "3", "--batch", "2", "--hidden", "2", "--repeats", "1", "--backend", "numpy"]
+    assert main(["planning", *small, "--json", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert [line.split("│")[3].strip() for line in out.splitlines() if "│" in line] == [*PLANS] * 2
+    assert "costs: a step" in out
+    written = json.loads(file.read_text())
+    assert [row["cells"] for row in written["rows"]] == [1] * 4 + [3] * 4
+    assert planning.CASE.name == written["case"]
