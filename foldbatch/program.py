@@ -37,6 +37,7 @@ from foldbatch.errors import (
     FoldbatchWarning,
     NoLossWarning,
     NotFiniteWarning,
+    counted,
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
@@ -71,8 +72,8 @@ class Program(Differentiable):
 
     def __repr__(self) -> str:
         numbers = sum(parameter.type.size for parameter in self._params.parameters.values())
-        parameters = f"{len(self._params)} parameters ({numbers:,} numbers)"
-        cells = f"{len(self.model.cells)} cells"
+        parameters = f"{counted(len(self._params), 'parameter')} ({counted(numbers, 'number')})"
+        cells = counted(len(self.model.cells), "cell")
         return f"Program({shown(self.lowered.block)}, {cells}, {parameters}, backend {self.engine.name})"
 
     @property

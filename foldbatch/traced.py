@@ -16,7 +16,7 @@ from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
-from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
@@ -37,7 +37,7 @@ class Prepared:
     owner: object
 
     def __repr__(self) -> str:
-        return f"Prepared({self.trace.size} calls)"
+        return f"Prepared({counted(self.trace.size, 'call')})"
 
     def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
         return Prepared, (self.trace, fingerprint(self.owner))

@@ -593,9 +593,14 @@ def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
 
 def test_a_program_prints_in_a_line() -> None:
     program = fb.compile(fb.Vector(2) >> fb.Linear(3), "numpy")
-    shown = "Program(Vector(2, 'float32') >> Linear(3), 1 cells, 2 parameters (9 numbers), backend numpy)"
+    shown = "Program(Vector(2, 'float32') >> Linear(3), 1 cell, 2 parameters (9 numbers), backend numpy)"
     assert repr(program) == shown
     assert "\n" not in repr(fb.compile(_tree_model(), "numpy"))
+    made = fb.compile(fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.Loss("near"), "numpy").step(
+        [[0, 0]]
+    )
+    expected = "Step(loss 0, losses {'near': 0.0}, gradients of 2 parameters, 1 result, Metrics({}))"
+    assert repr(made) == expected
 
 
 def test_depth_counts_levels_that_compute() -> None:

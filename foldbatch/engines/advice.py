@@ -6,12 +6,29 @@ A function of a report, and of nothing else; `foldbatch.Program.describe` and `f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from foldbatch.scheduler.policies import POLICIES
 
 if TYPE_CHECKING:
     from foldbatch.engines.report import CellReport, Report
+
+
+class Stepped(Protocol):
+    """What is known of a cell's steps: the calls of each, and how many run in all."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The calls of each step."""
+        ...
+
+    @property
+    def distinct(self) -> int:
+        """All calls that run."""
+        ...
+
+
+C = TypeVar("C", bound=Stepped)
 
 PLANNING = "merge", "tables", "ready"  # the phases from traces to a batch that can run
 FEW = 16  # calls in a step: with fewer, a matrix product takes about as long as reading its weights
@@ -39,7 +56,7 @@ def advice(report: Report) -> tuple[str, ...]:
     return tuple(sentences[:SENTENCES])
 
 
-def by_cost(cells: Iterable[CellReport]) -> list[CellReport]:
+def by_cost(cells: Iterable[C]) -> list[C]:
     """Return cells in order of what they cost: those with most steps of few calls first, then most steps."""
     return sorted(cells, key=lambda cell: (_few(cell), len(cell.rows), cell.distinct), reverse=True)
 
@@ -65,7 +82,7 @@ def _share(report: Report, *phases: str) -> float:
     return sum(report.phases.get(name, 0.0) for name in phases) / total if total else 0.0
 
 
-def _few(cell: CellReport) -> int:
+def _few(cell: Stepped) -> int:
     """Return how many steps have few calls."""
     return sum(rows < FEW for rows in cell.rows)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foldbatch.errors import counted
 from foldbatch.params import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
@@ -38,8 +39,8 @@ class Batch:
     seconds: dict[str, float]
 
     def __repr__(self) -> str:
-        calls, steps = self.merged.trace.size, self.schedule.groups
-        return f"Batch({len(self.results)} examples, {calls} calls in {steps} steps)"
+        calls, steps = counted(self.merged.trace.size, "call"), counted(self.schedule.groups, "step")
+        return f"Batch({counted(len(self.results), 'example')}, {calls} in {steps})"
 
 
 def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from foldbatch.engines.advice import advice
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.report_text import text_of
+from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import lower_bound
 from foldbatch.static.graph import SOURCES, Graph
@@ -160,8 +161,8 @@ class Report:
         return self.text()
 
     def __repr__(self) -> str:
-        counts = f"{self.examples} examples, {self.calls} calls in {self.steps} steps"
-        return f"Report({counts}; print it to read it)"
+        calls = f"{counted(self.calls, 'call')} in {counted(self.steps, 'step')}"
+        return f"Report({counted(self.examples, 'example')}, {calls}; print it to read it)"
 
 
 def _hit_rate(calls: int, distinct: int) -> float:

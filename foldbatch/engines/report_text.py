@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from foldbatch.engines.advice import PLANNING, advice, by_cost, duration
+from foldbatch.errors import counted
 
 if TYPE_CHECKING:
     from foldbatch.engines.report import CellReport, Report
@@ -47,16 +48,16 @@ def text_of(report: Report, *, whole: bool) -> str:
 
 def _counts(report: Report) -> Iterator[str]:
     cells = sum(cell.calls > 0 for cell in report.cells)
-    steps = f"{_count(report.steps, 'step')} of {report.mean_rows:.1f} calls on average"
+    steps = f"{counted(report.steps, 'step')} of {report.mean_rows:.1f} calls on average"
     yield (
-        f"{_count(report.examples, 'example')}: {_count(report.calls, 'call')} of {_count(cells, 'cell')} "
+        f"{counted(report.examples, 'example')}: {counted(report.calls, 'call')} of {counted(cells, 'cell')} "
         f"run in {steps}"
     )
     yield "(a cell is work that always runs together; a step runs one cell for many calls at once)"
     if report.distinct < report.calls:
         yield f"{report.distinct:,} of the calls run; each of the others is identical to one of these"
     if report.steps > report.lower_bound:
-        yield f"any order of the calls needs {_count(report.lower_bound, 'step')} or more"
+        yield f"any order of the calls needs {counted(report.lower_bound, 'step')} or more"
     else:
         yield "no order of the calls needs fewer steps"
     if report.policy:
@@ -92,12 +93,12 @@ def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:
         columns["rows copied"] = [f"{cell.gathered_rows:,}" for cell in shown]
     title = "Cells, those with most small steps first"
     yield from table(title, tuple(columns), zip(*columns.values(), strict=True)).splitlines()
-    shown_ids = set(map(id, shown))
-    rest = [cell for cell in report.cells if id(cell) not in shown_ids]
+    rest = by_cost(report.cells)[len(shown) :]
     if rest:
         ran, took = sum(cell.distinct for cell in rest), sum(len(cell.rows) for cell in rest)
         mean = f", {ran / took:.1f} calls a step" if took else ""
-        yield f"and {_count(len(rest), 'more cell')}: {_count(ran, 'call')} in {_count(took, 'step')}{mean}"
+        steps = f"{counted(ran, 'call')} in {counted(took, 'step')}{mean}"
+        yield f"and {counted(len(rest), 'more cell')}: {steps}"
 
 
 def _ops(cells: Iterable[CellReport]) -> Iterator[str]:
@@ -127,17 +128,8 @@ def _launches(report: Report) -> Iterator[str]:
             cell = report.cells[launch.cell]
             stage, *variant = launch.stage.split()
             when = [f", {STAGES[stage]}"] * cell.recursive + [f" ({name})" for name in variant]
-            steps = f"{_count(launch.levels, 'step')}, {_count(launch.rows, 'call')}"
+            steps = f"{counted(launch.levels, 'step')}, {counted(launch.rows, 'call')}"
             yield f"  {cell.name}{''.join(when)}: {steps}"
-
-
-def _count(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> _count(1, "step"), _count(2000, "call")
-    ('1 step', '2,000 calls')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

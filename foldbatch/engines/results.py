@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import NotAskedError, UnknownNameError
+from foldbatch.errors import NotAskedError, UnknownNameError, counted
 from foldbatch.params import Array, Gradient
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
@@ -40,9 +40,9 @@ class MetricValues:
 
     def __repr__(self) -> str:
         type_ = TensorType(self.values.shape[1:], self.values.dtype.name)
-        examples = len(np.unique(self.examples))
+        examples = counted(len(np.unique(self.examples)), "example")
         labelled = "" if self.labels is None else ", labelled"
-        return f"MetricValues({len(self)} values {type_} of {examples} examples{labelled})"
+        return f"MetricValues({counted(len(self), 'value')} {type_} of {examples}{labelled})"
 
 
 class Metrics(Mapping[str, MetricValues]):
@@ -142,7 +142,7 @@ class Results(Sequence[Any]):
         return repr(self._items)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Step:
     """What one training pass over a batch yields.
 
@@ -159,6 +159,11 @@ class Step:
     gradients: dict[str, Gradient]
     results: Results
     metrics: Metrics
+
+    def __repr__(self) -> str:
+        gradients = f"gradients of {counted(len(self.gradients), 'parameter')}"
+        results = counted(len(self.results), "result")
+        return f"Step(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
 
 
 def _not_asked(what: str, option: str) -> NotAskedError:

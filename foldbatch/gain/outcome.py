@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foldbatch.engines.report_text import table
+from foldbatch.engines.advice import by_cost
+from foldbatch.engines.report_text import CELLS, table
+from foldbatch.errors import counted
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures
 
 
@@ -93,9 +95,15 @@ def _made_of(batch: BatchFigures) -> str:
     title = f"What a batch of {batch.size} is made of"
     header = ("cell", "calls", "run", "steps", "rows a step", "rows gathered")
     rows = []
-    for cell in batch.cells:
+    costly = by_cost(batch.cells)
+    for cell in costly[:CELLS]:
         counts = (cell.calls, cell.distinct, cell.steps, f"{cell.mean_rows:.1f}", cell.gathered_rows)
         rows.append((cell.name, *map(str, counts)))
     where = f"in all {batch.batches} batches" if batch.batches > 1 else "in all"
     steps = f"{batch.steps} steps {where}; no schedule can do with fewer than {batch.lower_bound}"
+    rest = costly[CELLS:]
+    if rest:
+        calls, took = sum(cell.distinct for cell in rest), sum(cell.steps for cell in rest)
+        left_out = f"{counted(len(rest), 'more cell')}: {counted(calls, 'call')} in {counted(took, 'step')}"
+        steps = f"and {left_out}\n{steps}"
     return f"{table(title, header, rows)}\n{steps}"

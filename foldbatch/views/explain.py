@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from foldbatch.errors import counted
 from foldbatch.params import Parameter
 from foldbatch.static.cell import Cell
 from foldbatch.static.graph import SOURCES, Graph, Node, parameter_node
@@ -266,12 +267,11 @@ def _titled(title: str, lines: list[str]) -> Iterator[str]:
 
 
 def _ops(count: int) -> str:
-    return "1 op" if count == 1 else f"{count} ops"
+    return counted(count, "op")
 
 
 def _statements(routine: Routine) -> str:
-    count = len(routine.statements)
-    return "1 statement" if count == 1 else f"{count} statements"
+    return counted(len(routine.statements), "statement")
 
 
 def _size(buffer: NamedBuffer) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from foldbatch.compiling import compile
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.report_text import table
+from foldbatch.errors import counted
 from foldbatch.model.model import FEW_CELLS, find_cells
 from foldbatch.params import Parameter
 from foldbatch.program import Program
@@ -39,7 +40,7 @@ class Explanation:
     def __repr__(self) -> str:
         names = ", ".join(cell.name for cell in self.cells[:FEW_CELLS])
         more = ", ..." if len(self.cells) > FEW_CELLS else ""
-        return f"Explanation({len(self.cells)} cells: {names}{more}; print it to read it)"
+        return f"Explanation({counted(len(self.cells), 'cell')}: {names}{more}; print it to read it)"
 
     def whole(self) -> str:
         """Return the explanations of all cells as text, however many there are."""
