@@ -37,7 +37,7 @@ def _labelled(cases: int) -> fb.Block:
     """A recursion with a layer for each label, over pairs of a label and what it stands on."""
     tree = fb.ForwardDeclaration(output_type=[2], name="tree")
     below = fb.GetItem(1) >> tree()
-    layers = {k: below >> fb.Linear(2) for k in range(1, cases)}
+    layers = {k: below >> fb.Linear(2, name=f"layer{k}") for k in range(1, cases)}
     tree.resolve_to(fb.OneOf(lambda pair: pair[0], {0: fb.Zeros([2]), **layers}))
     return tree()
 
@@ -62,9 +62,9 @@ def test_cells_that_differ_in_parameters_only_have_one_form() -> None:
 
 def test_other_options_are_run_and_counted() -> None:
     """What `compile` would have done with them; parameters and further reports do not change."""
-    block = _labelled(3)
+    block = _labelled(3) >> fb.Linear(3)
     examples = [(1, (2, (1, (0, None)))), (2, (1, (1, (0, None))))]
-    program = fb.compile(block, "numpy", policy="by_component")
+    program = fb.compile(block, "numpy", policy="by_component", debug=True)
     report = program.describe(examples)
     assert report.steps > report.lower_bound
     options = {other.option: other for other in report.alternatives}
