@@ -162,6 +162,8 @@ def _read(block: Block, value: Any) -> Any:
         case fb.Length():
             whole = value.items if isinstance(value, Listed) else value
             return np.array(len(whole if isinstance(whole, tuple | list) else whole.value), block.type.dtype)
+        case fb.Items():
+            return Given(sorted(as_object(value).value.items()))
         case fb.GetItem():
             return item_of(value, block.key)
         case fb.Slice():
