@@ -37,7 +37,7 @@ LESS = 0.8  # of the time that a batch takes: an option that needs more than tha
 SMALL = 0.1  # a cell with a smaller share of all steps, or calls, is not worth a sentence
 MANY_COPIED = 0.5  # rows copied, for each call that runs
 MANY_ALIKE = 4  # cells that differ in nothing but their parameters
-SENTENCES = 5  # at most; the first ones matter most
+SENTENCES = 4  # at most; the first ones matter most
 
 
 def advice(report: Report) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from foldbatch.errors import counted
 if TYPE_CHECKING:
     from foldbatch.engines.report import CellReport, Report
 
-CELLS = 12  # shown unless all are asked for
+CELLS = 10  # shown unless all are asked for
 WIDTH = 100  # of advice
 ROWS = 24  # steps of a cell whose sizes are listed
 TIMES = {

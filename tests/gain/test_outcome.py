@@ -48,9 +48,9 @@ def test_of_many_cells_the_costly_ones_are_shown() -> None:
     cells = tuple(CellFigures(f"case{k}", 2 * k, 2 * k, k, (2,) * k, 0) for k in range(1, 41))
     outcome = replace(OUTCOME, batches=(replace(OUTCOME.batches[0], cells=cells),))
     text = str(outcome)
-    assert text.index("case40 ") < text.index("case29 ")
-    assert "case28 " not in text
-    assert "and 28 more cells: 812 calls in 406 steps" in text
+    assert text.index("case40 ") < text.index("case31 ")
+    assert "case30 " not in text
+    assert "and 30 more cells: 930 calls in 465 steps" in text
     assert len(outcome.as_dict()["batches"][0]["cells"]) == 40
 
 
