@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import is_int
+from foldbatch.blocks.writer import shown
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
@@ -36,8 +37,9 @@ from foldbatch.errors import (
     FoldbatchWarning,
     NoLossWarning,
     NotFiniteWarning,
+    counted,
 )
-from foldbatch.model.model import Model
+from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
@@ -67,6 +69,12 @@ class Program(Differentiable):
         self._variants = Variants(lowered, options, seed)
         self._runner, self._traces = self._variants.full.runner, self._variants.full.traces
         self._params.updates = self._runner.engine.updates
+
+    def __repr__(self) -> str:
+        numbers = sum(parameter.type.size for parameter in self._params.parameters.values())
+        parameters = f"{counted(len(self._params), 'parameter')} ({counted(numbers, 'number')})"
+        cells = counted(len(self.model.cells), "cell")
+        return f"Program({shown(self.lowered.block)}, {cells}, {parameters}, backend {self.engine.name})"
 
     @property
     def params(self) -> ParameterStore:
@@ -307,21 +315,50 @@ class Program(Differentiable):
 
     # -- reports
 
-    def describe(self, examples: Iterable[Any]) -> Report:
-        """Return a report on one batch of examples: steps, kernel calls, bytes, seconds.
+    def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
+        """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
 
-        One example may stand in place of a list, unless it is a list or a tuple itself. The batch is run
-        whole, on one thread. Parameters are not changed.
+        The batch is run whole, on one thread; parameters are not changed. A single example need not be in a
+        list, unless it is a list or tuple itself.
+
+        Args:
+            examples: the batch.
+            compare: whether the batch runs once before it is timed, and then with other policies and ways to
+                share where these may be quicker. False times the first run, with all that it has to make.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
         """
         batch_of = examples if isinstance(examples, list | tuple | Planned) else [examples]
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
-        return replace(self._runner.report(traces, phases), program=self.lowered.tracer.source)
+        return replace(
+            self._runner.report(traces, phases, compare=compare), program=self.lowered.tracer.source
+        )
 
-    def kernels(self) -> str:
-        """Return the generated source: the tracing program, and what the engine made of every cell."""
-        return f"{self.lowered.tracer.source}\n\n{self._runner.engine.source()}"
+    def kernels(self, name: str = "", *, whole: bool = False) -> str:
+        """Return generated source: the tracing program, and what the engine made of every cell.
+
+        Of more than a few cells it is a list of cells, a line each.
+
+        Args:
+            name: the name of a cell, or a part of names: the kernels of these cells alone.
+            whole: everything, however many cells there are.
+
+        Raises:
+            UnknownNameError: when no cell has such a name.
+        """
+        cells, source = self.model.cells, self._runner.engine.source
+        chosen = find_cells(cells, name, "kernels")
+        if name:
+            return source(chosen)
+        if whole or len(cells) <= FEW_CELLS:
+            return f"{self.lowered.tracer.source}\n\n{source(chosen)}"
+        lines = [f"the tracing program: {len(self.lowered.tracer.source.splitlines())} lines"]
+        lines += [f"{cells[k].name}: {len(source([k]).splitlines())} lines" for k in chosen]
+        lines.append("kernels(name) shows the cells whose names contain it, kernels(whole=True) everything")
+        return "\n".join(lines)
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""

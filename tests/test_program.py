@@ -556,7 +556,7 @@ def test_describe_takes_one_example_or_many() -> None:
     assert one.steps <= many.steps
     assert many.lower_bound <= many.steps
     assert {name: value.tobytes() for name, value in program.params.items()} == before
-    assert str(many).startswith("5 examples, ")
+    assert str(many).startswith("5 examples: ")
 
 
 def test_kernels_show_all_that_was_generated() -> None:
@@ -568,6 +568,39 @@ def test_kernels_show_all_that_was_generated() -> None:
         for phase in (cell.training, cell.inference):
             for stage in (*phase.forward.values(), *phase.backward.values()):
                 assert f"# {cell.name} {stage.name}\ndef {stage.name}(" in text
+
+
+def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
+    """By default short; the last line says how to see more."""
+    cases = {k: fb.Vector(2) >> fb.Linear(2) for k in range(20)}
+    program = fb.compile(fb.OneOf(len, cases), "numpy")
+    first, *rows, last = program.kernels().splitlines()
+    assert first.startswith("the tracing program: ")
+    assert [row.split(":")[0] for row in rows] == [cell.name for cell in program.model.cells]
+    assert last == "kernels(name) shows the cells whose names contain it, kernels(whole=True) everything"
+    chosen = program.kernels("case(7)")
+    assert "# model.case(7) forward_before" in chosen
+    assert "case(8)" not in chosen
+    whole = program.kernels(whole=True)
+    assert whole.startswith("def ")
+    assert chosen.split("\n\n")[0] in whole
+    assert "# model.case(19) " in whole
+    with pytest.raises(
+        UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
+    ):
+        program.kernels("case(20)")
+
+
+def test_a_program_prints_in_a_line() -> None:
+    program = fb.compile(fb.Vector(2) >> fb.Linear(3), "numpy")
+    shown = "Program(Vector(2, 'float32') >> Linear(3), 1 cell, 2 parameters (9 numbers), backend numpy)"
+    assert repr(program) == shown
+    assert "\n" not in repr(fb.compile(_tree_model(), "numpy"))
+    made = fb.compile(fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.Loss("near"), "numpy").step(
+        [[0, 0]]
+    )
+    expected = "Step(loss 0, losses {'near': 0.0}, gradients of 2 parameters, 1 result, Metrics({}))"
+    assert repr(made) == expected
 
 
 def test_depth_counts_levels_that_compute() -> None:
