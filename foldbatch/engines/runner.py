@@ -7,7 +7,6 @@ names.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -104,10 +103,7 @@ class Runner:
         self.options = options
         self.seed = seed
         self.engine = load_engine(choose_engine(options.backend), model, debug=options.debug)
-        self._weights = [
-            sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
-            for cell in model.cells
-        ]
+        self._weights = [signature.weights for signature in model.signatures]
         start_in_each_process(self, Runner._start)
 
     def _start(self) -> None:

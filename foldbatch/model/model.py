@@ -6,7 +6,6 @@ traces of examples.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
+from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, weights_of
 from foldbatch.types import TensorType, Type
 
 FEW_CELLS = 3  # up to so many are printed in whole, of more a line each
@@ -128,8 +127,7 @@ def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
         replace(operand, differentiable=i in cell.differentiated)
         for i, operand in enumerate(signature.operands)
     )
-    weights = sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
-    return replace(signature, operands=operands, weights=weights)
+    return replace(signature, operands=operands, weights=weights_of(cell.built))
 
 
 def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
