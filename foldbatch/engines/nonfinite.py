@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.params import Gradient, SparseRows
 from foldbatch.static.evaluate import Value
 
@@ -20,7 +21,8 @@ def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
     >>> first_not_finite({"a": np.ones(2), "b": np.array([1.0, np.inf])})
     'b'
     """
-    with np.errstate(all="ignore"):
+    # BLAS would wake its other threads, which then wait for more work and take the time of a core
+    with single_threaded_blas(), np.errstate(all="ignore"):
         for name, gradient in gradients.items():
             values = gradient.values if isinstance(gradient, SparseRows) else gradient
             # A sum of squares takes one quick pass. It may be infinite for large finite numbers, too.
