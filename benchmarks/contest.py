@@ -130,7 +130,7 @@ def contest(
     Args:
         contenders: in the order in which they take their turns; ours may not fail.
         numbers: of the batches.
-        repeats: of each run; who is slow has fewer (`ENOUGH_RUNS`, `ENOUGH_SECONDS`).
+        repeats: of each run; slow contenders have fewer (`ENOUGH_RUNS`, `ENOUGH_SECONDS`).
         further: tasks that take turns with them and return seconds of their own.
         neighbours: beside which everything is run once more in each turn.
     """

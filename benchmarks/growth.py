@@ -62,7 +62,7 @@ class Row:
         phases: seconds of its parts, see `PHASES`; medians of runs of their own.
         levels: groups of calls that run one after the other.
         kernels: kernels called, forward and backward.
-        buffer_bytes: bytes of all buffers held, when no larger example has run.
+        buffer_bytes: bytes of the buffers that an example needs.
     """
 
     nodes: int
@@ -194,12 +194,12 @@ def run(
     growth = SHAPES[case]
     program = compile(growth.model(hidden, nodes), backend)
     examples = {size: [growth.example(size)] for size in sizes(nodes)}
-    first = {size: program.describe(example) for size, example in examples.items()}  # buffers grow with sizes
+    first = {size: program.describe(example) for size, example in examples.items()}
     tasks = {str(size): partial(program.value_and_grad, example) for size, example in examples.items()}
     steps = interleave(tasks, repeats)
     rows = []
     for size, example in examples.items():
-        found = [program.describe(example).phases for _ in range(repeats)]
+        found = [program.describe(example, compare=False).phases for _ in range(repeats)]
         phases = {name: median(seconds[name] for seconds in found) for name in PHASES}
         report = first[size]
         kernels = report.calls_forward + report.calls_backward

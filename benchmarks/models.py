@@ -259,7 +259,7 @@ def batch_of(model: Block[Any, Any], examples: Iterable[Any]) -> Batch:
     """Compile a model and trace examples.
 
     >>> [(cell.name, cell.recursive) for cell in batch_of(shift_reduce(), []).cells]
-    [('transitions.case(True)', True), ('transitions.case(False)', True), ('model', False)]
+    [('transitions.case(True).shift', True), ('transitions.case(False).reduce', True), ('model', False)]
     """
     program = compile(model, "numpy")  # calls are the same by any backend, and this one compiles fastest
     traces = tuple(prepared.trace for prepared in program.prepare(examples))

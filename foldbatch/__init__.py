@@ -147,3 +147,8 @@ __all__ = [
     "trees",
     "types",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return [*__all__, "__version__"]

@@ -46,8 +46,8 @@ def compile(
         seed: from which parameters that have no value yet draw theirs.
         threads: into how many parts a large batch is cut, to run side by side; by default the
             cores at hand. Results differ with it by rounding only.
-        kept_bytes: how much a call of a cell may keep for its backward pass; what is more is computed again
-            there, as far as that is elementwise work. By default everything is kept, which is fastest.
+        kept_bytes: how many bytes one call of a cell may store for its backward pass. Elementwise results
+            beyond this limit are computed again instead. By default everything is stored, which is fastest.
         share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
             ``subtrees``, also those that read identical results (never calls with a loss, a metric, floats
             of the example, or random numbers); or None. Gradients are exact. `Program.describe` counts.

@@ -139,3 +139,12 @@ def with_nearest(name: object, names: Iterable[str]) -> str:
     """
     near = get_close_matches(str(name), names, 1)
     return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, for what is printed.
+
+    >>> counted(1, "step"), counted(2000, "call")
+    ('1 step', '2,000 calls')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"

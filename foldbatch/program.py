@@ -21,10 +21,11 @@ from typing import Any, NoReturn
 from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import is_int
+from foldbatch.blocks.writer import shown
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
-from foldbatch.engines.nonfinite import NotFinite
+from foldbatch.engines.nonfinite import NotFinite, first_not_finite
 from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
@@ -36,8 +37,9 @@ from foldbatch.errors import (
     FoldbatchWarning,
     NoLossWarning,
     NotFiniteWarning,
+    counted,
 )
-from foldbatch.model.model import Model
+from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
@@ -67,6 +69,12 @@ class Program(Differentiable):
         self._variants = Variants(lowered, options, seed)
         self._runner, self._traces = self._variants.full.runner, self._variants.full.traces
         self._params.updates = self._runner.engine.updates
+
+    def __repr__(self) -> str:
+        numbers = sum(parameter.type.size for parameter in self._params.parameters.values())
+        parameters = f"{counted(len(self._params), 'parameter')} ({counted(numbers, 'number')})"
+        cells = counted(len(self.model.cells), "cell")
+        return f"Program({shown(self.lowered.block)}, {cells}, {parameters}, backend {self.engine.name})"
 
     @property
     def params(self) -> ParameterStore:
@@ -208,12 +216,13 @@ class Program(Differentiable):
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
 
-        Warns once a program: `NotFiniteWarning`, when the loss is NaN or infinite (see `find_nan`), and
-        `NoLossWarning`, when the model has no `Loss` block.
+        Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
+        `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
         loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
-        self._look_at(loss, training=True)
-        return loss, self._named(gradients)
+        named = self._named(gradients)
+        self._look_at(loss, named)
+        return loss, named
 
     def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
         """Return losses, gradients, results and metrics of one training pass.
@@ -229,8 +238,9 @@ class Program(Differentiable):
         (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
         """
         results, gradients = self._runner.step(self._batch(examples), self._drawing(step))
-        self._look_at(results.loss, training=True)
-        return Step(results.loss, results.losses, self._named(gradients), results, results.metrics)
+        named = self._named(gradients)
+        self._look_at(results.loss, named)
+        return Step(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
         named = self.params.parameters.items()
@@ -283,13 +293,18 @@ class Program(Differentiable):
         place = place_of(self.lowered.tracer, given[found.example], found.cell, found.call)
         return replace(found, place=place)
 
-    def _look_at(self, loss: float, *, training: bool = False) -> None:
-        """Warn, once a program, of a loss that is not finite, or of a model to be trained that has none."""
+    def _look_at(self, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
+        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss."""
         warning: FoldbatchWarning
+        bad = None
+        if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
+            bad = first_not_finite(gradients)
+        fix = "call program.find_nan(examples)"
         if not math.isfinite(loss):
-            fix = "call program.find_nan(examples)"
             warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
-        elif training and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+        elif bad is not None:
+            warning = NotFiniteWarning(f"{bad} gradient", "finite numbers", "a NaN or an infinity", fix)
+        elif gradients is not None and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
             fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
             warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
         else:
@@ -300,21 +315,50 @@ class Program(Differentiable):
 
     # -- reports
 
-    def describe(self, examples: Iterable[Any]) -> Report:
-        """Return a report on one batch of examples: steps, kernel calls, bytes, seconds.
+    def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
+        """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
 
-        A single example that is no list will do. The batch is run whole, on one thread.
-        Parameters are not changed.
+        The batch is run whole, on one thread; parameters are not changed. A single example need not be in a
+        list, unless it is a list or tuple itself.
+
+        Args:
+            examples: the batch.
+            compare: whether the batch runs once before it is timed, and then with other policies and ways to
+                share where these may be quicker. False times the first run, with all that it has to make.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
         """
         batch_of = examples if isinstance(examples, list | tuple | Planned) else [examples]
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}
-        return replace(self._runner.report(traces, phases), program=self.lowered.tracer.source)
+        return replace(
+            self._runner.report(traces, phases, compare=compare), program=self.lowered.tracer.source
+        )
 
-    def kernels(self) -> str:
-        """Return the generated source: the tracing program, and what the engine made of every cell."""
-        return f"{self.lowered.tracer.source}\n\n{self._runner.engine.source()}"
+    def kernels(self, name: str = "", *, whole: bool = False) -> str:
+        """Return generated source: the tracing program, and what the engine made of every cell.
+
+        Of more than a few cells it is a list of cells, a line each.
+
+        Args:
+            name: the name of a cell, or a part of names: the kernels of these cells alone.
+            whole: everything, however many cells there are.
+
+        Raises:
+            UnknownNameError: when no cell has such a name.
+        """
+        cells, source = self.model.cells, self._runner.engine.source
+        chosen = find_cells(cells, name, "kernels")
+        if name:
+            return source(chosen)
+        if whole or len(cells) <= FEW_CELLS:
+            return f"{self.lowered.tracer.source}\n\n{source(chosen)}"
+        lines = [f"the tracing program: {len(self.lowered.tracer.source.splitlines())} lines"]
+        lines += [f"{cells[k].name}: {len(source([k]).splitlines())} lines" for k in chosen]
+        lines.append("kernels(name) shows the cells whose names contain it, kernels(whole=True) everything")
+        return "\n".join(lines)
 
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""

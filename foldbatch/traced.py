@@ -11,12 +11,12 @@ import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
-from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
@@ -26,7 +26,7 @@ PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prepared:
     """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
 
@@ -34,7 +34,10 @@ class Prepared:
     """
 
     trace: Trace
-    owner: object = field(repr=False)
+    owner: object
+
+    def __repr__(self) -> str:
+        return f"Prepared({counted(self.trace.size, 'call')})"
 
     def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
         return Prepared, (self.trace, fingerprint(self.owner))

@@ -10,7 +10,8 @@ Source: the kinds are TensorFlow Fold's (Looks et al. 2017, section 3).
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -277,6 +278,7 @@ def describe_value(value: object) -> str:
         case str() | bytes() | int() | float() | np.generic():
             text = repr(value)
             return f"{type(value).__name__} {text if len(text) <= 48 else text[:45] + '...'}"
-        case Sequence():
-            return f"{type(value).__name__} of {len(value)}"
+        case Sized():
+            with suppress(Exception):  # a user's class may refuse, as a PyTorch tensor without axes does
+                return f"{type(value).__name__} of {len(value)}"
     return type(value).__name__

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import foldbatch
+
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 LIST_BEGINS = "<!-- from here on made by python tests/test_architecture.py -->"
@@ -98,6 +100,11 @@ def test_no_file_holds_what_a_merge_left():
     marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
     texts = {name: (ROOT / name).read_bytes() for name in TRACKED if (ROOT / name).is_file()}
     assert [name for name, text in texts.items() if marks.search(text.decode("utf-8", "replace"))] == []
+
+
+def test_dir_of_the_package_lists_what_is_public():
+    """Not its modules, which completion in an editor or a notebook would offer."""
+    assert dir(foldbatch) == sorted([*foldbatch.__all__, "__version__"])
 
 
 if __name__ == "__main__":

@@ -556,7 +556,7 @@ def test_describe_takes_one_example_or_many() -> None:
     assert one.steps <= many.steps
     assert many.lower_bound <= many.steps
     assert {name: value.tobytes() for name, value in program.params.items()} == before
-    assert str(many).startswith("5 examples, ")
+    assert str(many).startswith("5 examples: ")
 
 
 def test_kernels_show_all_that_was_generated() -> None:
@@ -568,6 +568,39 @@ def test_kernels_show_all_that_was_generated() -> None:
         for phase in (cell.training, cell.inference):
             for stage in (*phase.forward.values(), *phase.backward.values()):
                 assert f"# {cell.name} {stage.name}\ndef {stage.name}(" in text
+
+
+def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
+    """By default short; the last line says how to see more."""
+    cases = {k: fb.Vector(2) >> fb.Linear(2) for k in range(20)}
+    program = fb.compile(fb.OneOf(len, cases), "numpy")
+    first, *rows, last = program.kernels().splitlines()
+    assert first.startswith("the tracing program: ")
+    assert [row.split(":")[0] for row in rows] == [cell.name for cell in program.model.cells]
+    assert last == "kernels(name) shows the cells whose names contain it, kernels(whole=True) everything"
+    chosen = program.kernels("case(7)")
+    assert "# model.case(7) forward_before" in chosen
+    assert "case(8)" not in chosen
+    whole = program.kernels(whole=True)
+    assert whole.startswith("def ")
+    assert chosen.split("\n\n")[0] in whole
+    assert "# model.case(19) " in whole
+    with pytest.raises(
+        UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
+    ):
+        program.kernels("case(20)")
+
+
+def test_a_program_prints_in_a_line() -> None:
+    program = fb.compile(fb.Vector(2) >> fb.Linear(3), "numpy")
+    shown = "Program(Vector(2, 'float32') >> Linear(3), 1 cell, 2 parameters (9 numbers), backend numpy)"
+    assert repr(program) == shown
+    assert "\n" not in repr(fb.compile(_tree_model(), "numpy"))
+    made = fb.compile(fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.Loss("near"), "numpy").step(
+        [[0, 0]]
+    )
+    expected = "Step(loss 0, losses {'near': 0.0}, gradients of 2 parameters, 1 result, Metrics({}))"
+    assert repr(made) == expected
 
 
 def test_depth_counts_levels_that_compute() -> None:
@@ -629,6 +662,30 @@ def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
             for run in runs:
                 run(program, [1, 0])
         assert [warning.filename for warning in record] == [__file__]
+
+
+@pytest.mark.parametrize("train", [fb.Program.value_and_grad, fb.Program.step])
+@pytest.mark.parametrize("row", [False, True])
+def test_a_gradient_that_is_not_finite_is_told_once_a_program(train: Any, row: bool) -> None:
+    """Though the loss is finite: the root of 0 is 0, its slope is infinite. Rows of a table are looked at, too."""
+    w = fb.Embedding(2, 1, init="zeros") if row else fb.Linear(1, init="zeros", bias=False)
+    read = fb.Scalar("int32") if row else fb.Vector(1)
+    program = fb.compile(read >> w >> fb.Function(lambda x: ops.sum(ops.sqrt(x))) >> fb.Loss(), "numpy")
+    name = next(iter(program.params))
+    with pytest.warns(
+        NotFiniteWarning, match=rf"^{name} gradient: expected finite numbers, found "
+    ) as record:
+        for _ in range(2):
+            train(program, [1 if row else [1]])
+    assert [warning.filename for warning in record] == [__file__]
+
+
+def test_large_gradients_are_finite_though_their_sum_is_not() -> None:
+    """No warning, of which any is an error in these tests."""
+    large = fb.Vector(2) >> fb.Linear(2, bias=False) >> fb.Function(lambda x: ops.sum(x) * 3e38) >> fb.Loss()
+    program = fb.compile(large, "numpy")
+    program.params["linear.weight"] = np.zeros((2, 2))
+    assert np.isfinite(program.value_and_grad([[1, 1]])[1]["linear.weight"]).all()
 
 
 def test_kernels_in_threads_are_silent_too(monkeypatch: pytest.MonkeyPatch) -> None:

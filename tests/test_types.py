@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.errors import BlockTypeError
+from foldbatch.trees import Tree
 from foldbatch.types import (
     OBJECT,
     VOID,
@@ -18,6 +19,13 @@ from foldbatch.types import (
     sequence_of,
     terminals,
 )
+
+
+class Unsized:
+    """As a PyTorch tensor without axes."""
+
+    def __len__(self) -> int:
+        raise TypeError
 
 
 @pytest.mark.parametrize(
@@ -87,6 +95,8 @@ def test_data_is_described_in_few_words() -> None:
     """However large it is."""
     assert len(describe_value("x" * 10_000)) < 80
     assert describe_value(None) == "None"
+    assert describe_value(Tree.from_nested(("S", ("A", "a")))) == "Tree of 1"
+    assert describe_value(Unsized()) == "Unsized"
     assert "..." in describe_value({i: i for i in range(100)})
     assert "shape (1000,)" in describe_value(np.zeros(1000))
 

@@ -328,8 +328,8 @@ def _hashable(key: Any) -> Any:
 
 
 def named(name: object, where: str) -> str:
-    """Return a name, refusing what is no string."""
-    if not isinstance(name, str):
+    """Return a name; refuse one that is not a string, or is empty."""
+    if not isinstance(name, str) or not name:
         raise BlockTypeError(where, "a string as name", describe_value(name), "leave it out for a default")
     return name
 

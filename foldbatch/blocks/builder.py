@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from foldbatch.blocks.drafts import MetricVisit, Procedure, Reading, Region
+from foldbatch.blocks.names import CellName, Origin, name_draft, numbered
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -68,7 +69,9 @@ class Builder(Writer):
         self.collections: dict[str, Sequence] = {}  # by name, once something is collected
         self.collecting: dict[str, str] = {}  # by name, the variable that holds the list
         self.parameters: dict[Parameter, None] = {}
-        self._noted: set[Node] = set()
+        self.names: list[CellName] = []  # of cells, by number
+        self._roots = set() if inferring else {str(root)}
+        self._origins: dict[Node, tuple[int, Origin]] = {}  # numbered in the order of blocks
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
@@ -105,17 +108,25 @@ class Builder(Writer):
             case _:
                 return self.receive(next(slots))
 
-    def note(self, value: Value) -> None:
-        """Remember the parameters behind new tensors, in the order in which the blocks read them.
+    def note(self, value: Value, function: str = "", layer: str = "") -> None:
+        """Remember who made new tensors, and the parameters behind them, in the order of blocks.
 
-        The order names them, so it must not depend on what was compiled before; the numbers of
-        interned nodes do.
+        The order names parameters and cells, so it must not depend on what was compiled before; the numbers
+        of interned nodes do.
+
+        Args:
+            value: what a block yields.
+            function: the name of the user's function that makes it.
+            layer: the name of the layer that makes it.
         """
+        if self.inferring:
+            return
+        origin = Origin(tuple(map(str, self._path)), function, layer)
         stack = [leaf for leaf in leaves(value) if isinstance(leaf, Node)][::-1]
         while stack:
             node = stack.pop()
-            if node not in self._noted:
-                self._noted.add(node)
+            if node not in self._origins:
+                self._origins[node] = len(self._origins), origin
                 if node.op is PARAMETER:
                     self.parameters[node.attrs["parameter"]] = None
                 stack += node.inputs[::-1]
@@ -131,6 +142,7 @@ class Builder(Writer):
         """
         node = input_node(type_, name=source.code)
         self.region.feeds[node] = Reading(type_, where, declared, source)
+        self.note(node)
         return node
 
     def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
@@ -317,6 +329,7 @@ class Builder(Writer):
         for node in outputs:
             draft.output(node)
         self.drafts.append(draft)
+        self.names.append(name_draft(draft.nodes, self._origins, list(map(str, self._path))))
         region.drafts.append(draft)
         row = ", ".join([draft.variable, *arguments])
         self.line(f"{draft.variable} = call(); row{draft.number}(({row},))")
@@ -335,6 +348,12 @@ class Builder(Writer):
         self._function.calls.append(function.name)
         if self._indent == 1:
             self._function.always.append(function.name)
+
+    def beginning(self, name: str) -> str:
+        """Return the beginning of a declaration's paths: its name, with a number where another one has it."""
+        root = numbered(name, self._roots, first=2) if name in self._roots else name
+        self._roots.add(root)
+        return root
 
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Procedure:
         """Return the function that stands for `key`, so that calls to it can be built."""

@@ -144,11 +144,10 @@ class _Reference(Block[Any, Any]):
             raise BlockTypeError(where, "a declared output type", "none", fix)
         function = builder.declared.get(declaration)
         if function is None:
-            function = builder.declare(
-                declaration, declaration.name, declaration.input_type, declaration.output_type
-            )
+            name = builder.beginning(declaration.name)
+            function = builder.declare(declaration, name, declaration.input_type, declaration.output_type)
             function.memo = declaration.memo
-            with builder.define(function, declaration.name) as argument:
+            with builder.define(function, name) as argument:
                 result = build(declaration.block, builder, argument)
                 if declaration.output_type == OBJECT:
                     result = as_object(result)

@@ -33,6 +33,10 @@ class TensorBlock(Block[In_contra, Out_co]):
         """Return the result for symbolic tensors (or nested tuples of them)."""
         raise NotImplementedError
 
+    def called(self) -> tuple[str, str]:
+        """Return what names of cells say of the block: the user's function, and the layer; empty if none."""
+        return "", ""
+
     def __call__(self, *xs: Any) -> Any:
         """Apply the block to symbolic tensors, inside the function of another block."""
         return self.apply(*xs)
@@ -50,7 +54,7 @@ class TensorBlock(Block[In_contra, Out_co]):
             fix = f"it is called with {type_of(value)}, a symbol and no number; compute with foldbatch.ops"
             raise BlockTypeError(builder.where(self), "a function of symbolic tensors", found, fix) from error
         outcome = self._checked(builder, result)
-        builder.note(outcome)
+        builder.note(outcome, *self.called())
         return outcome
 
     def _symbolic(self, builder: Builder, value: Value) -> Any:
@@ -119,6 +123,10 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         if not any(True for _ in leaves(result)):
             raise BlockTypeError(builder.where(self), "at least one tensor as result", "none", "or use Void")
         return result
+
+    def called(self) -> tuple[str, str]:
+        name = function_name(self.fn)
+        return name if name.isidentifier() else "", ""  # a lambda has none
 
     def apply(self, *xs: Any) -> Any:
         self._check_arity(xs)

@@ -17,6 +17,7 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
+from foldbatch.blocks.names import tell_apart
 from foldbatch.blocks.needed import needed
 from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.unused import without_unused
@@ -77,6 +78,8 @@ def lower(
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
+    for draft, name in zip(builder.drafts, tell_apart(builder.names), strict=True):
+        draft.name = name
     results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
     drafts, functions = builder.drafts, builder.functions
     if asides != ASIDES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -46,13 +46,13 @@ class Kernels:
     Attributes:
         bound: their routines.
         walk: runs a launch table.
-        source: their text.
+        sources: the text of each, in the order of `bound`.
         adapt: changes a batch's launch tables before they run.
     """
 
     bound: Bound
     walk: Walk
-    source: str
+    sources: Sequence[str]
     adapt: Adapt = unchanged
 
 
@@ -116,13 +116,22 @@ class ArrayEngine:
         """Return memory for batches that run one after the other: by phase, made when first needed."""
         return {}
 
-    def nbytes(self, memory: dict[bool, Memory]) -> int:
-        """Return the bytes that memory holds."""
-        return sum(part.nbytes for part in memory.values())
+    def nbytes(self, ready: Ready) -> int:
+        """Return the bytes of the buffers that a batch needs, apart from what it brings."""
+        tables = [table for table in (ready.tables.forward, ready.tables.backward) if table is not None]
+        heights = np.maximum.reduce([table.heights for table in tables]).tolist()
+        types = ready.kernels.bound.types
+        return sum(h * t.nbytes for h, t in zip(heights, types, strict=True) if t is not None)
 
-    def source(self) -> str:
-        """Return the kernels as text, for people to read."""
-        return f"{self.training.source}\n\n{self.inference.source}"
+    def source(self, cells: Collection[int]) -> str:
+        """Return the kernels of some cells as text, for people to read."""
+        made = self.training, self.inference
+        texts = [
+            (key.cell, text)
+            for kernels in made
+            for key, text in zip(kernels.bound.keys, kernels.sources, strict=True)
+        ]
+        return "\n\n".join(text for cell, text in texts if cell in cells)
 
     def ready(self, batch: Batch, *, training: bool) -> Ready:
         """Return a batch's launch tables, with the kernels that they launch."""

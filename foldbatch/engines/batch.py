@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foldbatch.errors import counted
 from foldbatch.params import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.sharing import Share, leaves
 from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.scheduler.trace import CellSignature, Trace, pack
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """A scheduled batch.
 
@@ -37,6 +38,10 @@ class Batch:
     results: tuple[object, ...]
     seconds: dict[str, float]
 
+    def __repr__(self) -> str:
+        calls, steps = counted(self.merged.trace.size, "call"), counted(self.schedule.groups, "step")
+        return f"Batch({counted(len(self.results), 'example')}, {calls} in {steps})"
+
 
 def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
     """Return the arena of each value, -1 where a number stands for none: ``[values] int64``."""
@@ -46,6 +51,25 @@ def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
         for output, arena in enumerate(cell.outputs):
             arenas[rows[:, 0] + output] = arena
     return arenas
+
+
+def traced_for(policy: Policy, traces: Sequence[Trace], cells: Sequence[CellSignature]) -> list[Trace]:
+    """Return traces with the levels that another policy plans by."""
+    return [
+        pack(
+            Trace(
+                trace.calls,
+                trace.elements,
+                levels(policy, cells, trace.calls, trace.elements, trace.values),
+                trace.feeds,
+                trace.labels,
+                trace.values,
+                trace.result,
+            ),
+            trace.form,
+        )
+        for trace in traces
+    ]
 
 
 def schedule_batch(

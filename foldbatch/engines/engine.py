@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -90,12 +90,12 @@ class Engine(Protocol):
         """Return the launch table of a batch for a report; nothing where there is none."""
         ...
 
-    def nbytes(self, memory: Any) -> int:
-        """Return the bytes that memory holds."""
+    def nbytes(self, ready: Any) -> int:
+        """Return the bytes of memory that a batch needs, of which `ready` made this."""
         ...
 
-    def source(self) -> str:
-        """Return the kernels as text, for people to read."""
+    def source(self, cells: Collection[int]) -> str:
+        """Return the kernels of some cells as text, for people to read."""
         ...
 
 

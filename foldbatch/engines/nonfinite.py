@@ -1,14 +1,32 @@
-"""The record of a place where a value begins to be NaN or infinite, and values in short."""
+"""Values that are NaN or infinite: whether a gradient is, and the record of the place where it began."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from foldbatch.params import Gradient, SparseRows
 from foldbatch.static.evaluate import Value
 
 LISTED = 8  # numbers of an array that are printed; of a larger one, its range
+
+
+def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
+    """Return the name of the first gradient that holds a NaN or an infinity, or None.
+
+    >>> first_not_finite({"a": np.ones(2), "b": np.array([1.0, np.inf])})
+    'b'
+    """
+    with np.errstate(all="ignore"):
+        for name, gradient in gradients.items():
+            values = gradient.values if isinstance(gradient, SparseRows) else gradient
+            # A sum of squares takes one quick pass. It may be infinite for large finite numbers, too.
+            if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
+                return name
+    return None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -5,7 +5,7 @@ It has no schedule, no arena and no generated code. Every engine must agree with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -170,11 +170,11 @@ class ReferenceEngine:
         """Return nothing: there is no launch table."""
         return ()
 
-    def nbytes(self, memory: None) -> int:
-        """Return 0: nothing is held between batches."""
+    def nbytes(self, ready: tuple[Batch, bool]) -> int:
+        """Return 0: there are no buffers."""
         return 0
 
-    def source(self) -> str:
+    def source(self, cells: Collection[int]) -> str:
         """Return nothing: there is no kernel."""
         return ""
 

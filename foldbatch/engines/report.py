@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from foldbatch.engines.advice import advice
 from foldbatch.engines.batch import Batch
+from foldbatch.engines.report_text import text_of
+from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.policies import lower_bound
-from foldbatch.static.graph import SOURCES
+from foldbatch.static.graph import SOURCES, Graph
+from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage
 from foldbatch.static.stages import is_view
 
@@ -28,6 +33,9 @@ class CellReport:
         forward: by stage, the number of ops that it runs forward; `backward` likewise.
         gathered_rows: rows copied together because they did not lie side by side.
         losses: the names of the losses that it yields; `metrics` likewise.
+        repeatable: whether identical calls of it may run once, if asked for (`share` of `foldbatch.compile`).
+        form: a number that it shares with the cells that differ from it in their parameters only; None of a
+            cell without parameters.
     """
 
     name: str
@@ -40,11 +48,18 @@ class CellReport:
     gathered_rows: int
     losses: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    repeatable: bool = False
+    form: int | None = None
 
     @property
     def hit_rate(self) -> float:
         """The share of calls that found their result computed by an identical one, from 0 to 1."""
         return _hit_rate(self.calls, self.distinct)
+
+    @property
+    def mean_rows(self) -> float:
+        """Calls that run in a step, on average; 0 without steps."""
+        return self.distinct / len(self.rows) if self.rows else 0.0
 
 
 class Launched(NamedTuple):
@@ -66,6 +81,24 @@ class Launched(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """The same batch, run with another option of `foldbatch.compile`.
+
+    Attributes:
+        option: as it is written, for example ``policy='by_depth'``.
+        steps: groups of calls that run together.
+        distinct: calls that run.
+        seconds: of planning, forward and backward; `instead` those without the option, measured beside it.
+    """
+
+    option: str
+    steps: int
+    distinct: int
+    seconds: float
+    instead: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What a batch costs; prints itself.
 
@@ -76,12 +109,13 @@ class Report:
         lower_bound: groups that no schedule can do without.
         calls_forward: kernels called forward; `calls_backward` backward.
         gathered_rows: rows copied together because they did not lie side by side.
-        buffer_bytes: bytes of all buffers held.
+        buffer_bytes: bytes of the buffers that this batch needs.
         phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward.
         cells: by cell.
         launches: the launch table, in order; none of an engine that has no such table.
         program: the tracing program's text.
         policy: how calls were grouped and why, where the policy chooses; else empty.
+        alternatives: the same batch with other options, where these may be quicker.
     """
 
     examples: int
@@ -95,8 +129,9 @@ class Report:
     phases: dict[str, float]
     cells: tuple[CellReport, ...]
     launches: tuple[Launched, ...] = ()
-    program: str = field(repr=False, default="")
+    program: str = ""
     policy: str = ""
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def distinct(self) -> int:
@@ -108,54 +143,30 @@ class Report:
         """The share of calls that found their result computed by an identical one, from 0 to 1."""
         return _hit_rate(self.calls, self.distinct)
 
+    @property
+    def mean_rows(self) -> float:
+        """Calls that run in a step, on average; 0 without steps."""
+        return self.distinct / self.steps if self.steps else 0.0
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """A sentence for each thing that costs much time, with an option to try; see `advice`."""
+        return advice(self)
+
+    def text(self, *, whole: bool = False) -> str:
+        """Return the report as text of 40 lines at most; if `whole`, all cells, their ops and kernels."""
+        return text_of(self, whole=whole)
+
     def __str__(self) -> str:
-        steps = f"{self.steps} steps (lower bound {self.lower_bound})"
-        lines = [
-            f"{self.examples} examples, {self.calls} calls in {steps}",
-            *([f"policy: {self.policy}"] * bool(self.policy)),
-            f"calls run: {_distinct(self)}",
-            f"kernel calls: {self.calls_forward} forward, {self.calls_backward} backward",
-            f"rows gathered: {self.gathered_rows}; buffers: {self.buffer_bytes / 1e6:.1f} MB",
-            "seconds: " + ", ".join(f"{name} {value:.4f}" for name, value in self.phases.items()),
-        ]
-        for cell in self.cells:
-            kind = "recursive, " if cell.recursive else ""
-            rows = ", ".join(map(str, cell.rows[:24])) + (", ..." if len(cell.rows) > 24 else "")
-            shared = f"{_distinct(cell)}, " if cell.distinct < cell.calls else ""
-            lines.append(
-                f"cell {cell.name}: {cell.calls} calls, {shared}{kind}rows per step: {rows or 'none'}"
-            )
-            lines.append(f"  ops forward: {_stages(cell.forward)}; backward: {_stages(cell.backward)}")
-            for kind, names in (("losses", cell.losses), ("metrics", cell.metrics)):
-                if names:
-                    lines.append(f"  {kind}: {', '.join(dict.fromkeys(names))}")
-            if cell.gathered_rows:
-                lines.append(f"  rows gathered: {cell.gathered_rows}")
-        for direction in ("forward", "backward"):
-            launches = [launch for launch in self.launches if launch.direction == direction]
-            if launches:
-                lines.append(f"launches {direction}: {len(launches)}")
-                lines += [f"  {self._launch(launch)}" for launch in launches[:24]]
-                lines += ["  ..."] * (len(launches) > 24)
-        return "\n".join(lines)
+        return self.text()
 
-    __repr__ = __str__
-
-    def _launch(self, launch: Launched) -> str:
-        levels = f"{launch.levels} level{'s' * (launch.levels != 1)}"
-        return f"{launch.stage} of {self.cells[launch.cell].name}: {levels}, {launch.rows} rows"
+    def __repr__(self) -> str:
+        calls = f"{counted(self.calls, 'call')} in {counted(self.steps, 'step')}"
+        return f"Report({counted(self.examples, 'example')}, {calls}; print it to read it)"
 
 
 def _hit_rate(calls: int, distinct: int) -> float:
     return 1 - distinct / calls if calls else 0.0
-
-
-def _distinct(report: CellReport | Report) -> str:
-    return f"{report.distinct} distinct (hit rate {report.hit_rate:.1%})"
-
-
-def _stages(ops: dict[str, int]) -> str:
-    return ", ".join(f"{stage} {count}" for stage, count in ops.items()) or "none"
 
 
 def report_on(
@@ -173,10 +184,11 @@ def report_on(
         model: the model.
         levels: how many kernels ran forward, and backward.
         launches: the launch table.
-        buffer_bytes: bytes of all buffers held.
+        buffer_bytes: bytes of the buffers that the batch needs.
         phases: seconds of each phase.
     """
     trace, schedule = batch.merged.trace, batch.schedule
+    forms = _forms(model)
     parts = tuple(
         CellReport(
             cell.name,
@@ -189,6 +201,8 @@ def report_on(
             sum(span.gathered for span in schedule.cells[k].operands),
             model.losses[k],
             model.metrics[k],
+            model.signatures[k].repeatable and not model.signatures[k].shareable,
+            forms[k],
         )
         for k, cell in enumerate(model.cells)
     )
@@ -205,6 +219,17 @@ def report_on(
         tuple(launches),
         policy=schedule.reason,
     )
+
+
+def _forms(model: Model) -> list[int | None]:
+    """Return a number for each cell with parameters: alike where cells differ in their parameters only."""
+    numbers: dict[tuple[int, str], int] = {}
+    forms: list[int | None] = []
+    for cell, signature in zip(model.cells, model.signatures, strict=True):
+        text = print_graph(Graph(cell.graph.inputs, cell.graph.results))
+        form = signature.component, re.sub(r" = parameter .*", " = parameter", text)
+        forms.append(numbers.setdefault(form, len(numbers)) if cell.parameters else None)
+    return forms
 
 
 def _ops(stages: Mapping[str, Stage]) -> dict[str, int]:

@@ -10,12 +10,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import NotAskedError, UnknownNameError
+from foldbatch.errors import NotAskedError, UnknownNameError, counted
 from foldbatch.params import Array, Gradient
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MetricValues:
     """The values that a metric collected over a batch, in the order of visits.
 
@@ -38,6 +38,12 @@ class MetricValues:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        type_ = TensorType(self.values.shape[1:], self.values.dtype.name)
+        examples = counted(len(np.unique(self.examples)), "example")
+        labelled = "" if self.labels is None else ", labelled"
+        return f"MetricValues({counted(len(self), 'value')} {type_} of {examples}{labelled})"
+
 
 class Metrics(Mapping[str, MetricValues]):
     """The metrics of a batch by name."""
@@ -56,6 +62,9 @@ class Metrics(Mapping[str, MetricValues]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,7 @@ class Results(Sequence[Any]):
         return repr(self._items)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Step:
     """What one training pass over a batch yields.
 
@@ -150,6 +159,11 @@ class Step:
     gradients: dict[str, Gradient]
     results: Results
     metrics: Metrics
+
+    def __repr__(self) -> str:
+        gradients = f"gradients of {counted(len(self.gradients), 'parameter')}"
+        results = counted(len(self.results), "result")
+        return f"Step(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
 
 
 def _not_asked(what: str, option: str) -> NotAskedError:

@@ -7,7 +7,6 @@ names.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -18,13 +17,14 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.advice import worth_trying
+from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Run, choose_engine, load_engine
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.engines.report import Report, report_on
+from foldbatch.engines.report import Alternative, Report, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
@@ -79,6 +79,16 @@ class Derived:
     results: Results | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A batch that has run: how it was planned, the seconds of each phase, and the kernels run each way."""
+
+    batch: Batch
+    ready: Any
+    phases: dict[str, float]
+    levels: tuple[int, int]
+
+
 class Runner:
     """Runs traces of a model, for one thread at a time; others wait.
 
@@ -93,10 +103,7 @@ class Runner:
         self.options = options
         self.seed = seed
         self.engine = load_engine(choose_engine(options.backend), model, debug=options.debug)
-        self._weights = [
-            sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
-            for cell in model.cells
-        ]
+        self._weights = [signature.weights for signature in model.signatures]
         start_in_each_process(self, Runner._start)
 
     def _start(self) -> None:
@@ -109,9 +116,9 @@ class Runner:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
         return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
 
-    def scheduled(self, traces: Sequence[Trace]) -> Batch:
+    def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> Batch:
         """Return a batch merged and scheduled, whole."""
-        model, options = self.model, self.options
+        model, options = self.model, options or self.options
         batch = schedule_batch(
             traces,
             model.signatures,
@@ -162,24 +169,50 @@ class Runner:
         joined = join(results) if results else Results([], gather(Visits({}, calls, calls)), Losses(0.0, {}))
         return joined, self._summed(parts)
 
-    def report(self, traces: list[Trace], phases: dict[str, float]) -> Report:
-        """Return a report on one batch, run whole on one thread; `phases` are seconds spent before."""
+    def report(self, traces: list[Trace], phases: dict[str, float], *, compare: bool) -> Report:
+        """Return a report on one batch, run whole on one thread.
+
+        Args:
+            traces: the batch.
+            phases: the seconds spent before.
+            compare: whether the batch runs once before it is timed, so that kernels and memory are made, and
+                then with other options, where these may be quicker.
+        """
+        options = self.options
+        compare = compare and not self._one_by_one
         with self._lock, single_threaded_blas(), np.errstate(all="ignore"):
-            batch = self.scheduled(traces)
-            phases = phases | batch.seconds
-            start = time.perf_counter()
-            ready = self.engine.ready(batch, training=True)
-            phases["ready"] = time.perf_counter() - start
-            start = time.perf_counter()
-            run = self._forward(SubBatch(0, traces, batch), (batch, ready), self._memories[0], 0)
-            phases["forward"] = time.perf_counter() - start
-            forward = run.launches
-            start = time.perf_counter()
-            run.backward()
-            phases["backward"] = time.perf_counter() - start
-        levels = forward, run.launches - forward
-        launches, held = self.engine.launched(ready), self.engine.nbytes(self._memories[0])
-        return report_on(batch, self.model, levels, launches, held, phases)
+            if compare:
+                self._timed(traces, options)
+            timed = self._timed(traces, options)
+            launches, needed = self.engine.launched(timed.ready), self.engine.nbytes(timed.ready)
+            phases = phases | timed.phases
+            report = report_on(timed.batch, self.model, timed.levels, launches, needed, phases)
+            others = []
+            for name, value in worth_trying(report, options.policy, options.share) if compare else ():
+                changed: dict[str, Any] = {name: value}
+                own = (
+                    traces
+                    if name != "policy"
+                    else traced_for(find_policy(value), traces, self.model.signatures)
+                )
+                others.append((f"{name}={value!r}", self._timed(own, replace(options, **changed))))
+        return replace(report, alternatives=tuple([_alternative(*other, timed) for other in others]))
+
+    def _timed(self, traces: list[Trace], options: Options) -> _Timed:
+        """Run a batch forward and backward, whole, and time it."""
+        batch = self.scheduled(traces, options)
+        phases = dict(batch.seconds)
+        start = time.perf_counter()
+        ready = self.engine.ready(batch, training=True)
+        phases["ready"] = time.perf_counter() - start
+        start = time.perf_counter()
+        run = self._forward(SubBatch(0, traces, batch), (batch, ready), self._memories[0], 0)
+        phases["forward"] = time.perf_counter() - start
+        forward = run.launches
+        start = time.perf_counter()
+        run.backward()
+        phases["backward"] = time.perf_counter() - start
+        return _Timed(batch, ready, phases, (forward, run.launches - forward))
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
@@ -297,3 +330,10 @@ class Runner:
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
+
+
+def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:
+    schedule = other.batch.schedule
+    distinct = sum(len(table.order) for table in schedule.cells)
+    seconds = (sum(each.phases.values()) for each in (other, timed))
+    return Alternative(option, schedule.groups, distinct, *seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -13,7 +13,6 @@ from foldbatch.compiling import compile
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import CellReport, Report
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError
-from foldbatch.gain.advice import advice
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, seconds_of
 from foldbatch.gain.outcome import Outcome
 from foldbatch.program import Program
@@ -69,7 +68,7 @@ def bench(
         raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or numba")
     _refuse_no_count("repeats", repeats)
     sample, sizes = _sample(examples, batch_sizes)
-    trainable = any(cell.backward for cell in program.describe(sample[:1]).cells)
+    trainable = any(cell.backward for cell in program.describe(sample[:1], compare=False).cells)
     if train and not trainable:
         fix = "give the block a Loss, or measure inference"
         raise BlockValueError("bench", "a block with losses and parameters to train", "none", fix)
@@ -77,12 +76,15 @@ def bench(
     before = {name: value.copy() for name, value in program.params.items()}
     try:
         measured = _in_turn(program, sample, sizes, tasks, repeats)
+        report = program.describe(_unseen(measured[-1].new)[0])
     finally:
         for name, value in before.items():
             program.params[name] = value
     figures = tuple(batches.figures() for batches in measured)
     name, cores = choose_engine(program.options.backend), program.options.threads
-    return Outcome(name, cores, repeats, tasks, figures, advice(measured[-1].reports[0], figures[-1].phases))
+    # medians, in place of the phases of a single run
+    phases = {phase: seconds * figures[-1].size for phase, seconds in figures[-1].phases.items()}
+    return Outcome(name, cores, repeats, tasks, figures, replace(report, phases=phases).advice)
 
 
 # -- what is asked
@@ -193,7 +195,7 @@ class _Batches:
                 batches = self.known if is_known else _unseen(self.new)
                 spent = self._train(batches) if task == TRAIN else self._infer(batches)
                 self.seconds.setdefault((task, is_known), []).append(spent)
-        self.reports = [self.program.describe(batch) for batch in _unseen(self.new)]
+        self.reports = [self.program.describe(batch, compare=False) for batch in _unseen(self.new)]
         for name in self.reports[0].phases:
             if name != BACKWARD or TRAIN in self.tasks:
                 self._add_phase(name, sum(report.phases[name] for report in self.reports))

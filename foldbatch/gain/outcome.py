@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from foldbatch.engines.advice import by_cost
+from foldbatch.engines.report_text import CELLS, table
+from foldbatch.errors import counted
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures
 
 
@@ -20,7 +22,7 @@ class Outcome:
         repeats: runs of each task.
         tasks: that were measured: `TRAIN` is loss, gradients and an update by Adam, `INFER` is results.
         batches: by size, from 1 on.
-        advice: what batches badly in the largest batch, and what may help, a sentence each.
+        advice: what to try for batches of the largest size, a sentence each.
     """
 
     backend: str
@@ -53,10 +55,12 @@ class Outcome:
         ran = f"backend {self.backend}, up to {self.threads} threads, medians of {self.repeats} runs"
         parts = [f"{counted}; {ran}", *map(self._gains, self.tasks), self._phases(), _made_of(last)]
         if self.advice:
-            parts.append("\n".join(["What batches badly", *(f"- {sentence}" for sentence in self.advice)]))
+            parts.append("\n".join(["What to try", *(f"- {sentence}" for sentence in self.advice)]))
         return "\n\n".join(parts)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(batch.size) for batch in self.batches)
+        return f"Outcome(batches of {sizes}, backend {self.backend}; print it to read it)"
 
     def _gains(self, task: str) -> str:
         title = f"What batching gains in {task}: examples a second, traced before (known) or in the run (new)"
@@ -91,27 +95,15 @@ def _made_of(batch: BatchFigures) -> str:
     title = f"What a batch of {batch.size} is made of"
     header = ("cell", "calls", "run", "steps", "rows a step", "rows gathered")
     rows = []
-    for cell in batch.cells:
+    costly = by_cost(batch.cells)
+    for cell in costly[:CELLS]:
         counts = (cell.calls, cell.distinct, cell.steps, f"{cell.mean_rows:.1f}", cell.gathered_rows)
         rows.append((cell.name, *map(str, counts)))
     where = f"in all {batch.batches} batches" if batch.batches > 1 else "in all"
     steps = f"{batch.steps} steps {where}; no schedule can do with fewer than {batch.lower_bound}"
+    rest = costly[CELLS:]
+    if rest:
+        calls, took = sum(cell.distinct for cell in rest), sum(cell.steps for cell in rest)
+        left_out = f"{counted(len(rest), 'more cell')}: {counted(calls, 'call')} in {counted(took, 'step')}"
+        steps = f"and {left_out}\n{steps}"
     return f"{table(title, header, rows)}\n{steps}"
-
-
-def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as text: the first column to the left, the others to the right.
-
-    >>> print(table("Sizes", ("name", "count"), [("a", "10"), ("longer", "7")]))
-    Sizes
-    name    count
-    a          10
-    longer      7
-    """
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = []
-    for first, *others in lines:
-        right = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        texts.append("  ".join([first.ljust(widths[0]), *right]).rstrip())
-    return "\n".join([title, *texts])

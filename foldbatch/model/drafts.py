@@ -32,7 +32,7 @@ class Draft:
     """A cell in the making: one place of the program that will make calls.
 
     Attributes:
-        name: the path of the first block in it.
+        name: what reports and errors call it; no two cells of a model are called alike.
         number: the number of the cell.
         variable: the variable that holds the number of a call's first value.
         operands: the tensors read, with their wires; ragged ones belong to `sequences`.

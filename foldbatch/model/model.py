@@ -6,17 +6,20 @@ traces of examples.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from foldbatch.errors import UnknownNameError
 from foldbatch.model.active import Arenas, Sources, active_ends
 from foldbatch.model.drafts import Feed
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
+from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, weights_of
 from foldbatch.types import TensorType, Type
+
+FEW_CELLS = 3  # up to so many are printed in whole, of more a line each
+LISTED = 12  # cells that an error names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,5 +127,25 @@ def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
         replace(operand, differentiable=i in cell.differentiated)
         for i, operand in enumerate(signature.operands)
     )
-    weights = sum(math.prod(p.type.shape) for p in cell.parameters if p not in cell.sparse)
-    return replace(signature, operands=operands, weights=weights)
+    return replace(signature, operands=operands, weights=weights_of(cell.built))
+
+
+def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
+    """Return the numbers of the cells that a name stands for.
+
+    Args:
+        cells: the cells.
+        name: the name of a cell, which stands for this cell alone, or else a part of names.
+        where: who asks, for errors.
+
+    Raises:
+        UnknownNameError: when no cell has such a name.
+    """
+    if isinstance(name, str):  # not so where nobody checks types
+        exact = [number for number, cell in enumerate(cells) if cell.name == name]
+        part = [number for number, cell in enumerate(cells) if name in cell.name]
+        if exact or part or not (name or cells):
+            return exact or part
+    listed = ", ".join(cell.name for cell in cells[:LISTED]) or "none"
+    more = f", and {len(cells) - LISTED} more" if len(cells) > LISTED else ""
+    raise UnknownNameError(where, f"a part of the name of a cell ({listed}{more})", repr(name))

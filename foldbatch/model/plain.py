@@ -71,7 +71,8 @@ def to_plain(model: Model) -> Plain:
     nodes = _in_order(graphs)
     place = {node: i for i, node in enumerate(nodes)}
     axes = list(dict.fromkeys(node.axis for node in nodes if node.axis.rank == 2))
-    parameters = list(model.parameters)
+    unused = (node.attrs["parameter"] for node in nodes if node.op is PARAMETER)  # after passes, some of them
+    parameters = list(dict.fromkeys((*model.parameters, *unused)))
     owners = list(dict.fromkeys(p.owner for p in parameters if p.owner is not None))
     return {
         "format": FORMAT,
@@ -81,7 +82,7 @@ def to_plain(model: Model) -> Plain:
         "results": sorted(model.results),
         "kept_bytes": model.kept_bytes,
         "owners": [owner.name for owner in owners],
-        "parameters": [_plain_parameter(p, owners) for p in parameters],
+        "parameters": [_plain_parameter(p, owners, drawn=p in model.parameters) for p in parameters],
         "axes": [axis.name for axis in axes],
         "nodes": [_plain_node(node, place, axes, parameters) for node in nodes],
         "cells": [_plain_cell(model, k, place) for k in range(len(graphs))],
@@ -166,7 +167,7 @@ def _model(plain: Mapping[str, Any]) -> Model:
         tuple(tuple((metric, feed) for metric, feed in each["marks"]) for each in plain["cells"]),
         tuple(tuple(each["keys"]) for each in plain["cells"]),
         tuple(tuple(_feed(feed) for feed in each["reads"]) for each in plain["cells"]),
-        tuple(parameters),
+        tuple(parameter for parameter in parameters if any(parameter in cell.parameters for cell in cells)),
         plain["kept_bytes"],
     )
 
@@ -287,8 +288,9 @@ def _node(
 # -- parameters
 
 
-def _plain_parameter(parameter: Parameter, owners: Sequence[Owner]) -> Plain:
-    if callable(parameter.init):
+def _plain_parameter(parameter: Parameter, owners: Sequence[Owner], *, drawn: bool) -> Plain:
+    init = parameter.init if drawn else "zeros"  # what nothing depends on is not drawn
+    if callable(init):
         name = parameter.name if parameter.owner is None else f"{parameter.owner.name}.{parameter.name}"
         fix = "give init= by name, as a number or as an array"
         raise ModelError(f"parameter {name}", "an initialiser that has a name", "a Python function", fix)
@@ -296,7 +298,7 @@ def _plain_parameter(parameter: Parameter, owners: Sequence[Owner]) -> Plain:
         "name": parameter.name,
         "owner": None if parameter.owner is None else owners.index(parameter.owner),
         "type": _plain_type(parameter.type),
-        "init": parameter.init if isinstance(parameter.init, str) else _plain_value(parameter.init, ()),
+        "init": init if isinstance(init, str) else _plain_value(init, ()),
         "trainable": parameter.trainable,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foldbatch.static.graph import Graph, Node, reachable
+from foldbatch.static.graph import PARAMETER, Graph, Node, reachable
 from foldbatch.static.op import Axis
 
 
@@ -66,6 +66,13 @@ class Ends:
     active_feeds: frozenset[int] = frozenset()
     trained: bool = True
     losses: bool = True
+
+
+def weights_of(graph: CellGraph) -> int:
+    """Return how many numbers of parameters a call reads; of a table that is looked up by id they are few."""
+    nodes = reachable(graph.results, graph.inputs)
+    read = {x for node in nodes for x in (node.inputs[1:] if node.op.name == "gather" else node.inputs)}
+    return sum(x.type.size for x in read if x.op is PARAMETER)
 
 
 def feed_bounds(graph: CellGraph) -> dict[Node, int]:

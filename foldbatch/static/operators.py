@@ -34,7 +34,9 @@ RENAMED = {
     "bitwise_or": "logical_or",
     "invert": "logical_not",
 }
+_NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
 HINTS = {
+    **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
     "cumsum": "use a Fold over the sequence",
     "flip": "use a slice, as in x[::-1]",
     "norm": "use ops.sqrt(ops.sum(ops.square(x)))",
@@ -97,7 +99,7 @@ def in_function() -> Iterator[None]:
 
 def nearest(name: str) -> str:
     """Return a hint that names the op which comes nearest to a name."""
-    close = difflib.get_close_matches(RENAMED.get(name, name), FUNCTIONS, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(RENAMED.get(name, name), FUNCTIONS, n=1, cutoff=0.7)
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "compute it with foldbatch.ops")
 
 

@@ -112,12 +112,15 @@ class Optimizer:
                 another dtype than their parameters', or a scale above 1, cost copies.
 
         Raises:
-            TrainingError: when `scale` is not a finite number.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping.
             UnknownNameError: when a gradient or a learning-rate factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
         scale = _finite(f"{type(self).__name__}.update scale", scale)
+        if not isinstance(grads, Mapping):
+            fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
+            raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
         self._updates = getattr(params, "updates", None)
         ready = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from foldbatch.errors import counted
 from foldbatch.params import Parameter
 from foldbatch.static.cell import Cell
 from foldbatch.static.graph import SOURCES, Graph, Node, parameter_node
@@ -103,7 +104,8 @@ class CellExplanation:
         )
         return "\n".join(sections)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"CellExplanation({self.name!r}, {_ops(ops_in(self.graph_after))}; print it to read it)"
 
 
 def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
@@ -265,12 +267,11 @@ def _titled(title: str, lines: list[str]) -> Iterator[str]:
 
 
 def _ops(count: int) -> str:
-    return "1 op" if count == 1 else f"{count} ops"
+    return counted(count, "op")
 
 
 def _statements(routine: Routine) -> str:
-    count = len(routine.statements)
-    return "1 statement" if count == 1 else f"{count} statements"
+    return counted(len(routine.statements), "statement")
 
 
 def _size(buffer: NamedBuffer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
@@ -10,19 +11,22 @@ from typing import Any
 
 from foldbatch.compiling import compile
 from foldbatch.engines.numpy import TARGET
-from foldbatch.errors import UnknownNameError
+from foldbatch.engines.report_text import table
+from foldbatch.errors import counted
+from foldbatch.model.model import FEW_CELLS, find_cells
 from foldbatch.params import Parameter
 from foldbatch.program import Program
 from foldbatch.static.cell import Cell
 from foldbatch.views.boxes import boxes
 from foldbatch.views.drawing import draw
-from foldbatch.views.explain import CellExplanation, explain_cell
+from foldbatch.views.explain import CellExplanation, explain_cell, ops_in
+from foldbatch.views.parts import FORWARD
 from foldbatch.views.rails import draw_rails
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was made of some cells; prints itself, and shows itself in notebooks.
+    """What was made of some cells; prints itself (of many cells a line each), and shows itself in notebooks.
 
     Attributes:
         cells: one `foldbatch.views.explain.CellExplanation` each.
@@ -31,9 +35,16 @@ class Explanation:
     cells: tuple[CellExplanation, ...]
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.cells))
+        return self.whole() if len(self.cells) <= FEW_CELLS else _summary(self.cells)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        names = ", ".join(cell.name for cell in self.cells[:FEW_CELLS])
+        more = ", ..." if len(self.cells) > FEW_CELLS else ""
+        return f"Explanation({counted(len(self.cells), 'cell')}: {names}{more}; print it to read it)"
+
+    def whole(self) -> str:
+        """Return the explanations of all cells as text, however many there are."""
+        return "\n\n".join(map(str, self.cells))
 
     def svg(self, path: str | PathLike[str] | None = None, *, backward: bool = False) -> str:
         """Return the graphs drawn as one SVG, and write it to `path` if there is one.
@@ -56,7 +67,7 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        return f"{self.svg()}<pre>{escape(str(self))}</pre>"
+        return f"{self.svg()}<pre>{escape(self.whole())}</pre>"
 
 
 def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
@@ -65,10 +76,10 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
     Args:
         what: a program, a block (or what stands for one), which is compiled first, or a single cell, which is
             explained for the NumPy engine.
-        name: only cells whose name contains it.
+        name: the name of a cell, or a part of names, to explain these cells only.
 
     Raises:
-        UnknownNameError: when no cell's name does.
+        UnknownNameError: when no cell has such a name.
         BlockTypeError: when a block is ill typed.
 
     >>> import foldbatch as fb
@@ -91,10 +102,17 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
         names = {parameter: name_of for name_of, parameter in program.params.parameters.items()}
         cells = program.model.cells
         target = program.engine.target
-    chosen: list[Cell] = []
-    if isinstance(name, str):  # not so where nobody checks types
-        chosen = [cell for cell in cells if name in cell.name]
-    if not chosen:
-        listed = ", ".join(dict.fromkeys(cell.name for cell in cells)) or "none"
-        raise UnknownNameError("explain", f"a part of the name of a cell ({listed})", repr(name))
-    return Explanation(tuple(explain_cell(cell, target, names) for cell in chosen))
+    chosen = find_cells(cells, name, "explain")
+    return Explanation(tuple(explain_cell(cells[number], target, names) for number in chosen))
+
+
+def _summary(cells: Sequence[CellExplanation]) -> str:
+    """Return a line for each cell, and how to see more."""
+    rows = []
+    for cell in cells:
+        per_step = sum((placed.direction, placed.stage) == (FORWARD, "step") for placed in cell.stages)
+        counts = ops_in(cell.graph_after), per_step, len(cell.parameters), cell.planned.get("N", 0)
+        rows.append((cell.name, *(f"{count:,}" for count in counts)))
+    header = ("cell", "ops", "in each step of a recursion", "parameters", "bytes a call")
+    last = "explain(program, name) shows the cells whose names contain it, whole() shows all of them"
+    return f"{table(f'{len(cells)} cells', header, rows)}\n{last}"

@@ -42,18 +42,18 @@ def test_the_program_of_a_recursion_reads_like_the_model(golden):
     ("block", "right"),
     [
         (V >> fb.Linear(2) >> HALVE, [("model", 0, 1)]),
-        (fb.AllOf(V >> HALVE, V), [("model", 0, 2)]),
-        (V >> fb.AllOf(HALVE, HALVE), [("model", 0, 1)]),  # equal expressions are one
+        (fb.AllOf(V >> HALVE, V), [("model[0]", 0, 2)]),
+        (V >> fb.AllOf(HALVE, HALVE), [("model[0]", 0, 1)]),  # equal expressions are one
         (V >> HALVE >> fb.Void(), []),
         (V >> HALVE >> fb.Metric("m"), [("model", 0, 0)]),
-        (fb.AllOf(V >> HALVE >> fb.Void(), V), [("model", 0, 1)]),
+        (fb.AllOf(V >> HALVE >> fb.Void(), V), [("model[1]", 0, 1)]),
         (
             fb.OneOf(len, {1: V, 2: V}) >> HALVE,
             [("model.case(1)", 0, 1), ("model.case(2)", 0, 1), ("model", 1, 1)],
         ),
         (V >> HALVE >> fb.AllOf(fb.Identity(), HALVE), [("model", 0, 2)]),
-        (fb.Map(V >> HALVE) >> fb.Map(HALVE), [("model.map", 0, 1), ("model.map", 1, 1)]),
-        (fb.Map(V) >> fb.Function(ops.segment_sum), [("model.map", 0, 1), ("model", 1, 1)]),
+        (fb.Map(V >> HALVE) >> fb.Map(HALVE), [("model.map#1", 0, 1), ("model.map#2", 1, 1)]),
+        (fb.Map(V) >> fb.Function(ops.segment_sum), [("model.map", 0, 1), ("model.segment_sum", 1, 1)]),
         (fb.Identity(), []),
         (fb.FromTensor(1.0), [("model", 0, 1)]),
     ],
@@ -69,7 +69,7 @@ def test_a_value_that_a_choice_needs_is_computed_before_it_and_read_after_it():
         fb.OneOf(fb.GetItem(0), {"a": fb.GetItem(1) >> fb.Linear(2), "b": fb.GetItem(1)}), fb.GetItem(1)
     )
     block = chosen >> fb.Function(lambda y, x: x * y)
-    assert cells(block) == [("model[0]", 0, 1), ("model[0].case('a')", 1, 1), ("model", 2, 1)]
+    assert cells(block) == [("model[1]", 0, 1), ("model[0].case('a')", 1, 1), ("model", 2, 1)]
     assert block.eval({"kind": "b", "x": [2, 4]}).tolist() == [1.0, 4.0]
 
 

@@ -30,7 +30,7 @@ def test_calls_of_a_recursion_are_for_its_parts() -> None:
     example = {"l": {"v": 1}, "r": {"l": {"v": 2}, "r": {"v": 3}}}
     assert _places(tree(), example) == {
         "tree.case(True)": ["['l']['v']", "['r']['l']['v']", "['r']['r']['v']"],
-        "tree.case(False)": ["['r']", ""],
+        "tree.case(False).multiply": ["['r']", ""],
     }
 
 

@@ -50,7 +50,7 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: Memory) -> None:
         run(table, functions, memory.arrays)
 
-    return Kernels(bound, walk, "")
+    return Kernels(bound, walk, ())
 
 
 def interpreted(routine: Routine) -> Function:

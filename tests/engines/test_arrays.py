@@ -204,12 +204,10 @@ def test_kernels_are_made_when_they_are_first_needed() -> None:
     engine = numpy_engine.load(program.model)
     assert not {"training", "inference"} & vars(engine).keys()
     memory = engine.memory()
-    assert engine.nbytes(memory) == 0
     _run(engine, program.schedule([example]), memory, training=False)
     assert {"training", "inference"} & vars(engine).keys() == {"inference"}
-    assert engine.nbytes(memory) > 0
     for name in ("forward_step", "backward_step", "infer_forward_step"):
-        assert f"def {name}(" in engine.source()
+        assert f"def {name}(" in engine.source([0])
 
 
 def test_an_id_out_of_range_is_reported_with_its_cell() -> None:

@@ -1,62 +1,16 @@
-"""A report prints itself and is right."""
+"""A report is right: what it counts, and what it tries besides."""
 
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.engines.report import CellReport, Report
+from foldbatch.engines.report import CellReport
 
 
-def _report(**changes: object) -> Report:
-    cell = CellReport("node", 5, 5, True, (3, 2), {"before": 1, "step": 4}, {}, 2)
-    fields = {
-        "examples": 2,
-        "calls": 9,
-        "steps": 3,
-        "lower_bound": 3,
-        "calls_forward": 4,
-        "calls_backward": 5,
-        "gathered_rows": 2,
-        "buffer_bytes": 2_500_000,
-        "phases": {"trace": 0.5, "forward": 0.25},
-        "cells": (cell,),
-        "program": "def root(x): ...",
-    }
-    return Report(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def test_a_report_is_text_for_people() -> None:
-    """Line by line."""
-    assert str(_report()).splitlines() == [
-        "2 examples, 9 calls in 3 steps (lower bound 3)",
-        "calls run: 5 distinct (hit rate 44.4%)",
-        "kernel calls: 4 forward, 5 backward",
-        "rows gathered: 2; buffers: 2.5 MB",
-        "seconds: trace 0.5000, forward 0.2500",
-        "cell node: 5 calls, recursive, rows per step: 3, 2",
-        "  ops forward: before 1, step 4; backward: none",
-        "  rows gathered: 2",
-    ]
-    assert repr(_report()) == str(_report())
-
-
-def test_long_lists_of_steps_are_cut() -> None:
-    """A chain has thousands; a cell without calls has none."""
-    many = CellReport("chain", 30, 30, True, (1,) * 30, {}, {}, 0)
-    none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
-    text = str(_report(cells=(many, none)))
-    assert f"rows per step: {'1, ' * 24}...\n" in text
-    assert "cell unused: 0 calls, rows per step: none" in text
-
-
-def test_what_is_shared_is_said_where_something_is() -> None:
-    """Calls, how many of them run, and the rate of those that find their result computed."""
+def test_shares_of_calls_and_of_steps() -> None:
+    """Of calls that find their result computed, and of calls in a step."""
     leaf = CellReport("leaf", 8, 2, False, (2,), {}, {}, 0)
     none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
-    report = _report(calls=8, cells=(leaf, none))
-    assert (leaf.hit_rate, none.hit_rate, report.distinct, report.hit_rate) == (0.75, 0.0, 2, 0.75)
-    lines = str(report).splitlines()
-    assert "calls run: 2 distinct (hit rate 75.0%)" in lines
-    assert "cell leaf: 8 calls, 2 distinct (hit rate 75.0%), rows per step: 2" in lines
+    assert (leaf.hit_rate, none.hit_rate, leaf.mean_rows, none.mean_rows) == (0.75, 0.0, 2.0, 0.0)
 
 
 def test_describe_counts_what_runs() -> None:
@@ -79,10 +33,55 @@ def test_describe_counts_what_runs() -> None:
     assert report.program == program.kernels()[: len(report.program)]
 
 
+def _labelled(cases: int) -> fb.Block:
+    """A recursion with a layer for each label, over pairs of a label and what it stands on."""
+    tree = fb.ForwardDeclaration(output_type=[2], name="tree")
+    below = fb.GetItem(1) >> tree()
+    layers = {k: below >> fb.Linear(2, name=f"layer{k}") for k in range(1, cases)}
+    tree.resolve_to(fb.OneOf(lambda pair: pair[0], {0: fb.Zeros([2]), **layers}))
+    return tree()
+
+
+def test_bytes_are_those_of_this_batch() -> None:
+    """Not those of a larger one that ran before."""
+    program = fb.compile(_labelled(2), "numpy")
+    chain: object = (0, None)
+    small = [(1, chain)]
+    before = program.describe(small).buffer_bytes
+    assert before < program.describe(small * 100).buffer_bytes
+    assert program.describe(small).buffer_bytes == before
+
+
+def test_cells_that_differ_in_parameters_only_have_one_form() -> None:
+    program = fb.compile(_labelled(4) >> fb.Linear(3), "numpy")
+    forms = {cell.name: cell.form for cell in program.describe([(0, None)]).cells}
+    assert len({forms[f"tree.case({k})"] for k in (1, 2, 3)}) == 1
+    assert forms["tree.case(0)"] is None
+    assert forms["model"] not in (None, forms["tree.case(1)"])
+
+
+def test_other_options_are_run_and_counted() -> None:
+    """What `compile` would have done with them; parameters and further reports do not change."""
+    block = _labelled(3) >> fb.Linear(3)
+    examples = [(1, (2, (1, (0, None)))), (2, (1, (1, (0, None))))]
+    program = fb.compile(block, "numpy", policy="by_component", debug=True)
+    report = program.describe(examples)
+    assert report.steps > report.lower_bound
+    options = {other.option: other for other in report.alternatives}
+    assert {"policy='by_depth'", "policy='by_agenda'", "share='subtrees'"} <= set(options)
+    depth = fb.compile(block, "numpy", policy="by_depth").describe(examples, compare=False)
+    shared = fb.compile(block, "numpy", policy="by_component", share="subtrees").describe(examples)
+    assert options["policy='by_depth'"].steps == depth.steps
+    assert options["share='subtrees'"].distinct == shared.distinct < report.distinct
+    assert all(other.seconds > 0 and other.instead > 0 for other in report.alternatives)
+    assert depth.alternatives == program.describe(examples, compare=False).alternatives == ()
+    assert fb.compile(block, "reference").describe(examples).alternatives == ()
+
+
 def test_losses_and_metrics_are_named() -> None:
-    """Under the cell that yields them, each name once."""
+    """In the report and under the cell that yields them."""
     both = fb.AllOf(fb.Loss("near"), fb.Loss("far"), fb.Loss("near"), fb.Metric("seen"))
     report = fb.compile(fb.Scalar() >> both, "numpy").describe([1.0])
     assert (report.cells[0].losses, report.cells[0].metrics) == (("near", "far", "near"), ("seen",))
-    assert [line for line in str(report).splitlines() if "near" in line] == ["  losses: near, far"]
-    assert "  metrics: seen" in str(report).splitlines()
+    assert "losses: near, far" in str(report).splitlines()
+    assert "metrics: seen" in str(report).splitlines()

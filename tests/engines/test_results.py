@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import foldbatch as fb
 from foldbatch.engines.results import (
     Losses,
     Metrics,
@@ -19,6 +20,7 @@ from foldbatch.engines.results import (
     no_values,
     walk,
 )
+from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import UnknownNameError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type, as_type
 
@@ -152,3 +154,17 @@ def test_an_unknown_metric_names_those_there_are() -> None:
         metrics["n"]
     with pytest.raises(UnknownNameError, match="expected a metric of none"):
         Metrics({})["n"]
+
+
+def test_values_of_metrics_print_in_a_line() -> None:
+    """Kind and number, however many there are; a program's schedule likewise."""
+    examples = np.repeat([0, 2, 3], 50)
+    values = MetricValues(np.zeros((150, 5), "float32"), examples, np.arange(150), ["label"] * 150)
+    assert repr(values) == "MetricValues(150 values float32[5] of 3 examples, labelled)"
+    plain = MetricValues(values.values[:, 0], examples, values.nodes, None)
+    assert repr(Metrics({"seen": plain})) == (
+        "Metrics({'seen': MetricValues(150 values float32 of 3 examples)})"
+    )
+    assert repr(InputGradients({})) == "InputGradients({})"
+    program = fb.compile(fb.Map(fb.Scalar()), "numpy")
+    assert repr(program.schedule([[1, 2], [3]])) == "Batch(2 examples, 3 calls in 1 step)"

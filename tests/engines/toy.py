@@ -6,7 +6,7 @@ It shows what a new engine must have, and no more: `load`, and what `foldbatch.e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class ToyEngine:
     def memory(self) -> None:
         """Return nothing: values live in dicts."""
 
-    def nbytes(self, memory: None) -> int:
+    def nbytes(self, ready: tuple[Batch, bool]) -> int:
         """Return 0."""
         return 0
 
@@ -51,7 +51,7 @@ class ToyEngine:
         """Return nothing: there is no launch table."""
         return ()
 
-    def source(self) -> str:
+    def source(self, cells: Collection[int]) -> str:
         """Return nothing: there is no kernel."""
         return ""
 

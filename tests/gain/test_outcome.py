@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from foldbatch.gain.figures import INFER, TRAIN, BatchFigures, CellFigures, Seconds
 from foldbatch.gain.outcome import Outcome
@@ -38,8 +39,19 @@ def test_text_has_a_row_for_each_size_and_cell() -> None:
     assert ["8", "125000.0", "25%", "250000.0", "50%", "125000.0", "25%", "500000.0"] in rows
     assert ["tree.node", "30", "30", "4", "7.5", "5"] in rows
     assert "5 steps in all; no schedule can do with fewer than 5" in str(OUTCOME)
-    assert str(OUTCOME).endswith("What batches badly\n- tree.node: a reason")
-    assert repr(OUTCOME) == str(OUTCOME)
+    assert str(OUTCOME).endswith("What to try\n- tree.node: a reason")
+    assert repr(OUTCOME) == "Outcome(batches of 1, 8, backend numpy; print it to read it)"
+
+
+def test_of_many_cells_the_costly_ones_are_shown() -> None:
+    """And the others summed up; the data has all of them."""
+    cells = tuple(CellFigures(f"case{k}", 2 * k, 2 * k, k, (2,) * k, 0) for k in range(1, 41))
+    outcome = replace(OUTCOME, batches=(replace(OUTCOME.batches[0], cells=cells),))
+    text = str(outcome)
+    assert text.index("case40 ") < text.index("case31 ")
+    assert "case30 " not in text
+    assert "and 30 more cells: 930 calls in 465 steps" in text
+    assert len(outcome.as_dict()["batches"][0]["cells"]) == 40
 
 
 def test_all_of_it_is_plain_data() -> None:

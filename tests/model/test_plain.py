@@ -71,3 +71,11 @@ def test_other_data_are_refused():
     other_type = [plain["nodes"][0], [*plain["nodes"][1][:3], {"tensor": [2], "dtype": "float32"}, 1]]
     with pytest.raises(ModelError, match=r"multiply yields float32"):
         from_plain(plain | {"nodes": other_type})
+
+
+def test_a_parameter_that_passes_drop_is_written_and_not_read():
+    """Graphs are written as they were before passes, which find that nothing depends on it."""
+    lost, used = fb.Parameter([2], 1.0, name="lost"), fb.Parameter([2], 2.0, name="used")
+    block = fb.Vector(2) >> fb.Function(lambda x: fb.ops.concat([x * used, x * lost])[:2])
+    model = fb.compile(block, "numpy").model
+    assert [p.name for p in from_plain(to_plain(model)).parameters] == [p.name for p in model.parameters]

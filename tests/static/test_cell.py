@@ -451,8 +451,8 @@ def test_the_blocks_of_a_user_come_out_staged(dtype: str) -> None:
     for cell in program.model.cells:
         stages[cell.name] = _products(cell.training.forward), _products(cell.training.backward)
     assert stages == {
-        "tree.case(False)": ({"before": 2}, {"before": 4}),  # backward dV, dh, dW, dx
-        "tree.case(True)": ({"step": 1, "after": 1}, {"before": 2, "step": 1, "after": 1}),
+        "tree.case(False).leaf": ({"before": 2}, {"before": 4}),  # backward dV, dh, dW, dx
+        "tree.case(True).node": ({"step": 1, "after": 1}, {"before": 2, "step": 1, "after": 1}),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldbatch import ops
 from foldbatch.params import Parameter
-from foldbatch.static.cellgraph import CellGraph, feed_bounds, index_source, transformed
+from foldbatch.static.cellgraph import CellGraph, feed_bounds, index_source, transformed, weights_of
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.op import ragged
 from foldbatch.types import TensorType
@@ -35,3 +35,13 @@ def test_a_transformation_that_does_nothing_leaves_the_very_cell():
     swapped = transformed(graph, lambda whole: Graph(whole.inputs, (ops.exp(x), whole.outputs[1])))
     assert swapped.outputs == (ops.exp(x),)
     assert swapped.losses == graph.losses
+
+
+def test_a_table_that_is_looked_up_is_no_weight():
+    """Whether the cell is trained or not; one that is also multiplied by is."""
+    table, weight = Parameter([100, 3], name="table"), Parameter([3, 2], name="weight")
+    word = input_node(TensorType((), "int32"))
+    looked_up = ops.matmul(ops.gather(table, word), weight)
+    assert weights_of(CellGraph("cell", (), (word,), (looked_up,))) == 6
+    whole = ops.sum(ops.square(ops.multiply(table, 1.0)))
+    assert weights_of(CellGraph("cell", (), (word,), (looked_up, ops.batched(whole)))) == 306

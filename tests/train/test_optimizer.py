@@ -216,6 +216,15 @@ def test_a_frozen_parameter_is_skipped():
     assert set(opt.state()) == {"lr", "steps/free", "velocity/free"}
 
 
+@pytest.mark.parametrize("given", [(1.0, {}), None, [1.0]])
+def test_what_is_no_mapping_of_gradients_is_an_error(given):
+    """Such as the pair that `value_and_grad` returns."""
+    with pytest.raises(
+        TrainingError, match=r"^gradients: expected arrays by parameter name, found .*value_and_grad"
+    ):
+        SGD().update(parameters(), given)
+
+
 def test_a_gradient_of_an_unknown_parameter_is_an_error():
     with pytest.raises(UnknownNameError, match=r"expected a parameter of table.weight, .*found 'bias'"):
         SGD().update(parameters(), {"bias": np.zeros(4)})

@@ -28,7 +28,32 @@ def program() -> fb.Program:
 def test_a_program_is_explained_cell_by_cell(program):
     found = fb.explain(program)
     assert [cell.cell for cell in found.cells] == list(program.model.cells)
-    assert str(found) == "\n\n".join(str(cell) for cell in found.cells) == repr(found)
+    assert str(found) == found.whole() == "\n\n".join(str(cell) for cell in found.cells)
+    names = "tree.case(False), tree.case(True), model"
+    assert repr(found) == f"Explanation(3 cells: {names}; print it to read it)"
+    assert repr(found.cells[0]).startswith("CellExplanation('tree.case(False)', ")
+
+
+def test_of_many_cells_there_is_a_line_each():
+    """And the last line says how to see them."""
+    cases = {k: fb.Vector(2) >> fb.Linear(2) for k in range(20)}
+    program = fb.compile(fb.OneOf(len, cases), "numpy")
+    found = fb.explain(program)
+    title, header, *rows, last = str(found).splitlines()
+    assert title == "20 cells"
+    assert header.split("  ")[0] == "cell"
+    assert [row.split()[0] for row in rows] == [cell.name for cell in program.model.cells]
+    assert last.startswith("explain(program, name) shows the cells whose names contain it")
+    assert found.whole().count("graph as built") == 20
+    assert repr(found).endswith("model.case(2), ...; print it to read it)")
+    assert found._repr_html_().count("graph as built") == 20
+
+
+def test_a_whole_name_chooses_one_cell_alone():
+    """Though it is a part of others."""
+    program = fb.compile(fb.OneOf(len, {k: fb.Vector(2) for k in (1, 2)}) >> fb.Linear(2), "numpy")
+    assert [cell.name for cell in fb.explain(program, "model").cells] == ["model"]
+    assert len(fb.explain(program, "mode").cells) == 3
 
 
 def test_a_part_of_the_name_chooses_cells(program):

@@ -64,6 +64,9 @@ class Layer(TensorBlock[In_contra, Out_co]):
             raise GraphError(repr(self), f"a {name} of {parameter.type}, as made before", str(type_), fix)
         return parameter
 
+    def called(self) -> tuple[str, str]:
+        return "", self.owner.name
+
     def arguments(self) -> str:
         parts = []
         if type(self) not in SIGNATURES:

@@ -172,7 +172,7 @@ class ChildSumTreeLSTM(_TreeLSTM):
 
     def apply(self, *xs: Any) -> State:
         x, children = pair(self, xs, "(x, children)")
-        if children is None or children == ():
+        if children is None or (isinstance(children, tuple) and not children):  # == would compare elements
             return self._leaf(x)
         n = self.size
         states = self._states(children)

@@ -40,5 +40,4 @@ def _make(bound: Bound) -> Kernels:
         " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
-    texts = map(listing, titles, bound.routines)
-    return Kernels(bound, walk, "\n\n".join(texts), adapt)
+    return Kernels(bound, walk, list(map(listing, titles, bound.routines)), adapt)

@@ -55,6 +55,7 @@ def compiled(text: str, dtype: np.dtype[Any]) -> Loop | None:
     return compile_loop(text.format(f=kind)) if kind is not None else None
 
 
+@cache  # a batch asks, and the text is long
 def sum_copies(dtype: str) -> Loop | None:
     """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
     kind = KIND_OF.get(np.dtype(dtype))

@@ -30,4 +30,4 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: Memory) -> None:
         run(table, functions, memory.arrays)
 
-    return Kernels(bound, walk, "\n\n".join(f"# {kernel.name}\n{kernel.source}" for kernel in kernels))
+    return Kernels(bound, walk, [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])

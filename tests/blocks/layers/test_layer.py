@@ -53,6 +53,11 @@ def test_a_layer_of_ones_own_is_a_block_with_parameters():
     assert repr(scale) == "Scale()"
 
 
+def test_an_empty_name_is_refused():
+    with pytest.raises(fb.errors.BlockTypeError, match=r"^Linear: expected a string as name, found str ''; "):
+        fb.Linear(2, name="")
+
+
 def test_a_parameter_is_made_once_and_keeps_its_type():
     layer = Scale()
     first = layer.parameter("w", TensorType((2,)), 0.5)

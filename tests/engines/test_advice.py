@@ -1,0 +1,147 @@
+"""Advice says what costs a batch its time and what to try, each in numbers; what batches well has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from foldbatch.engines.advice import SENTENCES, advice, by_cost, worth_trying
+from foldbatch.engines.report import Alternative, CellReport, Report
+
+FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0, "backward": 5.0}
+
+
+def cell(name: str, *rows: int, gathered: int = 0, **more: object) -> CellReport:
+    """A cell of no ops."""
+    made = CellReport(
+        name, sum(rows), sum(rows), recursive=True, rows=rows, forward={}, backward={}, gathered_rows=gathered
+    )
+    return replace(made, **more)
+
+
+def report(*cells: CellReport, **more: object) -> Report:
+    """A report on a batch of 8 examples that is planned quickly."""
+    steps = sum(len(each.rows) for each in cells)
+    made = Report(8, sum(each.calls for each in cells), steps, steps, 0, 0, 0, 0, FAST, cells)
+    return replace(made, **more)
+
+
+WIDE = cell("node", 90, 60, 40, 20, 5)
+
+
+def test_wide_steps_need_none() -> None:
+    assert advice(report(cell("leaf", 500), WIDE)) == ()
+    assert advice(report(phases={})) == ()
+
+
+def test_few_calls_in_all_steps_ask_for_larger_batches() -> None:
+    (found,) = advice(report(cell("leaf", 500), cell("node", 8, 4, 2)))
+    assert found == (
+        "node: 3 of its 3 steps run fewer than 16 calls; batches of more examples make them larger"
+    )
+
+
+def test_many_examples_of_which_few_have_calls_ask_for_like_ones() -> None:
+    (found,) = advice(report(cell("node", 64, 40, *[2] * 30), examples=64))
+    assert found == (
+        "node: 30 of its 32 steps run fewer than 16 calls; batches of more examples make them larger, and so "
+        "may batches of like ones (foldbatch.train.bucketed)"
+    )
+
+
+def test_several_narrow_cells_are_summed_up() -> None:
+    (found,) = advice(report(*[cell(f"case({k})", *[1] * k) for k in range(2, 44)]))
+    assert found.startswith("42 cells, most of all case(43), run 1.0 calls a step; batches of more")
+
+
+def test_cells_with_few_of_all_steps_are_not_worth_a_sentence() -> None:
+    assert advice(report(cell("rare", 1, 1), cell("node", *[99] * 30))) == ()
+
+
+def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
+    """When there are many and their steps are small; other cells are not counted."""
+    cells = [cell(f"case({k})", 3, 2, form=0) for k in range(4)]
+    found = advice(report(*cells, cell("other", 3, 2)))[0]
+    assert found == (
+        "4 cells, as case(0), differ in parameters only and run 2.5 calls a step: with one table of weights, "
+        "read by ops.gather, they would be one cell"
+    )
+    assert not any("ops.gather" in found for found in advice(report(*cells[:3], cell("other", 3, 2, form=1))))
+    assert advice(report(*[cell(f"case({k})", 30, 20, form=0) for k in range(4)])) == ()
+
+
+def test_a_quicker_policy_is_named_with_what_was_measured() -> None:
+    """The quickest one that was tried, if it saves enough; and how much planning there is."""
+    slow = {"trace": 1e-3, "tables": 187e-3, "forward": 6e-3, "backward": 8e-3}
+    agenda = Alternative("policy='by_agenda'", 900, 145, 0.1, 0.201)
+    depth = Alternative("policy='by_depth'", 1160, 145, 0.0331, 0.201)
+    found = advice(report(cell("node", 145), phases=slow, alternatives=(agenda, depth)))
+    assert found == (
+        (
+            "planning is 93% of the time; try policy='by_depth': it took 33.1 ms instead of 201 ms for this batch, "
+            "with 1,160 steps instead of 1"
+        ),
+    )
+    quick = replace(depth, instead=0.05)
+    assert advice(report(WIDE, alternatives=(quick,)))[0].startswith("try policy='by_depth': it took 33.1 ms")
+    assert advice(report(WIDE, alternatives=(replace(depth, instead=0.04),))) == ()
+
+
+def test_sharing_that_saves_time_is_named_with_the_calls_that_run() -> None:
+    other = Alternative("share='subtrees'", 5, 129, 0.5, 1.0)
+    (found,) = advice(report(WIDE, alternatives=(other,)))
+    assert found == (
+        "try share='subtrees': it took 500 ms instead of 1 s for this batch, with 129 calls run instead "
+        "of 215"
+    )
+
+
+def test_planning_without_a_quicker_policy_can_be_done_ahead() -> None:
+    (found,) = advice(report(WIDE, phases={"merge": 1.0, "ready": 1.0, "forward": 2.0}))
+    assert found.startswith(
+        "planning is 50% of the time: program.plan(examples) plans a batch that runs often"
+    )
+
+
+def test_slow_tracing_is_said() -> None:
+    (found,) = advice(report(WIDE, phases={"trace": 3.0, "forward": 1.0}))
+    assert found.startswith(
+        "tracing the examples is 75% of the time: a foldbatch.trees.Tree is traced only once"
+    )
+
+
+def test_copied_rows_are_said() -> None:
+    """When they are many, of a cell that is called often."""
+    assert advice(report(cell("node", 100, gathered=50))) == ()
+    (found,) = advice(report(cell("node", 100, gathered=51)))
+    assert found.startswith("node: 51 rows are copied for its 100 calls")
+    assert advice(report(cell("rare", 5, gathered=5), cell("node", 100))) == ()
+
+
+def test_there_are_few_sentences() -> None:
+    cells = [cell(f"cell{k}", 100, gathered=90) for k in range(9)]
+    assert len(advice(report(*cells, phases={"trace": 1.0}))) == SENTENCES
+
+
+def test_costly_cells_come_first() -> None:
+    cells = [cell("wide", 90, 90, 90), cell("one", 500), cell("narrow", 2, 2), cell("none")]
+    assert [each.name for each in by_cost(cells)] == ["narrow", "wide", "one", "none"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "policies"),
+    [({}, False), ({"lower_bound": 4}, True), ({"phases": {"tables": 1.0, "forward": 1.0}}, True)],
+)
+def test_other_policies_are_tried_where_they_may_save(changes, policies) -> None:
+    """Not where no schedule has fewer steps, and planning is quick."""
+    tried = worth_trying(report(WIDE, **changes), "by_depth", "leaves")
+    assert {("policy", "by_component"), ("policy", "by_agenda")} <= set(tried) if policies else tried == []
+    assert ("policy", "by_depth") not in tried
+
+
+def test_sharing_is_tried_where_calls_may_repeat() -> None:
+    repeatable = report(cell("node", 4, 2, repeatable=True))
+    assert worth_trying(repeatable, "by_depth", "leaves") == [("share", "subtrees")]
+    assert worth_trying(repeatable, "by_depth", "subtrees") == []
+    assert worth_trying(report(cell("node", 1, repeatable=True)), "by_depth", None) == []
