@@ -82,9 +82,13 @@ def compile(
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:
-    # for a single example no compiled loops are worth waiting for
-    program = compile(block, "numpy" if backend == "auto" else backend)
-    results = program.run([example], losses=True, metrics=True)
+    # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
+    engine = choose_engine("numpy" if backend == "auto" else backend)
+    lowered = lower(as_block(block), find_policy("auto"), asides=frozenset({"metrics"}))
+    program = Program(
+        lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0
+    )
+    results = program.run([example], metrics=True)
     if not results.metrics:
         return results[0]
     return results[0], {

@@ -185,6 +185,7 @@ class Program(Differentiable):
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
+            BlockTypeError: when `losses` or `metrics` is not a bool.
 
         Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
 
@@ -194,7 +195,12 @@ class Program(Differentiable):
         >>> program.run([(1, 3), (2, 2)], losses=True).loss, program.run([(5, "unknown")])
         (4.0, [array(5., dtype=float32)])
         """
-        asides = frozenset(name for name, asked in (("losses", losses), ("metrics", metrics)) if asked)
+        asked = {"losses": losses, "metrics": metrics}
+        for name, value in asked.items():
+            if not isinstance(value, bool):
+                fix = f"results.{name} has all of them by name"
+                raise BlockTypeError(f"run {name}", "True or False", describe_value(value), fix)
+        asides = frozenset(name for name, value in asked.items() if value)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self._variants.for_run(batch, asides)
         results = variant.runner.run(variant.traces.work(batch, self), asides=asides)

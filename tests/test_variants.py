@@ -199,3 +199,9 @@ def test_a_step_drops_as_value_and_grad_does():
     assert made.loss == program.value_and_grad([[1] * 64], step=5)[0] == made.results[0].sum()
     assert program.run([[1] * 64])[0].tolist() == [1] * 64
     assert program.step([[1] * 64]).loss != program.step([[1] * 64]).loss
+
+
+def test_what_is_asked_for_is_said_by_true_or_false():
+    program = fb.compile(fb.Scalar() >> fb.Loss("cls"))
+    with pytest.raises(fb.errors.BlockTypeError, match="run losses: expected True or False, found str 'cls'"):
+        program.run([1], losses="cls")

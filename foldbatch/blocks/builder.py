@@ -62,6 +62,7 @@ class Builder(Writer):
     ) -> None:
         super().__init__(root, inferring=inferring)
         self.asides = asides
+        self.left_out = False  # whether a loss or metric stands in the block that is not wanted
         self.functions: list[Procedure] = []
         self.drafts: list[Draft] = []
         self.metric_types: dict[str, TensorType] = {}
@@ -80,6 +81,11 @@ class Builder(Writer):
         builder._function = builder.declare(builder, "scratch", VOID, VOID)
         builder._regions = [Region()]
         return builder
+
+    def wants(self, aside: str) -> bool:
+        """Return whether ``losses`` or ``metrics`` are wanted; note it if one is left out."""
+        self.left_out |= aside not in self.asides
+        return aside in self.asides
 
     # -- tensors in and out of a region
 

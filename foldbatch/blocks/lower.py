@@ -82,7 +82,7 @@ def lower(
         draft.name = name
     results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
     drafts, functions = builder.drafts, builder.functions
-    if asides != ASIDES:
+    if builder.left_out:
         kept = needed(drafts, results)
         functions = without_unused(functions, drafts, kept)
         drafts = [each.draft for each in kept.values()]

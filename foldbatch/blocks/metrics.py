@@ -37,7 +37,7 @@ class Loss(Block[TensorType, VoidType]):
                 fix = "make a float of it with ops.cast"
             raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
         refuse_ragged(value, builder, self)
-        if "losses" in builder.asides:
+        if builder.wants("losses"):
             builder.region.losses.append((self.name, ops.batched(value)))
 
     def arguments(self) -> str:
@@ -101,7 +101,7 @@ class Metric(Block[TensorType | TupleType, VoidType]):
         if metric_type != tensor.type:
             expected, fix = f"{metric_type}, as elsewhere under this name", "use another name"
             raise BlockTypeError(builder.where(self), expected, str(tensor.type), fix)
-        if "metrics" in builder.asides:
+        if builder.wants("metrics"):
             builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
 
     def arguments(self) -> str:
