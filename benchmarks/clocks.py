@@ -27,7 +27,7 @@ from foldbatch.static.op import OPS, UNBATCHED
 from foldbatch.static.statements import Statement
 
 KINDS = GEMM, ELEMENTWISE, OTHER = "GEMM", "elementwise", "other work of kernels"
-PRODUCTS = frozenset({"linear", "matmul", "sum_outer"})
+PRODUCTS = frozenset({"linear", "linear_by", "matmul", "sum_outer", "sum_outer_by"})
 
 Seconds: TypeAlias = dict[str, float]  # of CPU, by kind of statement
 

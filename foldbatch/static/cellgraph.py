@@ -71,8 +71,11 @@ class Ends:
 def weights_of(graph: CellGraph) -> int:
     """Return how many numbers of parameters a call reads; of a table that is looked up by id they are few."""
     nodes = reachable(graph.results, graph.inputs)
-    read = {x for node in nodes for x in (node.inputs[1:] if node.op.name == "gather" else node.inputs)}
-    return sum(x.type.size for x in read if x.op is PARAMETER)
+    tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
+    read = {x for node in nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
+    chosen = {node.inputs[1] for node in nodes if node.op.name == "linear_by"} - read
+    whole = sum(x.type.size for x in read if x.op is PARAMETER)
+    return whole + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
 
 
 def feed_bounds(graph: CellGraph) -> dict[Node, int]:

@@ -201,7 +201,10 @@ def _with_rank(x: Node, rank: int) -> Node:
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Node:
-    """Return ``a @ b`` with NumPy's meaning on instance axes; one GEMM where `b` is unbatched."""
+    """Return ``a @ b`` with NumPy's meaning on instance axes; one GEMM where `b` is unbatched.
+
+    Where a weight is a row of a table, gathered by one id for each call, no row is copied.
+    """
     a, b = lift("matmul", (a, b))
     if a.ndim == 0 or b.ndim == 0:
         fail("matmul", "tensors of at least one axis", f"{a.type} and {b.type}", "multiply with * instead")
@@ -215,6 +218,10 @@ def matmul(a: TensorLike, b: TensorLike) -> Node:
         return apply("linear", a, b)
     if a.axis is UNBATCHED and a.ndim == 2 and b.ndim == 1:
         return apply("linear", b, a.T)
+    if _is_chosen(b):
+        return _linear_by(a, *b.inputs)
+    if _is_chosen(a) and b.ndim == 1:
+        return _linear_by(b, a.inputs[0].transpose(0, 2, 1), a.inputs[1])
     if max(a.ndim, b.ndim) > 2:
         fail("matmul", "at most two axes on both sides, unless the right is a weight", f"{a.type} @ {b.type}")
     left = apply("reshape", a, shape=(1, *a.shape)) if a.ndim == 1 else a
@@ -222,6 +229,27 @@ def matmul(a: TensorLike, b: TensorLike) -> Node:
     product = apply("matmul", left, right)
     shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
     return product if shape == product.shape else apply("reshape", product, shape=shape)
+
+
+MATRICES = 256  # of larger tables, the gradient is better kept as the few matrices that a batch reads
+
+
+def _is_chosen(weight: Node) -> bool:
+    """Whether a weight is one matrix of a table for each row of the batch."""
+    if weight.op.name != "gather" or weight.axis is UNBATCHED:
+        return False
+    table, ids = weight.inputs
+    return table.ndim == 3 and ids.ndim == 0 and 0 < table.shape[0] <= MATRICES
+
+
+def _linear_by(x: Node, table: Node, ids: Node) -> Node:
+    """Return each row times the matrix that its id chooses; both along the wider of their batch axes."""
+    axis = _widest("matmul", (x.axis, ids.axis))
+    x, ids = (
+        node if node.axis is axis else apply("batch" if node.axis is UNBATCHED else "repeat", node, axis=axis)
+        for node in (x, ids)
+    )
+    return apply("linear_by", x, table, ids)
 
 
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:

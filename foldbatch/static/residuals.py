@@ -12,7 +12,7 @@ from foldbatch.static.op import UNBATCHED
 from foldbatch.static.sides import Staged, backward_side, kept_between
 
 DEAR = frozenset(
-    {"linear", "matmul", "sum_outer"}
+    {"linear", "linear_by", "matmul", "sum_outer", "sum_outer_by"}
 )  # computing these again costs more than reading the result
 
 

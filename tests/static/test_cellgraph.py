@@ -45,3 +45,12 @@ def test_a_table_that_is_looked_up_is_no_weight():
     assert weights_of(CellGraph("cell", (), (word,), (looked_up,))) == 6
     whole = ops.sum(ops.square(ops.multiply(table, 1.0)))
     assert weights_of(CellGraph("cell", (), (word,), (looked_up, ops.batched(whole)))) == 306
+
+
+def test_of_a_table_of_weights_a_call_is_multiplied_by_one():
+    table, x = Parameter([100, 3, 2], name="table"), input_node(TensorType((3,)))
+    label = input_node(TensorType((), "int32"))
+    product = x @ ops.gather(table, label)
+    assert weights_of(CellGraph("cell", (x,), (label,), (product,))) == 6
+    whole = ops.sum(ops.multiply(table, table))
+    assert weights_of(CellGraph("cell", (x,), (label,), (product, ops.batched(whole)))) == 600

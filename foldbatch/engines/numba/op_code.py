@@ -8,7 +8,14 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.numba import element_texts, line_texts, products, row_texts, sum_texts
+from foldbatch.engines.numba import (
+    element_texts,
+    grouped_products,
+    line_texts,
+    products,
+    row_texts,
+    sum_texts,
+)
 from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
@@ -317,6 +324,17 @@ def _matmul(coder: Coder, statement: Statement) -> None:
     coder.add(_product(coder.dtype(write)), axis_of(statement, [a, b]), pointers, statics)
 
 
+def _linear_by(coder: Coder, statement: Statement) -> None:
+    (x, table, ids), write = given(statement), written(statement)
+    grouped_products.append(coder, grouped_products.linear_text, (x, write), table, ids)
+
+
+def _sum_outer_by(coder: Coder, statement: Statement) -> None:
+    (x, g, ids), write = given(statement), written(statement)
+    zeroed(coder, write)
+    grouped_products.append(coder, grouped_products.sums_text, (x, g), write, ids)
+
+
 ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "copy": _copy,
     "when_training": _copy,
@@ -340,5 +358,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "check_range": _check_range,
     "linear": _linear,
     "sum_outer": _sum_outer,
+    "linear_by": _linear_by,
+    "sum_outer_by": _sum_outer_by,
     "matmul": _matmul,
 }

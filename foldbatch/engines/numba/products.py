@@ -132,8 +132,8 @@ def loop(a, b, c):
     m, k, more = u8(c.shape[0]), u8(a.shape[1]), u8(0)
     a0, b0, c0, a_at, c_at = flat(a), flat(b), flat(c), starts(), starts()
     start, r = u8(0), u8(0)
-{_nothing(kind, "m", "i * c_row", 4)}
-{_product(cut, cut.bits // BITS[kind], ("(i + r) * a_row", "(i + r) * c_row"))}"""
+{nothing_lines(kind, "m", "i * c_row", 4)}
+{product_lines(cut, cut.bits // BITS[kind], ("(i + r) * a_row", "(i + r) * c_row"))}"""
 
 
 def rows_text(kind: str, cut: Blocks) -> str:
@@ -145,7 +145,7 @@ def rows_text(kind: str, cut: Blocks) -> str:
     FIRST is -1 rows of `c` may repeat, and are made one after the other.
     """
     at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r]) * c_row"
-    body = indent(_product(cut, cut.bits // BITS[kind], at), "    ")
+    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} i8 {kind} {kind} i8 i8
 def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
@@ -156,7 +156,7 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
         m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
         start, r = u8(0), u8(0)
-{_nothing(kind, "m", "u8(c_rows[i]) * c_row", 8)}
+{nothing_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
 {body}
         o += m
 """
@@ -174,11 +174,11 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
     m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
     start, r = u8(0), u8(0)
-{_nothing(kind, "m", "i * c_row", 4)}
-{_outer(cut, cut.bits // BITS[kind], ("i + r - first", "(i + r) * c_row"))}"""
+{nothing_lines(kind, "m", "i * c_row", 4)}
+{outer_lines(cut, cut.bits // BITS[kind], ("i + r - first", "(i + r) * c_row"))}"""
 
 
-def _nothing(kind: str, rows: str, at: str, spaces: int) -> str:
+def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
     """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
     lines = f"""\
 if k == u8(0):
@@ -224,7 +224,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
                     c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
 """
     at = "(i + r) * a_row", "(i + r) * c_row"
-    body = indent(_product(cut, cut.bits // BITS[kind], at), "    ")
+    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} {kind} {kind}
 {outer}    a_at, c_at = starts(), starts()
@@ -232,12 +232,13 @@ def loop(n_rows, a_all, b_all, c_all, told):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
         start, r = u8(0), u8(0)
-{_nothing(kind, "m", "i * c_row", 8)}
+{nothing_lines(kind, "m", "i * c_row", 8)}
 {body}
 """
 
 
-def _product(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines of c (+)= a @ b behind `nothing_lines`; `at` is where rows i + r of a and c begin."""
     width = lanes * cut.vectors
     return f"""\
     elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({MANY}):
@@ -284,7 +285,8 @@ def _product(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 """
 
 
-def _outer(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does."""
     width = lanes * cut.vectors
     return f"""\
     else:

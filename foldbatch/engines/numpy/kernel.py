@@ -12,7 +12,7 @@ import numpy as np
 
 from foldbatch.engines import sums
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.numpy import moves, segments
+from foldbatch.engines.numpy import grouped, moves, segments
 from foldbatch.engines.numpy.places import view
 from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
@@ -28,6 +28,7 @@ GLOBALS: dict[str, Any] = {
     "np": np,
     "add_rows": moves.add_rows,
     "check_range": moves.check_range,
+    "linear_by": grouped.linear_by,
     "located": moves.located,
     "put_rows": moves.put_rows,
     "random_bits": random_bits,
@@ -41,6 +42,7 @@ GLOBALS: dict[str, Any] = {
     "sum_copies": moves.sum_copies,
     "sum_first": sums.sum_first,
     "sum_outer": sums.sum_outer,
+    "sum_outer_by": grouped.sum_outer_by,
     "sum_rows": sums.sum_rows,
     "top_and_rest": top_and_rest,
     "view": view,

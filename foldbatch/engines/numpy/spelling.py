@@ -103,6 +103,10 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) ->
     return [f"sum_outer({left}, {right}, {out})"]
 
 
+def _by_id(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    return [f"{statement.op}({', '.join(xs)}, {out})"]
+
+
 def _pad(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     axis, start = statement.attrs["axis"], statement.attrs["before"]
     stop = start + _read(statement).shape[axis]
@@ -228,6 +232,8 @@ SPELLINGS: dict[str, Spelling] = {
     "cast": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
     "linear": _linear,
     "sum_outer": _sum_outer,
+    "linear_by": _by_id,
+    "sum_outer_by": _by_id,
     "matmul": _ufunc("matmul"),
     "pad": _pad,
     "flip": _flip,

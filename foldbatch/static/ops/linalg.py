@@ -1,6 +1,7 @@
 """Products: over all rows of a batch, within one instance, and summed into a weight's gradient.
 
-All are bilinear: each is the others' derivative.
+A weight is the same for all rows, or an id chooses it from a table for each row. All products are bilinear:
+each is the others' derivative.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from foldbatch.types import TensorType
 
 
 def bilinear_jvp(name: str) -> Callable[..., Node]:
-    """Return the product rule: ``op(da, b) + op(a, db)``."""
+    """Return the product rule: ``op(da, b) + op(a, db)``; operands after these two have no tangent."""
 
-    def jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
-        da, db = tangents
-        terms = [apply(name, *pair, **y.attrs) for pair in ((da, b), (a, db)) if None not in pair]
+    def jvp(tangents: Tangents, y: Node, a: Node, b: Node, *ids: Node) -> Node:
+        da, db = tangents[:2]
+        terms = [apply(name, *pair, *ids, **y.attrs) for pair in ((da, b), (a, db)) if None not in pair]
         return terms[0] if len(terms) == 1 else apply("add", *terms)
 
     return jvp
 
 
 def _check(name: str, types: tuple[TensorType, ...], fits: bool) -> str:  # noqa: FBT001 - a type rule's verdict
-    a, b = types
+    a, b = types[:2]
     if a.dtype != b.dtype or not a.is_float:
         fail(name, "float tensors of one dtype", f"{a} and {b}", "cast one with ops.cast")
     if not fits:
@@ -111,5 +112,96 @@ define(
             Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
             Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
         ),
+    )
+)
+
+
+def _one_id(name: str, ids: TensorType) -> bool:
+    if not ids.dtype.startswith("int") or ids.shape:
+        fail(name, "one integer id for each row", str(ids))
+    return True
+
+
+def _same_rows(name: str, x: Axis, ids: Axis) -> None:
+    if x is not ids or x is UNBATCHED:
+        fail(name, "rows and ids of one batch axis", f"{x} and {ids}")
+
+
+def _infer_linear_by(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    x, w, ids = types
+    fits = _one_id("linear_by", ids) and len(w.shape) == 3 and x.shape[-1:] == w.shape[1:2]
+    return TensorType((*x.shape[:-1], w.shape[2]), _check("linear_by", types, fits))
+
+
+def _axis_linear_by(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+    _same_rows("linear_by", axes[0], axes[2])
+    if axes[1] is not UNBATCHED:
+        fail("linear_by", "a table that is the same for the whole batch", "a table per call")
+    return axes[0]
+
+
+_TABLE, _ID = TensorType((4, 3, 2)), TensorType((), "int32")
+
+
+def _transposed(table: Node) -> Node:
+    return apply("transpose", table, axes=(0, 2, 1))
+
+
+define(
+    Op(
+        "linear_by",  # x: [N, *, k], table: [n, k, m], ids: [N] -> [N, *, m]: row r times table[ids[r]]
+        _infer_linear_by,
+        lambda attrs, x, table, ids: x @ table[ids],
+        lambda g, y, x, table, ids: (
+            apply("linear_by", g, _transposed(table), ids),
+            apply("sum_outer_by", x, g, ids, size=table.shape[0]),
+            None,
+        ),
+        bilinear_jvp("linear_by"),
+        (
+            Sample((_X, _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
+            Sample((TensorType((2, 3)), _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
+        ),
+        axis=_axis_linear_by,
+        bound=lambda types, attrs: (2, types[1].shape[0]),
+    )
+)
+
+
+def _infer_sum_outer_by(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    x, g, ids = types
+    fits = _one_id("sum_outer_by", ids) and x.shape[:-1] == g.shape[:-1] and bool(x.shape)
+    return TensorType((attrs["size"], x.shape[-1], g.shape[-1]), _check("sum_outer_by", types, fits))
+
+
+def _axis_sum_outer_by(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+    for axis in axes[:2]:
+        _same_rows("sum_outer_by", axis, axes[2])
+    return UNBATCHED
+
+
+def _evaluate_sum_outer_by(attrs: Attrs, x: Any, g: Any, ids: Any) -> Any:
+    sums = np.zeros((attrs["size"], x.shape[-1], g.shape[-1]), x.dtype)
+    sums[ids] = _evaluate_sum_outer(attrs, x, g)
+    return sums
+
+
+define(
+    Op(
+        "sum_outer_by",  # x: [N, *, k], g: [N, *, m], ids: [N] -> [n, k, m]: a table's gradient
+        _infer_sum_outer_by,
+        _evaluate_sum_outer_by,
+        lambda d, y, x, g, ids: (
+            apply("linear_by", g, _transposed(d), ids),
+            apply("linear_by", x, d, ids),
+            None,
+        ),
+        bilinear_jvp("sum_outer_by"),
+        (
+            Sample((_X, _G, _ID), {"size": 4}),
+            Sample((TensorType((2, 3)), TensorType((2, 2)), _ID), {"size": 4}),
+        ),
+        axis=_axis_sum_outer_by,
+        bound=lambda types, attrs: (2, attrs["size"]),
     )
 )

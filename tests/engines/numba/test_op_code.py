@@ -42,6 +42,16 @@ def views(x: Node) -> list[Node]:
     return [ops.transpose(ops.transpose(x) * 1.5), wide[:, 6:], ops.transpose(x)[:, :4].T]
 
 
+def table(*shape: int) -> Node:
+    """Return a constant table."""
+    return constant(np.random.default_rng(2).normal(size=shape).astype("float32"))
+
+
+def turned_table(n: int, k: int, m: int) -> Node:
+    """Return a table of transposed matrices, whose rows do not follow each other."""
+    return ops.transpose(table(n, m, k), (0, 2, 1))
+
+
 ON_VIEWS = {
     "add": lambda x, y: ops.add(x, y, x),
     "where": lambda x, y: ops.where(x < y, ops.log(ops.square(x)), y),
@@ -56,6 +66,11 @@ ON_VIEWS = {
     "matmul": lambda x, y: ops.matmul(x, ops.transpose(y)),
     "linear": lambda x, y: ops.matmul(x, constant(np.arange(12, dtype="float32").reshape(6, 2))),
     "sum_outer": lambda x, y: apply("sum_outer", x, y),
+    "linear_by": lambda x, y: apply("linear_by", x, turned_table(4, 6, 5), ops.argmax(x[:, 0], 0)),
+    "linear_by_columns": lambda x, y: apply(
+        "linear_by", ops.transpose(x), table(6, 4, 5), ops.argmax(y[0], 0)
+    ),
+    "sum_outer_by": lambda x, y: apply("sum_outer_by", x, y, ops.argmax(x[:, 0], 0), size=4),
     "sum_batch": lambda x, y: apply("sum_batch", x),
     "gather": lambda x, y: ops.gather(constant(np.ones((9, 2, 3), "float32")), ops.argmax(x, 0)) * y[0, 0],
     "concat": lambda x, y: ops.concat([x, y], 0),
@@ -104,7 +119,7 @@ def test_products_over_axes_that_do_not_follow_each_other() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["linear", "sum_outer", "matmul"])
+@pytest.mark.parametrize("name", ["linear", "linear_by", "sum_outer", "sum_outer_by", "matmul"])
 def test_processors_that_are_not_known_multiply_in_plain_loops(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,9 +129,10 @@ def test_labels_or_logits_may_be_the_same_for_all_rows(ends: tuple[Axis, Axis]) 
 def test_products_of_nothing_are_zero(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     """Extents of 0 are legal, in a product and in the gradient of its weight."""
     x, w = input_node(TensorType(shapes[0])), constant(np.ones(shapes[1], "float32"))
-    g = input_node(TensorType((*shapes[0][:-1], shapes[1][1])))
-    graph = Graph((x, g), (x @ w, apply("sum_outer", x, g)))
-    rows = random_rows(np.random.default_rng(1), graph, 4)
+    g, ids = input_node(TensorType((*shapes[0][:-1], shapes[1][1]))), input_node(TensorType((), "int32"))
+    by_ids = apply("linear_by", x, ops.stack([w, w], 0), ids), apply("sum_outer_by", x, g, ids, size=2)
+    graph = Graph((x, g, ids), (x @ w, apply("sum_outer", x, g), *by_ids))
+    rows = random_rows(np.random.default_rng(1), graph, 4, below=2)
     for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -149,7 +150,7 @@ def test_segments_may_be_empty(lengths: list[int]) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("op", ["gather", "one_hot", "cross_entropy"])
+@pytest.mark.parametrize("op", ["gather", "linear_by", "sum_outer_by", "one_hot", "cross_entropy"])
 def test_a_kernel_checks_computed_indices(op: str) -> None:
     """An index that no tracing checked is checked when the kernel runs."""
     ids = input_node(TensorType((), "int32"))
@@ -157,6 +158,10 @@ def test_a_kernel_checks_computed_indices(op: str) -> None:
     table = constant(np.eye(3, dtype="float32"))
     node = {
         "gather": lambda: ops.gather(table, later),
+        "linear_by": lambda: apply(
+            "linear_by", ops.one_hot(later, 4), constant(np.ones((3, 4, 2), "f4")), later
+        ),
+        "sum_outer_by": lambda: apply("sum_outer_by", *[ops.one_hot(later, 4)] * 2, later, size=3),
         "one_hot": lambda: ops.one_hot(later, 3),
         "cross_entropy": lambda: ops.cross_entropy(table[0], later),
     }[op]()
