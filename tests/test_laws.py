@@ -287,7 +287,7 @@ def test_the_order_and_number_of_examples_change_nothing(program):
         assert_same(gradient, np.asarray(sum(facts[i][1][1][name] for i in order)))
 
 
-@settings(some, max_examples=35)
+@settings(some, max_examples=25)
 @given(programs(dropout=True))
 def test_dropout_depends_on_the_step_and_the_call_alone(program):
     meanings = [meaning(program.block, example) for example in program.examples]

@@ -59,7 +59,7 @@ def _check(engine: ArrayEngine, batch: Batch, memory: Any, *, training: bool) ->
 
 
 @given(runnables(), layouts, shares)
-@settings(max_examples=30)
+@settings(max_examples=22)
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """Values, losses, metrics, gradients; in buffers that are full of NaN, fresh ones and used ones."""
     batch = runnable.batch(layout, share)
@@ -84,7 +84,7 @@ def test_fused_loops_leave_what_the_oracle_gives(
 
 
 @given(runnables(), layouts)
-@settings(max_examples=18)
+@settings(max_examples=13)
 def test_batches_of_other_sizes_do_not_disturb_each_other(runnable: Runnable, layout: Layout) -> None:
     """Memory serves one batch after the other, of whatever size."""
     engine = numpy_engine.load(runnable.model)
@@ -94,7 +94,7 @@ def test_batches_of_other_sizes_do_not_disturb_each_other(runnable: Runnable, la
 
 
 @given(runnables(), layouts)
-@settings(max_examples=18)
+@settings(max_examples=13)
 def test_a_batch_twice_gives_the_same_bits(runnable: Runnable, layout: Layout) -> None:
     """Sums have a fixed order, also where rows are shared."""
     batch = runnable.batch(layout)

@@ -60,7 +60,7 @@ def _is(name: Fact, value: int, schedule: Schedule, index: Any, widest: dict[int
 
 
 @given(settings_of(), layouts, st.sampled_from(list(SHARES)))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_facts_are_what_their_names_say(setting: Setting, layout: Layout, share: str | None) -> None:
     cells, arenas = setting.signatures, setting.cells.arenas
     schedule = build(setting.merged, cells, setting.policy, layout, arenas, SHARES[share])

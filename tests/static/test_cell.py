@@ -55,7 +55,7 @@ def _per_call(node: Node) -> Node:
 
 
 @given(problems(smooth=True, steps=16), st.data())
-@settings(max_examples=120)
+@settings(max_examples=80)
 def test_stages_compute_what_the_whole_graph_means(problem: Problem, data: st.DataObject) -> None:
     """Whichever ends are recursive, whichever carry gradients, however much may be kept."""
     graph = _cell_graph(problem)
@@ -102,7 +102,7 @@ def _parts(graph: CellGraph) -> tuple[tuple[Node, ...], ...]:
 
 
 @given(problems(smooth=True, steps=16), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_no_stage_reads_what_is_not_ready(problem: Problem, data: st.DataObject) -> None:
     """*Before* reads no recursive operand or cotangent; parameter gradients are never computed in a *step*."""
     graph = _cell_graph(problem)
@@ -420,7 +420,7 @@ def test_an_index_that_only_inference_uses_is_checked_in_its_kernel(
 
 
 @given(problems(smooth=True, steps=16), st.data())
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_inference_computes_its_own_graph_in_stages(problem: Problem, data: st.DataObject) -> None:
     """Whatever differs between the phases and whichever ends are recursive."""
     graph = _cell_graph(problem)

@@ -180,7 +180,7 @@ def test_a_graph_lists_its_parameters_in_the_order_of_first_use() -> None:
     assert kept[0].number < kept[1].number
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(smooth=False))
 def test_the_nodes_of_a_graph_follow_their_operands(problem: Problem) -> None:
     seen = set(problem.graph.inputs)

@@ -17,7 +17,7 @@ def test_the_graph_becomes_what_its_case_says(case: Case) -> None:
     check_case(case, staged(sum_early))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_random_graphs_keep_their_meaning(problem: Problem) -> None:
     check_same(problem.graph, staged(sum_early)(problem.graph), problem.values)

@@ -28,7 +28,7 @@ def test_a_product_is_split_where_the_recursion_begins(case: Case) -> None:
     check_case(case, staged(split_by_stage))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_random_graphs_keep_their_meaning(problem: Problem) -> None:
     check_law(problem, staged(merge_matmuls, recursive=False))

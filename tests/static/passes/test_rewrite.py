@@ -140,7 +140,7 @@ def test_sealing_shows_a_transformation_only_inputs() -> None:
     assert all(node.op in SOURCES for node in shown[0].inputs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(problems(smooth=False, gradients=True), st.data())
 def test_a_cut_at_any_node_reads_only_what_it_is_given(problem: Problem, data: st.DataObject) -> None:
     """Stages cut graphs anywhere; no pass may bring back what lies behind the cut."""

@@ -16,7 +16,7 @@ from tests.static.text_graph import read_graph
 from tests.strategies import Problem, problems
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_simplifying_keeps_types_and_values_and_is_done_at_once(problem: Problem) -> None:
     check_law(problem, simplify)

@@ -17,7 +17,7 @@ def test_the_graph_becomes_what_its_case_says(case: Case) -> None:
     check_case(case, staged(widen))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_random_graphs_keep_their_meaning(problem: Problem) -> None:
     check_law(problem, staged(widen))
