@@ -33,9 +33,9 @@ from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
 many = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-some = settings(many, max_examples=60)
+some = settings(many, max_examples=50)
 
 
 UNFUSED = {
