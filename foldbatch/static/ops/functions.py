@@ -17,16 +17,12 @@ import numpy as np
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
 from foldbatch.static.op import fail
 from foldbatch.static.ops.indexing import gather
-from foldbatch.static.ops.shape_functions import axis_of, reshape
+from foldbatch.static.ops.shape_functions import as_node, axis_of, reshape
 from foldbatch.types import TensorType, describe_value
 
 
-def _as_node(x: TensorLike, op: str) -> Node:
-    return lift(op, (x,))[0]
-
-
 def _as_bool(x: TensorLike, op: str) -> Node:
-    node = _as_node(x, op)
+    node = as_node(x, op)
     if node.dtype != "bool":
         fail(op, "a bool tensor", str(node.type), "compare first, for example x > 0")
     return node
@@ -42,7 +38,7 @@ def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]
 
 
 def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdims: bool) -> Node:  # noqa: FBT001
-    node = _as_node(x, name)
+    node = as_node(x, name)
     axes = _axes(node, axis, name)
     result = apply("sum", node, axes=axes) if axes else node
     return _keep(result, node, axes) if keepdims else result
@@ -157,7 +153,7 @@ def gelu(x: TensorLike) -> Node:
 
     Source: Hendrycks and Gimpel 2016 (Gaussian error linear units), section 2.
     """
-    node = _as_node(x, "gelu")
+    node = as_node(x, "gelu")
     return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (node + 0.044715 * (node * square(node)))))
 
 
@@ -183,7 +179,7 @@ def power(x: TensorLike, exponent: TensorLike) -> Node:
         )
     if exponent == 2:
         return apply("square", x)
-    return apply("power", _as_node(x, "power"), exponent=float(exponent))
+    return apply("power", as_node(x, "power"), exponent=float(exponent))
 
 
 def floor(x: TensorLike) -> Node:
@@ -211,7 +207,7 @@ def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None =
 
     The gradient is that of x where it lies between them or on one, else 0.
     """
-    node = _as_node(x, "clip")
+    node = as_node(x, "clip")
     if low is not None:
         node = maximum(node, low)
     return node if high is None else minimum(node, high)
@@ -279,7 +275,7 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Node:
 
 def cast(x: TensorLike, dtype: Any) -> Node:
     """Return `x` in another dtype; gradients flow between float dtypes."""
-    node = _as_node(x, "cast")
+    node = as_node(x, "cast")
     name = TensorType((), dtype).dtype
     return node if node.dtype == name else apply("cast", node, dtype=name)
 
@@ -291,7 +287,7 @@ def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: boo
 
 def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the mean over instance axes (all of them by default)."""
-    node = _as_node(x, "mean")
+    node = as_node(x, "mean")
     if not node.type.is_float:
         fail("mean", "a float tensor", str(node.type), "cast with ops.cast(x, 'float32')")
     count = 1
@@ -304,7 +300,7 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bo
 
 def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the maximum along one axis, or of all elements; at a tie the gradient goes to the first."""
-    node = _as_node(x, "max")
+    node = as_node(x, "max")
     if axis is None:
         result = apply("max", reshape(node, -1), axis=0)
         return _keep(result, node, _axes(node, None, "max")) if keepdims else result
@@ -315,7 +311,7 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
 
 def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
-    node = _as_node(x, "min")
+    node = as_node(x, "min")
     if node.type.is_float or node.dtype == "bool":
         return 0 - max(negative(node), axis, keepdims=keepdims)
     return -1 - max(-1 - node, axis, keepdims=keepdims)  # the least integer has no negative
@@ -323,7 +319,7 @@ def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
 
 def argmax(x: TensorLike, axis: int | None = None) -> Node:
     """Return the index (int64) of the first maximum along an axis, or among all elements in order."""
-    node = _as_node(x, "argmax")
+    node = as_node(x, "argmax")
     if axis is None:
         return apply("argmax", reshape(node, -1), axis=0)
     return apply("argmax", node, axis=axis_of(node, axis, "argmax"))
@@ -331,19 +327,19 @@ def argmax(x: TensorLike, axis: int | None = None) -> Node:
 
 def softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
-    node = _as_node(x, "softmax")
+    node = as_node(x, "softmax")
     return apply("softmax", node, axis=axis_of(node, axis, "softmax"))
 
 
 def log_softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return log(softmax(x)) along an axis, finite wherever x is."""
-    node = _as_node(x, "log_softmax")
+    node = as_node(x, "log_softmax")
     return apply("log_softmax", node, axis=axis_of(node, axis, "log_softmax"))
 
 
 def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     """Return log(sum(exp(x))) along an axis, stable for large x."""
-    node = _as_node(x, "logsumexp")
+    node = as_node(x, "logsumexp")
     return apply("logsumexp", node, axis=axis_of(node, axis, "logsumexp"))
 
 
@@ -355,11 +351,11 @@ def cross_entropy(logits: TensorLike, label: TensorLike, *, weights: TensorLike 
         label: the number of the right class.
         weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
     """
-    node = _as_node(label, "cross_entropy")
+    node = as_node(label, "cross_entropy")
     loss = apply("cross_entropy", logits, node)
     if weights is None:
         return loss
-    factors = _as_node(weights, "cross_entropy")
+    factors = as_node(weights, "cross_entropy")
     if factors.shape != loss.inputs[0].shape[-1:]:
         expected = f"a weight for each of {loss.inputs[0].shape[-1]} classes"
         fail("cross_entropy", expected, str(factors.type), "give a vector")

@@ -8,7 +8,8 @@ from foldbatch.static.graph import Node, TensorLike, apply, lift
 from foldbatch.static.op import fail
 
 
-def _as_node(x: TensorLike, op: str) -> Node:
+def as_node(x: TensorLike, op: str) -> Node:
+    """Return an operand of an op as a node."""
     return lift(op, (x,))[0]
 
 
@@ -24,7 +25,7 @@ def axis_of(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
 
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     """Return the elements in another shape; one extent may be -1."""
-    node = _as_node(x, "reshape")
+    node = as_node(x, "reshape")
     sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
     if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
         fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
@@ -38,7 +39,7 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
 
 def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
     """Return the tensor with its axes permuted, reversed by default."""
-    node = _as_node(x, "transpose")
+    node = as_node(x, "transpose")
     if axes is None:
         return node.T
     return apply("transpose", node, axes=tuple(axis_of(node, a, "transpose") for a in axes))
@@ -46,14 +47,14 @@ def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
 
 def expand_dims(x: TensorLike, axis: int) -> Node:
     """Return the tensor with a new axis of extent 1."""
-    node = _as_node(x, "expand_dims")
+    node = as_node(x, "expand_dims")
     place = axis_of(node, axis, "expand_dims", extra=1)
     return reshape(node, (*node.shape[:place], 1, *node.shape[place:]))
 
 
 def squeeze(x: TensorLike, axis: int) -> Node:
     """Return the tensor without one axis of extent 1."""
-    node = _as_node(x, "squeeze")
+    node = as_node(x, "squeeze")
     place = axis_of(node, axis, "squeeze")
     if node.shape[place] != 1:
         fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
@@ -62,20 +63,20 @@ def squeeze(x: TensorLike, axis: int) -> Node:
 
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
     """Return the tensor repeated along axes of extent 1 to `shape`."""
-    node = _as_node(x, "broadcast_to")
+    node = as_node(x, "broadcast_to")
     sizes = tuple(int(size) for size in shape)
     return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
 
 
 def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
     """Return `x` with zeros before and after it along an instance axis."""
-    node = _as_node(x, "pad")
+    node = as_node(x, "pad")
     return apply("pad", node, axis=axis_of(node, axis, "pad"), before=int(before), after=int(after))
 
 
 def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors joined along an existing axis."""
-    nodes = [_as_node(x, "concat") for x in xs]
+    nodes = [as_node(x, "concat") for x in xs]
     if not nodes:
         fail("concat", "at least one tensor", "none")
     return nodes[0] if len(nodes) == 1 else apply("concat", *nodes, axis=axis_of(nodes[0], axis, "concat"))
@@ -83,7 +84,7 @@ def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
 
 def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors of one type joined along a new axis."""
-    nodes = [_as_node(x, "stack") for x in xs]
+    nodes = [as_node(x, "stack") for x in xs]
     if not nodes:
         fail("stack", "at least one tensor", "none")
     return apply("stack", *nodes, axis=axis_of(nodes[0], axis, "stack", extra=1))
@@ -91,7 +92,7 @@ def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
 
 def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
-    node = _as_node(x, "split")
+    node = as_node(x, "split")
     place = axis_of(node, axis, "split")
     if parts < 1 or node.shape[place] % parts:
         fail("split", f"a divisor of {node.shape[place]}", str(parts))
