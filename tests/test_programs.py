@@ -117,3 +117,19 @@ def test_a_crash_and_a_run_without_end_are_failures_with_a_number(capsys, ending
     assert printed.splitlines()[-1] == (
         "reproduce: python -m tests.programs --engine numba --seed 12 --count 1 --here"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seconds", "-1"], "--seconds: expected more than 0, found -1"),
+        (["--seconds", "nan"], "--seconds: expected more than 0, found nan"),
+        (["--count", "0"], "--count: expected 1 or more, found 0"),
+        (["--seed", "-3"], "--seed: expected 0 or more, found -3"),
+    ],
+)
+def test_a_run_that_would_check_nothing_is_refused(capsys, arguments, said):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments)
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err

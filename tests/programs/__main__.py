@@ -13,17 +13,19 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from queue import Empty, Queue
 from threading import Thread
 from typing import TextIO
 
-from foldbatch.errors import NoLossWarning
+from foldbatch.engines.engine import choose_engine
+from foldbatch.errors import BackendError, NoLossWarning
 
 HANGS = 300.0  # seconds without a word from the process
 LOT = 100  # programs a process: compiled ones stay in memory
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Check programs until the time is over; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long")
@@ -31,7 +33,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="the number of the first program")
     parser.add_argument("--count", type=int, default=None, help="how many programs at most")
     parser.add_argument("--here", action="store_true", help="check in this very process")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if not options.seconds > 0:
+        parser.error(f"argument --seconds: expected more than 0, found {options.seconds:g}")
+    if options.count is not None and options.count < 1:
+        parser.error(f"argument --count: expected 1 or more, found {options.count}")
+    if options.seed < 0:
+        parser.error(f"argument --seed: expected 0 or more, found {options.seed}")
+    try:
+        choose_engine(options.engine)
+    except BackendError as error:
+        parser.error(str(error))
     last = options.seed + options.count if options.count else sys.maxsize
     if options.here:
         return check_here(options.engine, options.seed, last, options.seconds)
