@@ -130,10 +130,10 @@ class Cut:
             yield self._part(
                 statement, lambda text: row_texts.segment_lines(text, statement), prod(reads[0].shape), CALL
             )
-        elif name in WHOLE:
-            yield self._whole(statement)
-        else:
+        elif name in PRODUCTS:
             yield from PRODUCTS[name](self, statement)
+        else:
+            yield self._whole(statement)
 
     def _part(
         self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
