@@ -10,6 +10,7 @@ import numpy as np
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.driver import Span
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
@@ -114,9 +115,10 @@ class CudaRun:
         self.staging.send(block, end)
 
     def _run(self, direction: Any) -> None:
-        table = direction.table.launches
-        self.launches += int((table[:, 2] - table[:, 1]).sum())
-        self.ready.phase.walker.run(direction, self._table, self.memory)
+        rows = direction.table.launches
+        self.launches += int((rows[:, 2] - rows[:, 1]).sum())
+        table = Span(self._table, self.ready.packed.numbers.nbytes)
+        self.ready.phase.walker.run(direction, table, self.memory)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -165,7 +167,11 @@ class CudaRun:
                 continue
             for i, sums in enumerate(cell.sums):
                 type_ = sums.parameter.type
-                values = int(self.memory.addresses[self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]])
+                values = int(
+                    self.memory.addresses[
+                        self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
+                    ]
+                )
                 if (k, i) in self.ready.packed.sums:
                     place, rows = self.ready.packed.sums[k, i]
                     plan = self._table + 8 * place
