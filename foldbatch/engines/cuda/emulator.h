@@ -12,7 +12,7 @@
 #define LANES_Y ((i8)1)
 #define BLOCK emulated_block
 #define BLOCKS emulated_blocks
-#define RESTRICT restrict
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define FIRST_OF(word) (*(long long*)(word) == 0 ? (*(long long*)(word) = 1, 1) : 0)
 
 #define INFINITY __builtin_inff()
