@@ -85,13 +85,12 @@ class Owner:
 
 
 class Away(Protocol):
-    """Where a parameter's numbers are, while its own array holds older ones: the memory of a device.
+    """Where a parameter's numbers are, while its own array holds older ones: the memory of a device."""
 
-    Attributes:
-        lock: held while numbers are read, so that they come home once.
-    """
-
-    lock: AbstractContextManager[Any]
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What is held while numbers are read, so that they come home once."""
+        ...
 
     def read_into(self, array: Array) -> None:
         """Copy the numbers into an array of the parameter's shape and dtype."""
