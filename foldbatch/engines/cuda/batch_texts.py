@@ -91,7 +91,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return a kernel's lines that add up outer products of rows, by id if there are ids: a thread a number."""
+    """Return a kernel's lines that add up outer products of rows, if there are ids by id."""
     (x, g, *ids), write = given(statement), written(statement)
     if not prod(write.shape):
         return []
