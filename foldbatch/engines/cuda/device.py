@@ -15,6 +15,7 @@ from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
 from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
 from foldbatch.engines.cuda.faults import Faults
+from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array, Parameter
 
@@ -55,6 +56,11 @@ class Device:
     def faults(self) -> Faults:
         """Updates that the device refused."""
         return Faults(self)
+
+    @cached_property
+    def updates(self) -> DeviceUpdates:
+        """Steps of optimizers, for the parameters of all programs of this device."""
+        return DeviceUpdates(self)
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""

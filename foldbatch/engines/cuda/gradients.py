@@ -35,8 +35,8 @@ class DeviceRows(SparseRows):
     places: Any = None
 
 
-def elementwise(device: Device, name: str, size: int, arguments: Sequence[int], **touched: Any) -> None:
-    """Run a kernel on so many elements, if there are any."""
+def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int], **touched: Any) -> None:
+    """Run a kernel, as `Device.launch` does, on so many elements, if there are any."""
     if size:
         device.launch(name, min(BLOCKS, -(-size // THREADS)), (THREADS, 1), arguments, **touched)
 
