@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from foldbatch.params import Parameter
 Loop = Callable[..., None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """The formula of an optimizer, for one number of a parameter.
 
     Attributes:
@@ -43,8 +42,7 @@ class Rule:
         return tuple(name for name in assigned if name != "p" and name not in self.moments)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A parameter to be changed by a rule.
 
     Attributes:

@@ -88,8 +88,11 @@ def _spell(
             operand, depth = _spell(argument, None, level, names, calls)
             function, operands = "sqrt", [operand]
         case ast.BinOp(left, operator, right):
-            first, depth = _spell(left, None, level, names, calls)
-            free = level + (not isinstance(left, ast.Name))
+            # the left operand may be where the result shall be, unless the right one still reads what is there
+            read = {names.get(part.id, part.id) for part in ast.walk(right) if isinstance(part, ast.Name)}
+            there = None if place in read else place
+            first, depth = _spell(left, there, level, names, calls)
+            free = level + (first == f"s{level}_")
             second, deeper = _spell(right, None, free, names, calls)
             depth = max(depth, deeper)
             function, operands = FUNCTIONS[type(operator)], [first, second]
