@@ -88,7 +88,7 @@ def _spell(
             operand, depth = _spell(argument, None, level, names, calls)
             function, operands = "sqrt", [operand]
         case ast.BinOp(left, operator, right):
-            # the left operand may be where the result shall be, unless the right one still reads what is there
+            # the left operand may be where the result shall be, unless the right one reads what is there
             read = {names.get(part.id, part.id) for part in ast.walk(right) if isinstance(part, ast.Name)}
             there = None if place in read else place
             first, depth = _spell(left, there, level, names, calls)

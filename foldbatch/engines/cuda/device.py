@@ -15,7 +15,7 @@ from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
 from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.engines.cuda.updates import DeviceUpdates
+from foldbatch.engines.cuda.moves import MOVES
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array, Parameter
 
@@ -41,6 +41,7 @@ class Device:
         self.stream = driver.stream()
         self.copies = driver.stream()
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
+        self._kernels: dict[tuple[str, str], Function] = {}
         self._in_flight: deque[tuple[Event, Array]] = deque()
         start_in_each_process(self, Device._start)
 
@@ -49,18 +50,20 @@ class Device:
 
     @cached_property
     def _common(self) -> dict[str, Function]:
-        module = self.driver.load("\n".join([PRELUDE, *COMMON.values()]))
-        return {name: module.function(name) for name in COMMON}
+        texts = COMMON | MOVES
+        module = self.driver.load("\n".join([PRELUDE, *texts.values()]))
+        return {name: module.function(name) for name in texts}
 
     @cached_property
     def faults(self) -> Faults:
         """Updates that the device refused."""
         return Faults(self)
 
-    @cached_property
-    def updates(self) -> DeviceUpdates:
-        """Steps of optimizers, for the parameters of all programs of this device."""
-        return DeviceUpdates(self)
+    def kernel(self, text: str, name: str) -> Function:
+        """Return a kernel of a text, which is loaded once."""
+        if (text, name) not in self._kernels:
+            self._kernels[text, name] = self.driver.load(text).function(name)
+        return self._kernels[text, name]
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
@@ -136,7 +139,7 @@ class Device:
         reads: Sequence[Any] = (),
         writes: Sequence[Any] = (),
     ) -> None:
-        """Run a kernel, or one of `common.COMMON` by its name.
+        """Run a kernel, or one of `common.COMMON` or `moves.MOVES` by its name.
 
         Where `touched` is not given, the kernel reads and writes whole arrays.
         """

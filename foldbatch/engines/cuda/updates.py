@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import EACH, KINDS, bits
-from foldbatch.engines.cuda.driver import ARGUMENTS, Function
+from foldbatch.engines.cuda.driver import ARGUMENTS
 from foldbatch.engines.cuda.gradients import elementwise, flags_of, guards_of, on_device, places_of
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.params import Parameter, SparseRows
@@ -45,14 +46,20 @@ KERNEL step({parameters}) {{
 """
 
 
+@cache
 def step_text(rule: Rule, kind: str) -> str:
+    """Return all of the text that a rule's kernel is loaded from, see `kernel_text`."""
+    return ROUNDED + kernel_text(rule, kind)
+
+
+def kernel_text(rule: Rule, kind: str) -> str:
     """Return the text of a rule's kernel for ``f4`` or ``f8``.
 
     Its arguments are addresses of the parameter, the gradient, each moment and the rows (0 for all of them);
     how many numbers the gradient has, and a row; the address of a word that must be 0; the bits of the
     gradient's factor and of each number.
 
-    >>> print(step_text(Rule(("m = keep * m + g", "p = p - sqrt(m)"), ("m",), ("keep",)), "f4"))
+    >>> print(kernel_text(Rule(("m = keep * m + g", "p = p - sqrt(m)"), ("m",), ("keep",)), "f4"))
     KERNEL step(i8 p_, i8 g_, i8 m_, i8 rows_, i8 n_, i8 width_, i8 word_, i8 factor_, i8 keep_) {
       if (*(const i8*)word_) return;
       f4 keep = (f4)as_f8(keep_);
@@ -90,7 +97,6 @@ class DeviceUpdates(RemoteUpdates):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._kernels: dict[tuple[Rule, str], Function] = {}
 
     def full(self, parameter: Parameter, number: float) -> DeviceArray:
         """Return an array of the device, like a parameter, of one number."""
@@ -130,16 +136,14 @@ class DeviceUpdates(RemoteUpdates):
         arguments = [table.pointer for table in (tables[0], g, *tables[1:])]
         arguments += [rows[0].pointer if rows else 0, g.size, width, word.pointer]
         arguments += map(bits, (change.factor, *change.numbers))
-        kernel = self._kernel(change.rule, tables[0].dtype.name)
+        kernel = device.kernel(step_text(change.rule, KINDS[tables[0].dtype.name]), "step")
         elementwise(device, kernel, g.size, arguments, reads=[g, word, *tables, *rows], writes=tables)
-
-    def _kernel(self, rule: Rule, dtype: str) -> Function:
-        key = rule, dtype
-        if key not in self._kernels:
-            text = ROUNDED + step_text(rule, KINDS[dtype])
-            self._kernels[key] = self.device.driver.load(text).function("step")
-        return self._kernels[key]
 
 
 def _values(gradient: Any) -> Any:
     return gradient.values if isinstance(gradient, SparseRows) else gradient
+
+
+def updates(device: Device) -> DeviceUpdates:
+    """Return optimizers' steps on a device, for `foldbatch.store.ParameterStore.updates`."""
+    return DeviceUpdates(device)

@@ -9,6 +9,7 @@ from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.emulator import Emulator
 from foldbatch.engines.cuda.gradients import DeviceRows
+from foldbatch.engines.cuda.updates import updates
 from foldbatch.errors import ParameterError
 from foldbatch.params import SparseRows
 from foldbatch.train import SGD, Adam, clip_by_global_norm
@@ -196,7 +197,7 @@ class Waits(Emulator):
 def test_a_step_waits_for_nothing():
     driver = Waits()
     one = Device(driver)
-    store, opt = on_host(parameters(), one.updates), Adam()
+    store, opt = on_host(parameters(), updates(one)), Adam()
     values, rows = one.put(np.ones((2, 3), "float32")), np.array([1, 4])
     grads = {name: one.put(np.ones(p.shape, "float32")) for name, p in parameters().items()}
     grads["table.weight"] = DeviceRows(rows, values, (7, 3), one.put(rows))
