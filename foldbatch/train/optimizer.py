@@ -138,14 +138,18 @@ class Optimizer:
             parameter = params[name]
             ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale, updates)))
             self._check_moments(name, parameter)
-        self._device = None
+        self._bring_home()
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
-            self._moments[name] = [
-                m if isinstance(m, np.ndarray) else np.array(m) for m in self._moments[name]
-            ]
             self._blocks.apply(self._change(name, parameter, gradient, factor), updates)
+
+    def _bring_home(self) -> None:
+        """Copy moments to the host, if the last step was taken on a device."""
+        if self._device is not None:
+            self._device.look()
+            self._moments = {name: [np.array(m) for m in moments] for name, moments in self._moments.items()}
+            self._device = None
 
     def _update_there(
         self, parameters: Mapping[str, Parameter], grads: Gradients, scale: float, updates: RemoteUpdates
