@@ -83,7 +83,8 @@ class Status:
 
     def loss(self, number: int) -> float:
         """Return a summed loss."""
-        return float(self.look()[number])
+        with self.within():
+            return float(self.look()[number])
 
 
 class CudaRun:
@@ -103,6 +104,15 @@ class CudaRun:
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys))
+
+    @property
+    def within(self) -> Callable[[], AbstractContextManager[None]]:
+        """What losses and gradients are read within."""
+        return self._status.within
+
+    @within.setter
+    def within(self, within: Callable[[], AbstractContextManager[None]]) -> None:
+        self._status.within = within
 
     # -- running
 
@@ -237,6 +247,7 @@ class CudaRun:
                     place, rows = self.ready.packed.sums[k, i]
                     plan = self._table + 8 * place
                 else:  # a cell computed the ids: the host must look at them
+                    self._status.look()  # first at whether they are in range
                     made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
                     held = self.device.put(made)
                     rows, plan = made[1 : 1 + made[0]], held.pointer
