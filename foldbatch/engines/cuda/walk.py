@@ -66,7 +66,7 @@ class Walker:
         driver, stream = self._device.driver, self._device.stream
         _, rows = here.rows(task.axis)
         if task.multiplied is not None:
-            if rows or task.multiplied.by == "k":  # a sum of no rows is zero, and is written too
+            if rows or task.multiplied.by == "k":  # a sum over no rows is zero
                 driver.multiply(here.product(task.multiplied, rows), stream)
             return
         if not rows and not task.columns:
