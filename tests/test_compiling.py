@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.engines.threads import available_cores
 
 
 def test_an_evaluation_yields_metrics_beside_the_result():
@@ -21,10 +20,3 @@ def test_an_evaluation_needs_no_labels():
     error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: x - y) >> fb.Loss()
     block = fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error) >> fb.GetItem(0)
     assert block.eval((3, "unknown")) == 3
-
-
-def test_a_batch_is_cut_for_the_cores_at_hand_but_whole_for_a_gpu():
-    block = fb.Scalar()
-    assert fb.compile(block, "numpy").options.threads == available_cores()
-    assert fb.compile(block, "cuda-on-cpu").options.threads == 1
-    assert fb.compile(block, "cuda-on-cpu", threads=3).options.threads == 3
