@@ -25,8 +25,8 @@ class Block:
         host: ``[nbytes] uint8``.
         device: its copy.
         copied: when the copy is done.
-        used: when the device needs it no more.
-        busy: whether these events were recorded.
+        used: when the device needs no more what lies there.
+        busy: whether it was ever sent.
     """
 
     host: Array
@@ -57,14 +57,14 @@ class Staging:
             size = capacity(-(-nbytes // GRAIN)) * GRAIN
             copied, used = (block.copied, block.used) if block else (driver.event(), driver.event())
             block = Block(driver.pinned(size), self.device.allocate(size), copied, used)
+            driver.record(used, self.device.stream)  # what was enqueued before may still use the memory
             self.blocks[self.turn] = block
         return block
 
     def send(self, block: Block, nbytes: int) -> None:
         """Copy the first bytes of a block to the device; what is computed from now on waits for that."""
         driver, copies = self.device.driver, self.device.copies
-        if block.busy:
-            driver.wait(copies, block.used)
+        driver.wait(copies, block.used)
         driver.copy_in(block.device.pointer, block.host[:nbytes], copies)
         driver.record(block.copied, copies)
         driver.wait(self.device.stream, block.copied)
