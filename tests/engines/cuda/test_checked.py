@@ -8,7 +8,11 @@ from tests.engines.cuda.checked import in_every_order, recorder, recording
 
 TREES = [
     fb.trees.parse_brackets(text, labels=int)
-    for text in ("(3 (4 good) (2 movie))", "(1 (2 not) (4 good))", "(2 (3 (0 movie) (1 not)) (4 (4 good) (2 movie)))")
+    for text in (
+        "(3 (4 good) (2 movie))",
+        "(1 (2 not) (4 good))",
+        "(2 (3 (0 movie) (1 not)) (4 (4 good) (2 movie)))",
+    )
 ]
 
 
