@@ -15,9 +15,9 @@ from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.calls import describe
 from foldbatch.engines.cuda.driver import Driver
 from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.faults import faults
 from foldbatch.engines.cuda.guarded import Guarded
 from foldbatch.engines.cuda.late import Late
+from foldbatch.engines.cuda.record_faults import faults
 from foldbatch.engines.cuda.recorder import Recorder
 
 # How eager the streams are: the one that computes, then the one that copies batches to the device.
@@ -36,7 +36,7 @@ def recorder(order: str = "late", *, hides: bool = False, driver: Driver | None 
 
 
 def assert_faultless(recorded: Recorder, allowed: Sequence[str] = ()) -> None:
-    """Fail where a record has faults but of the rules that are allowed; see `foldbatch.engines.cuda.faults`."""
+    """Fail where a record has faults but of the rules that are allowed; see `foldbatch.engines.cuda.record_faults`."""
     calls = recorded.finish()
     wrong = [fault for fault in faults(calls) if fault.rule not in allowed]
     shown = "\n".join(f"{fault.rule} in call {fault.call}: {fault.text}" for fault in wrong[:20])

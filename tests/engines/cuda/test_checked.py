@@ -1,10 +1,9 @@
 """The engine on a driver that records, guards and delays: training a tree model has no faults, in any order."""
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
-from tests.engines.cuda.checked import in_every_order, recorder, recording
+from tests.engines.cuda.checked import in_every_order
 
 TREES = [
     fb.trees.parse_brackets(text, labels=int)

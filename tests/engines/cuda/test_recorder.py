@@ -7,8 +7,8 @@ import numpy as np
 from foldbatch.engines.cuda.calls import Launch, Loaded, Memory, Order, Overwritten, Work
 from foldbatch.engines.cuda.driver import Product, Span, Touched
 from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.faults import faults
 from foldbatch.engines.cuda.nothing import Nothing
+from foldbatch.engines.cuda.record_faults import faults
 from foldbatch.engines.cuda.recorder import Recorder
 from foldbatch.engines.cuda.spans import span_of
 from tests.engines.cuda import pipeline
