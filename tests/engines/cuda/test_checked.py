@@ -1,9 +1,18 @@
 """The engine on a driver that records, guards and delays: training a tree model has no faults, in any order."""
 
+import shutil
+
 import numpy as np
+import pytest
 
 import foldbatch as fb
-from tests.engines.cuda.checked import in_every_order
+from foldbatch.engines.cuda.calls import alive, count
+from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.staging import Staging
+from tests.engines.cuda.checked import in_every_order, recorder, recording
+from tests.engines.cuda.threaded import Threaded
+
+pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
 
 TREES = [
     fb.trees.parse_brackets(text, labels=int)
@@ -16,6 +25,7 @@ TREES = [
 
 
 def classifier():
+    """Return a program that classifies trees of words, and learns from every node."""
     words = fb.trees.Vocabulary(["good", "movie", "not"])
     tree = fb.ForwardDeclaration(output_type=(3, 3), name="tree")
     cell, classify = fb.TreeLSTM(3), fb.Linear(5)
@@ -30,17 +40,67 @@ def classifier():
     return fb.compile(tree() >> fb.GetItem(0) >> classify, backend="cuda-on-cpu")
 
 
-def trained(steps=3):
-    """Train, and return losses and parameters."""
-    program = classifier()
-    optimizer = fb.SGD(lr=0.1)
-    losses = []
-    for step in range(steps):
-        loss, gradients = program.value_and_grad(TREES[step % 2 :])
-        optimizer.update(program.params, gradients)
-        losses.append(float(loss))
-    return losses, {name: np.array(program.params[name]) for name in program.params}
+def step(program, optimizer, turn):
+    loss, gradients = program.value_and_grad(TREES[turn % 2 :])
+    optimizer.update(program.params, gradients)
+    return loss
+
+
+def trained(steps=4):
+    """Train without a look at anything in between, and return losses and parameters."""
+    program, optimizer = classifier(), fb.SGD(lr=0.1)
+    losses = [step(program, optimizer, turn) for turn in range(steps)]
+    return [float(loss) for loss in losses], {name: np.array(value) for name, value in program.params.items()}
 
 
 def test_training_has_no_faults_and_the_same_numbers_in_every_order():
-    in_every_order(trained, allowed=("touched",))
+    in_every_order(trained)
+
+
+def without(method):
+    """Return a way to send a block that leaves out one of the driver's methods."""
+    send = Staging.send
+
+    def sent(self, block, nbytes):
+        driver = self.device.driver
+        kept = getattr(driver, method)
+        setattr(driver, method, lambda *arguments: None)
+        try:
+            send(self, block, nbytes)
+        finally:
+            setattr(driver, method, kept)
+
+    return sent
+
+
+def test_a_mistake_of_the_engine_is_a_fault(monkeypatch):
+    monkeypatch.setattr(Staging, "send", without("wait"))
+    with pytest.raises(AssertionError, match="race in call"), recording(recorder("at once")):
+        trained()
+    with pytest.raises(AssertionError, match="Not equal|race in call"):
+        in_every_order(trained, allowed=("race",))
+
+
+def test_steps_that_are_alike_allocate_and_copy_alike_and_leave_nothing():
+    with recording() as recorded:
+        program, optimizer = classifier(), fb.SGD(lr=0.1)
+        counts, memory, begin = [], [], 0
+        for turn in range(0, 12, 2):
+            float(step(program, optimizer, turn))
+            counts.append(count(recorded.calls[begin:]))
+            memory.append(sum(held.nbytes for held in alive(recorded.calls)))
+            begin = len(recorded.calls)
+        assert counts[3:] == counts[2:-1]
+        assert memory[3:] == memory[2:-1]
+        assert counts[-1].copies_in == 1
+        assert counts[-1].copies_out <= 1
+        assert counts[-1].synchronizations <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitize", ["thread", "address"])
+def test_kernels_have_no_race_and_stay_in_bounds_with_real_threads(sanitize):
+    with recording(Recorder(Threaded(sanitize))):
+        losses, _ = trained(1)
+    with recording():
+        np.testing.assert_allclose(losses, trained(1)[0], rtol=1e-5)

@@ -56,7 +56,7 @@ def test_a_program_that_forgets_to_wait_is_at_fault(forgotten, rule):
         assert {fault.rule for fault in faults(recorder.finish())} == (rule if says else set())
 
 
-def test_a_launch_must_say_what_it_touches():
+def test_a_launch_must_say_what_it_writes():
     recorder = Recorder(Nothing())
     pipeline.run(recorder, says=False)
     assert set(rules(recorder.finish())) == {"touched"}
@@ -157,9 +157,10 @@ def test_events_must_have_been_recorded():
     ],
 )
 def test_a_launch_must_be_one_that_cuda_takes(changed):
-    launch = Launch("kernel", 2**31 - 1, (32, 32), (2**63 - 1,) * 16, says=True)
-    assert rules([Work("launch", 0, (), (), launch)]) == []
-    assert rules([Work("launch", 0, (), (), launch._replace(**changed))]) == ["launch"]
+    launch = Launch("kernel", 2**31 - 1, (32, 32), (2**63 - 1,) * 16)
+    work = Work("launch", 0, (), (Span(1024, 1),), launch)
+    assert rules([A, work]) == []
+    assert rules([A, work._replace(detail=launch._replace(**changed))]) == ["launch"]
 
 
 PRODUCT = Product(
