@@ -178,7 +178,7 @@ class CudaRun:
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches
         self.launches += int((rows[:, 2] - rows[:, 1]).sum())
-        self.ready.phase.walker.run(direction, self._table, self.memory)
+        self.ready.phase.walker.run(direction.steps, self._table, self.memory)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
