@@ -107,7 +107,7 @@ class _Checker:
     def work(self, number: int, call: Work) -> Iterator[Fault]:
         if isinstance(call.detail, Launch):
             yield from _launch_faults(number, call.detail)
-            if not any(span.nbytes for span in call.writes):
+            if not call.writes:
                 yield Fault(number, "touched", f"{call} does not say what it writes")
         if isinstance(call.detail, Product):
             yield from _product_faults(number, call.detail, call)

@@ -1,4 +1,4 @@
-"""A driver that writes down what another driver is asked: `record_faults` checks the record, and `calls` counts."""
+"""A driver that writes down what another driver is asked; `record_faults` and `calls` look at the record."""
 
 from __future__ import annotations
 

@@ -178,7 +178,8 @@ class CudaRun:
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches
         self.launches += int((rows[:, 2] - rows[:, 1]).sum())
-        self.ready.phase.walker.run(direction.steps, self._table, self.memory)
+        status = Span(self._status.word.pointer, self._status.word.nbytes)
+        self.ready.phase.walker.run(direction.steps, self._table, self.memory, status)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -191,7 +192,8 @@ class CudaRun:
                 rows = self._arena("cotangents", arena)
                 arguments = [rows.pointer, self._table.pointer + 8 * place, count, size]
                 blocks = _blocks(count * size)
-                device.launch("zero_rows", blocks, (THREADS, 1), arguments, reads=[self._table], writes=[rows])
+                reads = [self._table]
+                device.launch("zero_rows", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.engines.cuda.checked import recorder, recording
+
 
 @pytest.fixture(autouse=True)
 def _checked() -> Iterator[None]:
-    from tests.engines.cuda.checked import recorder, recording  # when the test's own settings are there
-
     order, hides = os.environ.get("FOLDBATCH_ORDER", "late"), os.environ.get("FOLDBATCH_HIDES") == "1"
     with recording(recorder(order, hides=hides)):
         yield

@@ -9,6 +9,7 @@ import foldbatch as fb
 from foldbatch.engines.cuda.calls import Work, alive, count
 from foldbatch.engines.cuda.recorder import Recorder
 from foldbatch.engines.cuda.staging import Staging
+from foldbatch.errors import ExampleError
 from tests.engines.cuda.checked import in_every_order, recorder, recording
 from tests.engines.cuda.threaded import Threaded
 
@@ -105,6 +106,16 @@ def test_gradients_are_computed_without_a_wait_for_them():
         begin = len(recorded.calls)
         float(loss)
         assert not any(isinstance(call, Work) for call in recorded.calls[begin:])
+
+
+def test_an_id_out_of_range_is_told_by_a_kernel_that_says_so():
+    """The kernel writes to the status of the batch, which it must say it does."""
+    with recording(recorder(hides=True)):
+        table = fb.Parameter([3, 2], 1.0)
+        double = fb.Function(lambda i: fb.ops.gather(table, i * 2))
+        program = fb.compile(fb.Scalar("int32") >> double, "cuda-on-cpu")
+        with pytest.raises(ExampleError, match="at example 1: expected ids from 0 to 2, found 4"):
+            program.run([0, 2])
 
 
 @pytest.mark.slow
