@@ -95,8 +95,8 @@ class Late:
 
     Args:
         driver: the other one; it does at once what it is asked.
-        eagerness: of each stream, how likely it does all that it can after something is enqueued anywhere, from
-            0: only when the host waits for it, to 1: always. Streams take turns.
+        eagerness: of each stream, how likely it does all that it can after something is enqueued anywhere,
+            from 0: only when the host waits for it, to 1: always. Streams take turns.
         seed: of the choices.
     """
 
