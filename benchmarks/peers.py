@@ -119,11 +119,13 @@ class TorchPeer:
         tensors = {name: torch.tensor(np.asarray(a), device=device) for name, a in parameters.items()}
         self.embedding: Tensor = tensors.pop("embedding")
         self.parameters = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
-        self._adam = torch.optim.Adam(
-            self.parameters.values(), lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True
-        )
+        self._adam = self._optimizer()
         self._mean, self._square = torch.zeros_like(self.embedding), torch.zeros_like(self.embedding)
         self._steps = 0
+
+    def _optimizer(self) -> Any:
+        weights = self.parameters.values()
+        return self.torch.optim.Adam(weights, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
 
     @staticmethod
     def shapes(hidden: int, vocabulary_size: int) -> dict[str, tuple[int, ...]]:
