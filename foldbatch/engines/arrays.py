@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import Batch, arenas_of
-from foldbatch.engines.bindings import Bound, bind
+from foldbatch.engines.bindings import Bound, Key, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import HEAD, LaunchTable
@@ -141,17 +141,7 @@ class ArrayEngine:
 
     def launched(self, ready: Ready) -> list[Launched]:
         """Return the launch table of a batch for a report, without what an engine does between kernels."""
-        keys = ready.kernels.bound.keys
-        launches: list[Launched] = []
-        for table in (ready.tables.forward, ready.tables.backward):
-            if table is not None:
-                rows = np.append(0, np.cumsum(table.bounds[:, 1] - table.bounds[:, 0])).tolist()
-                for kernel, first, last in table.launches[:, :HEAD].tolist():
-                    if kernel < len(keys):
-                        cell, direction, *stage = keys[kernel]
-                        levels, calls = last - first, rows[last] - rows[first]
-                        launches.append(Launched(direction, cell, " ".join(stage).strip(), levels, calls))
-        return launches
+        return launched_of(ready.kernels.bound.keys, ready.tables)
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
@@ -163,6 +153,20 @@ class ArrayEngine:
         run = ArrayRun(self, ready, memory[bound.training])
         run.forward(feeds)
         return run
+
+
+def launched_of(keys: Sequence[Key], tables: Directions) -> list[Launched]:
+    """Return the launches of kernels with these keys, forward and backward."""
+    launches: list[Launched] = []
+    for table in (tables.forward, tables.backward):
+        if table is not None:
+            rows = np.append(0, np.cumsum(table.bounds[:, 1] - table.bounds[:, 0])).tolist()
+            for kernel, first, last in table.launches[:, :HEAD].tolist():
+                if kernel < len(keys):
+                    cell, direction, *stage = keys[kernel]
+                    levels, calls = last - first, rows[last] - rows[first]
+                    launches.append(Launched(direction, cell, " ".join(stage).strip(), levels, calls))
+    return launches
 
 
 @dataclass(slots=True)

@@ -104,6 +104,7 @@ ENGINES: dict[str, tuple[str, str]] = {
     "reference": ("foldbatch.engines.reference", ""),
     "numpy": ("foldbatch.engines.numpy", ""),
     "numba": ("foldbatch.engines.numba", "numba"),
+    "cuda-on-cpu": ("foldbatch.engines.cuda.on_cpu", ""),
 }
 AUTO = ("numba", "numpy")  # the fastest first
 

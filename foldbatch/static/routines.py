@@ -35,12 +35,15 @@ class Target:
         dtypes: the dtypes that such a loop may read and write.
         alone: the fused ops that are worth a loop of their own; a sum of three and more terms is, too.
         overwrites: by op, the operands whose buffer the result may overwrite.
+        rows_apart: whether rows run side by side, so that what a loop passes from one sweep to the next needs
+            memory for every row.
     """
 
     fused: frozenset[str] = frozenset()
     dtypes: frozenset[str] = frozenset()
     alone: frozenset[str] = frozenset()
     overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    rows_apart: bool = False
 
     def takes(self, node: Node) -> bool:
         """Whether a loop can compute a node."""
@@ -127,8 +130,15 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
         results = {*stage.kept, *graph.outputs}
         units = groups(computed, results, whole_of, target.takes, target.wants_alone)
     units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
+    if target.rows_apart:
+        units = tuple(_with_rows(unit) if isinstance(unit, Group) else unit for unit in units)
     buffers = plan(units, {*stage.kept, *stage.stores}, graph.outputs, target.overwrites, sections)
     return PlannedStage(_Builder(stage, buffers).routine(units), graph, buffers, units)
+
+
+def _with_rows(group: Group) -> Group:
+    """Return a group that passes nothing from sweep to sweep but what it writes for every row."""
+    return replace(group, written=group.written | group.passing, passing=frozenset())
 
 
 class _Builder:

@@ -26,15 +26,23 @@ typedef unsigned char b1;
 #define LANES_Y ((i8)blockDim.y)
 #define BLOCK ((i8)blockIdx.x)
 #define BLOCKS ((i8)gridDim.x)
-#define RESTRICT __restrict__
+#define ALIGNED(bytes) __align__(bytes)
 #define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
 #define F4_INF __int_as_float(0x7f800000)
 #define F8_INF __longlong_as_double(0x7ff0000000000000ll)
 #endif
 
-typedef struct { f4 v[2]; } f4x2_;
-typedef struct { f4 v[4]; } f4x4_;
+// Elements that lie side by side and are loaded or stored at once.
+#define VECTOR(kind, count, bytes) typedef struct ALIGNED(bytes) { kind v[count]; } kind##x##count;
+VECTOR(f4, 2, 8)
+VECTOR(f4, 4, 16)
+VECTOR(f8, 2, 16)
+VECTOR(i4, 2, 8)
+VECTOR(i4, 4, 16)
+VECTOR(i8, 2, 16)
+VECTOR(b1, 2, 2)
+VECTOR(b1, 4, 4)
 
 DEVICE i8 min_i8(i8 a, i8 b) { return a < b ? a : b; }
 DEVICE i8 max_i8(i8 a, i8 b) { return a > b ? a : b; }

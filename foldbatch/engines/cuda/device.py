@@ -83,3 +83,14 @@ class Device:
     ) -> None:
         """Run a kernel of `common.COMMON`."""
         self.driver.launch(self._common[name], blocks, threads, arguments, self.stream, touched)
+
+    # to be replaced
+
+    def value_of(self, parameter):
+        return self.put(parameter.value)
+
+    def total(self, terms):
+        from foldbatch.engines.sums import total
+        from foldbatch.params import SparseRows
+        terms = [SparseRows(t.rows, np.asarray(t.values), t.shape) if isinstance(t, SparseRows) else np.asarray(t) for t in terms]
+        return total(terms)

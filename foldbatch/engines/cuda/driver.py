@@ -1,13 +1,13 @@
 """What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, streams and events.
 
-`foldbatch.engines.cuda.cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down
-what another driver is asked. Everything is enqueued on a stream and done later, in that stream's order; only
-`Driver.synchronize` waits. An address is a whole number; 0 is none.
+`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what another driver is
+asked. Everything is enqueued on a stream and done later, in that stream's order; only `Driver.synchronize` waits. An address is a whole number; 0 is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from foldbatch.params import Array
@@ -46,11 +46,12 @@ class Touched(NamedTuple):
     writes: Sequence[Span]
 
 
-class Product(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Product:
     """Matrix products ``C = A B``, or ``C += A B`` where `adds`: `count` of them, side by side.
 
-    Matrices lie row by row: A is ``[m, k]``, B ``[k, n]``, C ``[m, n]``. Where `a_across`, A lies as ``[k, m]``;
-    where `b_across`, B lies as ``[n, k]``.
+    Matrices lie row by row: A is ``[m, k]``, B ``[k, n]``, C ``[m, n]``. Where `a_across`, A lies as
+    ``[k, m]``; where `b_across`, B lies as ``[n, k]``.
 
     Attributes:
         dtype: ``float32`` or ``float64``.
@@ -119,7 +120,7 @@ class Driver(Protocol):
         ...
 
     def pinned(self, nbytes: int) -> Array:
-        """Return memory of the host that copies can go to and from while the host goes on: ``[nbytes] uint8``."""
+        """Return memory of the host that copies go to and from while the host goes on: ``[nbytes] uint8``."""
         ...
 
     def stream(self) -> Stream:
@@ -177,7 +178,7 @@ class Driver(Protocol):
         stream: Stream,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        """Run a kernel on so many blocks of ``threads = (x, y)`` each; `arguments` are all of its parameters."""
+        """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
         ...
 
     def multiply(self, product: Product, stream: Stream) -> None:
@@ -185,5 +186,5 @@ class Driver(Protocol):
         ...
 
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return an array of the device's array library over a buffer: of CuPy on a GPU, of NumPy on the CPU."""
+        """Return an array of the device's array library over a buffer: CuPy's on a GPU, NumPy's on the CPU."""
         ...

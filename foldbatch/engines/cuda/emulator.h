@@ -14,7 +14,7 @@
 #define LANES_Y ((i8)1)
 #define BLOCK emulated_block
 #define BLOCKS emulated_blocks
-#define RESTRICT restrict
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define FIRST_OF(word) (*(long long*)(word) == 0 ? (*(long long*)(word) = 1, 1) : 0)
 #define F4_INF ((float)INFINITY)
 #define F8_INF ((double)INFINITY)

@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,12 +144,3 @@ class Coder:
         widest = max([0, *(function.count for function in self.functions)])
         room = max(len(self.cells), RAGGED + len(segments), widest + 1)
         return Code(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of an array without gaps.
-
-    >>> contiguous((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.engines.nests import Strides, merged, parts
 from foldbatch.engines.numba import products
 from foldbatch.engines.numba.coder import Coder
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.loop_texts import KINDS
-from foldbatch.engines.numba.nests import Strides, merged, parts
 from foldbatch.engines.numba.products import Blocks, nothing_lines, outer_lines, product_lines
 from foldbatch.engines.numba.tiles import BITS, stack
 from foldbatch.static.statements import Place

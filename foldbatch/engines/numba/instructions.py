@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from foldbatch.engines.nests import Stretch, Strides, merged, parts
 from foldbatch.engines.numba import move_texts
 from foldbatch.engines.numba.coder import (
     BY_RANK,
@@ -22,13 +23,12 @@ from foldbatch.engines.numba.coder import (
     WHOLE,
     Code,
     Coder,
-    contiguous,
 )
 from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
-from foldbatch.engines.numba.nests import Stretch, Strides, merged, parts
 from foldbatch.engines.numba.op_code import encode_op
 from foldbatch.engines.numba.visits import copy_to
+from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
 from foldbatch.engines.numba import (
     element_texts,
     grouped_products,
@@ -16,12 +16,12 @@ from foldbatch.engines.numba import (
     row_texts,
     sum_texts,
 )
-from foldbatch.engines.numba.coder import ERRORS, Coder, contiguous
+from foldbatch.engines.numba.coder import ERRORS, Coder
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
-from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
-from foldbatch.engines.numba.visits import aligned, axis_of, copied, given, visit, written, zeroed
+from foldbatch.engines.numba.visits import copied, visit, zeroed
+from foldbatch.engines.places import aligned, axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.statements import Place, Statement
@@ -52,46 +52,33 @@ def _copy(coder: Coder, statement: Statement) -> None:
     copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
 
 
-def _section(place: Place, axis: int, start: int, extent: int) -> Place:
-    """Return a part of a place, along an axis of its shape."""
-    shape = (*place.shape[:axis], extent, *place.shape[axis + 1 :])
-    return replace(place, shape=shape, offset=place.offset + start * place.strides[axis])
-
-
-def _without(place: Place, axis: int, at: int = 0) -> Place:
-    """Return a place at one index of an axis of its shape, without that axis."""
-    shape = place.shape[:axis] + place.shape[axis + 1 :]
-    strides = place.strides[:axis] + place.strides[axis + 1 :]
-    return replace(place, shape=shape, strides=strides, offset=place.offset + at * place.strides[axis])
-
-
 def _concat(coder: Coder, statement: Statement) -> None:
     write, axis = written(statement), statement.attrs["axis"]
     for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
         if read is not None:
-            section = _section(write, axis, start, read.shape[axis])
-            copied(coder, read, section, axis_of(statement, [write]))
+            part = section(write, axis, start, read.shape[axis])
+            copied(coder, read, part, axis_of(statement, [write]))
 
 
 def _stack(coder: Coder, statement: Statement) -> None:
     write = written(statement)
     for i, read in enumerate(statement.reads):
         if read is not None:
-            copied(coder, read, _without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
+            copied(coder, read, without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
 
 
 def _pad(coder: Coder, statement: Statement) -> None:
     (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
     zeroed(coder, write)
-    section = _section(write, axis, statement.attrs["before"], read.shape[axis])
-    copied(coder, read, section, axis_of(statement, [write]))
+    part = section(write, axis, statement.attrs["before"], read.shape[axis])
+    copied(coder, read, part, axis_of(statement, [write]))
 
 
 def _flip(coder: Coder, statement: Statement) -> None:
     (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
     for i in range(read.shape[axis]):
-        target = _without(write, axis, read.shape[axis] - 1 - i)
-        copied(coder, _without(read, axis, i), target, axis_of(statement, [read]))
+        target = without(write, axis, read.shape[axis] - 1 - i)
+        copied(coder, without(read, axis, i), target, axis_of(statement, [read]))
 
 
 def _sum(coder: Coder, statement: Statement) -> None:
@@ -163,7 +150,7 @@ def _along(
     kinds = [MEMORY[coder.dtype(place)] for place in places]
     text = line_texts.along_lines(statement.op, kinds)
     steps = [1 if at is None else place.strides[at] for place, at in zip(places, lines, strict=True)]
-    others = [place if at is None else _without(place, at) for place, at in zip(places, lines, strict=True)]
+    others = [place if at is None else without(place, at) for place, at in zip(places, lines, strict=True)]
     axes = merged(others[0].shape, [Strides(place.row, place.strides) for place in others])
     for part in parts(axes, line_texts.AXES, len(places)):
         told = zip(others, part.strides, steps, strict=True)

@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
 from foldbatch.engines.numba import element_texts
-from foldbatch.engines.numba.coder import Coder, contiguous
+from foldbatch.engines.numba.coder import Coder
 from foldbatch.engines.numba.compiling import native
-from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
+from foldbatch.engines.places import contiguous
 from foldbatch.static.op import Axis
-from foldbatch.static.statements import Place, Statement
-
-
-def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
-    """Return the axis that an op runs along, be it that its result has none."""
-    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
-
-
-def aligned(place: Place, shape: Sequence[int]) -> Place:
-    """Return a place as an operand of an op of another shape, to which it broadcasts."""
-    missing = len(shape) - len(place.shape)
-    strides = tuple(
-        0 if i < missing or place.shape[i - missing] != extent else place.strides[i - missing]
-        for i, extent in enumerate(shape)
-    )
-    return replace(place, shape=tuple(shape), strides=strides)
-
-
-def given(statement: Statement) -> list[Place]:
-    """Return the places that a statement reads."""
-    return [place for place in statement.reads if place is not None]
-
-
-def written(statement: Statement) -> Place:
-    """Return the place that a statement writes."""
-    assert statement.write is not None
-    return statement.write
+from foldbatch.static.statements import Place
 
 
 def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:

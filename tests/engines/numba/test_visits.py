@@ -6,7 +6,8 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")
 
-from foldbatch.engines.numba.visits import aligned, axis_of, visited
+from foldbatch.engines.numba.visits import visited
+from foldbatch.engines.places import aligned, axis_of
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.statements import Place, Statement
 

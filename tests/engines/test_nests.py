@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.nests import Stretch, Strides, by_rows, merged, parts
+from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
 
 SHAPES = st.lists(st.integers(1, 3), max_size=5).map(tuple)
 

@@ -1,0 +1,164 @@
+"""Texts of sums over all rows of a level: of rows, of rows of equal id, of outer products.
+
+Each sum is added up in a fixed order, so that its bits repeat.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from foldbatch.engines.cuda.element_texts import index_lines
+from foldbatch.engines.cuda.kernel_text import KernelText, field_of, indented, offset_of
+from foldbatch.engines.cuda.line_texts import added, total_of
+from foldbatch.engines.cuda.row_texts import in_range
+from foldbatch.engines.launch import BASE
+from foldbatch.engines.nests import Strides, merged
+from foldbatch.engines.places import axis_of, given, written
+from foldbatch.static.statements import Place, Statement
+
+PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
+
+
+def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add up rows: each thread some rows of a column, then one thread these."""
+    (read,), write = given(statement), written(statement)
+    count = prod(write.shape)
+    if not count:
+        return []
+    axes = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)]) or [(1, (0, 0))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    at, to = (
+        offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
+        for i, place in enumerate((read, write))
+    )
+    kind = text.kind(write.slot)
+    total = total_of(kind)
+    value = f"{text.row(read.slot, 'r')}[{at}]"
+    return [
+        f"SHARED {total} part[{PARTS}];",
+        f"for (i8 c = BLOCK * LANES_X; c < {count}; c += BLOCKS * LANES_X) {{",
+        "  const i8 e = c + LANE_X;",
+        *indented(lines),
+        f"  {total} total = 0;",
+        f"  if (e < {count})",
+        f"    for (i8 r = LANE_Y; r < {text.rows(read.axis)}; r += LANES_Y) {{ {added(kind, value)} }}",
+        "  part[LANE_Y * LANES_X + LANE_X] = total;",
+        "  BARRIER();",
+        f"  if (LANE_Y == 0 && e < {count}) {{",
+        "    for (i8 y = 1; y < LANES_Y; y++)",
+        f"      {'total |=' if kind == 'b1' else 'total +='} part[y * LANES_X + LANE_X];",
+        f"    {text.slot(write.slot)}[{to}] = ({kind})total;",
+        "  }",
+        "  BARRIER();",
+        "}",
+    ]
+
+
+def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add rows to the rows of a table that ids tell: a thread a column."""
+    (rows, ids), write = given(statement), written(statement)
+    inner, cut = write.shape[1:], len(ids.shape)
+    if not prod(write.shape):
+        return []
+    kind = text.kind(write.slot)
+    names, lines = index_lines("e", inner or [1])
+    names = names if inner else []
+    lead, lead_lines = index_lines("i", ids.shape or [1])
+    lead = lead if ids.shape else []
+    id_at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
+    row_terms = [*zip(lead, rows.strides[:cut], strict=True), *zip(names, rows.strides[cut:], strict=True)]
+    column = list(zip(names, write.strides[1:], strict=True))
+    table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
+    value = f"{text.row(rows.slot, 'r')}[{offset_of(rows.offset, row_terms)}]"
+    id_ = f"{text.row(ids.slot, 'r')}[{id_at}]"
+    body = [
+        *lead_lines,
+        f"const i8 v = {in_range(id_, write.shape[0])};",
+        f"{table} = {table} {'|' if kind == 'b1' else '+'} {value};",
+    ]
+    axis = axis_of(statement, [rows, ids])
+    return _columns(
+        prod(inner),
+        [
+            *lines,
+            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
+            f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
+            f"  for (i8 i = 0; i < {prod(ids.shape)}; i++) {{",
+            *indented(body, 2),
+            "  }",
+        ],
+    )
+
+
+def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add up outer products of rows, by id if there are ids: a thread a number."""
+    (x, g, *ids), write = given(statement), written(statement)
+    if not prod(write.shape):
+        return []
+    kind = text.kind(write.slot)
+    names, lines = index_lines("e", write.shape[-2:])
+    lead, lead_lines = index_lines("i", x.shape[:-1] or [1])
+    lead = lead if x.shape[:-1] else []
+    a, b = (
+        f"{text.row(place.slot, 'r')}"
+        f"[{offset_of(place.offset, [*zip(lead, place.strides[:-1], strict=True), (n, place.strides[-1])])}]"
+        for place, n in ((x, names[0]), (g, names[1]))
+    )
+    column = list(zip(names, write.strides[-2:], strict=True))
+    axis = axis_of(statement, [x, g])
+    loops = [
+        f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
+        f"  for (i8 i = 0; i < {prod(x.shape[:-1])}; i++) {{",
+    ]
+    if ids:
+        table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
+        id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
+        lines += [
+            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
+            *loops,
+            *indented([*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"], 2),
+            "  }",
+        ]
+    else:
+        add = f"total |= ({a} * {b}) != 0;" if kind == "b1" else f"total += ({total_of(kind)}){a} * {b};"
+        lines += [f"{total_of(kind)} total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
+        lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
+    return _columns(prod(write.shape[-2:]), lines)
+
+
+def _columns(count: int, lines: list[str]) -> list[str]:
+    head = f"for (i8 e = BLOCK * LANES_X + LANE_X; e < {count}; e += BLOCKS * LANES_X) {{"
+    return [head, *indented(lines), "}"]
+
+
+def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
+    """Return a kernel's lines that add a place's rows to rows of an arena, several of which may be the same.
+
+    The plan (see `plans`) tells each of those rows once, with the rows that are added to it, in order.
+    """
+    shape = place.shape
+    size = prod(shape)
+    grain = size // width
+    if not grain:
+        return []
+    kind = text.kind(place.slot)
+    names, lines = index_lines("f", shape or [1])
+    names = names if shape else []
+    at = offset_of(place.offset, list(zip(names, place.strides, strict=True)))
+    part = "order[j]" if width == 1 else f"order[j] / {width}"
+    element = "e" if width == 1 else f"order[j] % {width} * {grain} + e"
+    return [
+        "const i8 count = t[plan];",
+        "const i8 *target = t + plan + 1, *starts = target + count, *order = starts + count + 1;",
+        f"{kind}* arena = ({kind}*)t[t[1] + {field_of(number, BASE)}];",
+        "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
+        f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
+        f"    {total_of(kind)} total = 0;",
+        "    for (i8 j = starts[q]; j < starts[q + 1]; j++) {",
+        f"      const i8 f = {element};",
+        *indented(lines, 3),
+        f"      {added(kind, f'{text.row(place.slot, part)}[{at}]')}",
+        "    }",
+        f"    arena[target[q] * {grain} + e] += ({kind})total;",
+        "  }",
+    ]

@@ -1,0 +1,177 @@
+"""The CUDA engine: kernels made once of a model's routines, and batches run by them on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.arrays import launched_of
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.bindings import Bound, bind
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.expressions import TARGET
+from foldbatch.engines.cuda.kernels import Kernel, kernels_of
+from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.packing import Packed, pack
+from foldbatch.engines.cuda.run import CudaRun
+from foldbatch.engines.cuda.staging import Staging
+from foldbatch.engines.cuda.walk import Walker
+from foldbatch.engines.launch import Ints
+from foldbatch.engines.launches import Directions, launch_tables
+from foldbatch.engines.report import Launched
+from foldbatch.model.model import Model
+from foldbatch.params import Array
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """The kernels of one phase of a model.
+
+    Attributes:
+        bound: their routines.
+        kernels: the kernels, by number.
+        walker: runs them.
+        constants: arrays of the model, on the device, by buffer.
+    """
+
+    bound: Bound
+    kernels: Sequence[Kernel]
+    walker: Walker
+    constants: dict[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A schedule made ready: for training or for inference."""
+
+    phase: Phase
+    batch: Batch
+    tables: Directions
+    packed: Packed
+
+
+@dataclass(slots=True)
+class Memory:
+    """What batches use that run one after the other: buffers by phase, and the way to the device."""
+
+    staging: Staging
+    buffers: dict[bool, DeviceMemory] = field(default_factory=dict)
+
+
+class CudaEngine:
+    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`.
+
+    Args:
+        name: in `ENGINES`.
+        model: what it runs.
+        device: where.
+        debug: whether memory is filled with NaN before each batch.
+    """
+
+    one_by_one = False
+    target = TARGET
+    updates: Any = None
+
+    def __init__(
+        self, name: str, model: Model, device: Device, arithmetic: Arithmetic = NUMPY, *, debug: bool = False
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.device = device
+        self.arithmetic = arithmetic
+        self.debug = debug
+
+    @staticmethod
+    def sum_copies(dtype: str) -> Callable[..., None] | None:
+        """Return None: rows are summed on the device."""
+        return None
+
+    @cached_property
+    def training(self) -> Phase:
+        """The kernels that train, made when they are first needed."""
+        return self._phase(training=True)
+
+    @cached_property
+    def inference(self) -> Phase:
+        """The kernels that infer, made when they are first needed."""
+        return self._phase(training=False)
+
+    def _phase(self, *, training: bool) -> Phase:
+        bound = bind(self.model, TARGET, training=training)
+        kernels = kernels_of(bound)
+        text = "\n".join(kernel.text for kernel in kernels)
+        names = [task.name for kernel in kernels for task in kernel.tasks if task.name]
+        module = self.device.driver.load(text) if names else None
+        functions = {} if module is None else {name: module.function(name) for name in names}
+        constants = {
+            number: self.device.put(np.asarray(constant.array))
+            for constant, number in bound.brought["constant"]
+        }
+        return Phase(bound, kernels, Walker(self.device, kernels, functions), constants)
+
+    def memory(self) -> Memory:
+        """Return memory for batches that run one after the other."""
+        return Memory(Staging(self.device))
+
+    def nbytes(self, ready: Ready) -> int:
+        """Return the bytes of the buffers that a batch needs, apart from what it brings."""
+        types = ready.phase.bound.types
+        heights = heights_of(ready.tables).tolist()
+        return sum(h * t.nbytes for h, t in zip(heights, types, strict=True) if t is not None)
+
+    def source(self, cells: Collection[int]) -> str:
+        """Return the kernels of some cells as text, for people to read."""
+        texts = [
+            kernel.text
+            for phase in (self.training, self.inference)
+            for key, kernel in zip(phase.bound.keys, phase.kernels, strict=True)
+            if key.cell in cells
+        ]
+        return "\n\n".join(filter(None, texts))
+
+    def ready(self, batch: Batch, *, training: bool) -> Ready:
+        """Return a batch's packed table, with the kernels that read it."""
+        phase = self.training if training else self.inference
+        tables = launch_tables(phase.bound, batch.schedule)
+        packed = pack(phase.bound, phase.kernels, tables, batch.schedule, self._ids(batch, training=training))
+        return Ready(phase, batch, tables, packed)
+
+    def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
+        """Return, by cell and number of its sums of rows, ids that examples give."""
+        return {
+            (k, i): np.asarray(batch.feeds[k][sums.ids.key], np.int64)
+            for k, cell in enumerate(self.model.cells)
+            for i, sums in enumerate(cell.sums)
+            if training and sums.ids.kind == "feed" and len(batch.schedule.cells[k].order)
+        }
+
+    def launched(self, ready: Ready) -> list[Launched]:
+        """Return the launch table of a batch for a report."""
+        return launched_of(ready.phase.bound.keys, ready.tables)
+
+    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
+        """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
+        phase = ready.phase
+        training = phase.bound.training
+        if training not in memory.buffers:
+            made = DeviceMemory(self.device, phase.bound.types, poisoned=self.debug)
+            for number, constant in phase.constants.items():
+                made.bring(number, constant)
+            memory.buffers[training] = made
+        with self.device.lock:
+            memory.buffers[training].fit(heights_of(ready.tables))
+            run = CudaRun(self.device, self.model, ready, memory.buffers[training], memory.staging)
+            run.forward(feeds)
+        return run
+
+
+def heights_of(tables: Directions) -> Ints:
+    """Return how many rows each buffer must have, in both directions: ``[buffers] int64``."""
+    both = [table.heights for table in (tables.forward, tables.backward) if table is not None]
+    heights: Ints = np.maximum.reduce(both)
+    return heights

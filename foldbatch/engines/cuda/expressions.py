@@ -1,0 +1,97 @@
+"""What an elementwise op makes of one element of each operand, in the language of ``device.h``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from foldbatch.static.graph import Node
+from foldbatch.static.routines import Target
+
+KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
+SUFFIX = {"f4": "f", "f8": ""}  # of the functions of math.h
+
+# `t` is the type of the result, `f` the suffix of functions. Comparisons that decide are false for NaN, which
+# must come out as it went in.
+EXPRESSIONS: dict[str, str] = {
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "abs": "({0} < 0 ? -{0} : {0})",
+    "sign": "({0} > 0 ? ({t})1 : {0} < 0 ? ({t})-1 : {0})",
+    "sqrt": "sqrt{f}({0})",
+    "exp": "exp{f}({0})",
+    "tanh": "tanh{f}({0})",
+    "sigmoid": "sigmoid_{t}({0})",
+    "relu": "({0} < 0 ? ({t})0 : {0})",
+    "maximum": "(({0} >= {1}) | ({0} != {0}) ? {0} : {1})",
+    "minimum": "(({0} <= {1}) | ({0} != {0}) ? {0} : {1})",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "equal": "{0} == {1}",
+    "where": "({0} ? {1} : {2})",
+    "log": "log{f}({0})",
+    "sin": "sin{f}({0})",
+    "cos": "cos{f}({0})",
+    "floor": "floor{f}({0})",
+    "round": "rint{f}({0})",
+    "softplus": "({0} > 0 ? {0} : ({t})0) + log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
+    "log_sigmoid": "({0} < 0 ? {0} : ({t})0) - log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
+}
+
+TARGET = Target(
+    fused=frozenset({*EXPRESSIONS, "add", "cast", "power"}), dtypes=frozenset(KINDS), rows_apart=True
+)
+
+
+def expression(name: str, dtype: str, operands: Sequence[str], exponent: float = 0.0) -> str:
+    """Return what an op makes of one element of each operand; its result has this dtype.
+
+    Args:
+        name: of the op.
+        dtype: of the result.
+        operands: expressions of the elements; those of bools are 0 or 1.
+        exponent: of ``power``.
+
+    >>> expression("multiply", "float32", ["a", "b"])
+    'a * b'
+    """
+    kind = KINDS[dtype]
+    match name:
+        case "add":
+            text = " + ".join(operands)
+        case "cast":
+            return f"{operands[0]} != 0" if kind == "b1" else f"({kind}){operands[0]}"
+        case "power":
+            text = f"pow{SUFFIX[kind]}({operands[0]}, {number(exponent, kind)})"
+        case _:
+            text = EXPRESSIONS[name].format(*operands, t=kind, f=SUFFIX.get(kind, ""))
+    return f"({text}) != 0" if kind == "b1" else text
+
+
+def literal(constant: Node) -> str:
+    """Return a number of a graph as text."""
+    return number(constant.attrs["value"].item(), KINDS[constant.dtype])
+
+
+def number(value: float, kind: str) -> str:
+    """Return a number as text, of a kind of `KINDS`.
+
+    >>> number(0.1, "f4"), number(-np.inf, "f8"), number(-(2**63), "i8"), number(True, "b1")
+    ('0.1f', '(-F8_INF)', '(-9223372036854775807ll - 1)', '1')
+    """
+    if kind in SUFFIX:
+        if math.isnan(value):
+            return f"({kind.upper()}_INF - {kind.upper()}_INF)"
+        if math.isinf(value):
+            return f"{kind.upper()}_INF" if value > 0 else f"(-{kind.upper()}_INF)"
+        return f"{float(value)!r}{SUFFIX[kind]}" if value >= 0 else f"({float(value)!r}{SUFFIX[kind]})"
+    if kind == "b1":
+        return str(int(value))
+    if value == np.iinfo(np.int64).min:
+        return "(-9223372036854775807ll - 1)"
+    return f"({int(value)}ll)" if kind == "i8" else f"({int(value)})"

@@ -1,0 +1,236 @@
+"""The text of one kernel: what it is told of a launch, and how it names rows and elements of slots.
+
+Every kernel of a routine has the parameters ``table, launch, level``: the address of a batch's packed table (see
+`packing`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
+
+==============  =====================================================================================
+``t``, ``o``    the table, and the launch's row in it
+``start``       the first call of the level, by rank; ``calls`` how many calls there are
+``g2``          of segments slot 2: where each call's elements begin; ``first2`` the level's first element,
+                ``rows2`` how many there are
+``s3``          slot 3: its row 0 of the level, or where ``at3`` is not 0, row 0 of the arena
+``at3``         the index array that tells the arena's row of each row of slot 3; 0 where rows follow each other
+``p3``          the row of slot 3 that is being computed
+``r``           the number of that row in the level
+``lane``        the first element that a thread computes of a row; the next ones are ``lanes`` apart
+==============  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from foldbatch.engines.cuda.expressions import KINDS
+from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES
+from foldbatch.static.op import CALL, Axis
+from foldbatch.static.statements import Place, Routine
+
+INDEX_AT, ADDRESSES_AT, STATUS_AT, HEADER = 0, 1, 2, 4  # places in the head of a packed table
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What kernels of a routine must know besides the routine.
+
+    Attributes:
+        routine: the routine.
+        cell: the number of its cell, which a check of ids tells.
+        widths: by slot, how many rows of an arena are one row of the slot; 1 where there is no arena.
+        copied: the slots whose rows are copied together where they do not follow each other.
+    """
+
+    routine: Routine
+    cell: int
+    widths: Mapping[int, int]
+    copied: frozenset[int]
+
+
+@dataclass(slots=True)
+class KernelText:
+    """A kernel's text under way.
+
+    Attributes:
+        setting: see there.
+        head: the lines that hold for the whole launch.
+        used: the slots whose row the statement that is being written reads or writes.
+        virtual: by a negative number, rows that are no slot: their name, type, and elements.
+    """
+
+    setting: Setting
+    head: list[str] = field(default_factory=list)
+    used: dict[int, None] = field(default_factory=dict)
+    virtual: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    _slots: set[int] = field(default_factory=set)
+    _axes: set[int] = field(default_factory=set)
+
+    @property
+    def routine(self) -> Routine:
+        """The routine."""
+        return self.setting.routine
+
+    def kind(self, slot: int) -> str:
+        """Return the type of a slot's elements."""
+        if slot < 0:
+            return self.virtual[slot][1]
+        return KINDS[self.routine.slots[slot].type.dtype]
+
+    def size(self, slot: int) -> int:
+        """Return how many elements a row of a slot has."""
+        if slot < 0:
+            return self.virtual[slot][2]
+        return self.routine.slots[slot].type.size
+
+    def grain(self, slot: int) -> int:
+        """Return a number of elements that divides what lies before any row of a slot."""
+        return self.size(slot) // self.setting.widths.get(slot, 1)
+
+    def item(self, slot: int) -> int:
+        """Return the bytes of an element of a slot."""
+        return {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}[self.kind(slot)]
+
+    def rows_at(self, name: str, kind: str, size: int) -> int:
+        """Return a number that stands for rows that are no slot: a pointer's name, its type, its elements."""
+        number = -1 - len(self.virtual)
+        self.virtual[number] = (name, kind, size)
+        return number
+
+    # -- rows
+
+    def lower(self, axis: Axis) -> str:
+        """Return the first row of the level along an axis."""
+        if axis.rank == 0:
+            return "0"
+        return "start" if axis is CALL else f"first{self.ragged(axis)}"
+
+    def rows(self, axis: Axis) -> str:
+        """Return how many rows the level has along an axis."""
+        if axis.rank == 0:
+            return "1"
+        return "calls" if axis is CALL else f"rows{self.ragged(axis)}"
+
+    def ragged(self, axis: Axis) -> int:
+        """Return the slot of the segments of a ragged axis."""
+        number = self.routine.segments[axis]
+        if number not in self._axes:
+            self._axes.add(number)
+            self.head += [
+                f"const i8* g{number} = t + t[{INDEX_AT}] + {field_of(number, INDEX)} + start;",
+                f"const i8 first{number} = g{number}[0], rows{number} = g{number}[calls] - first{number};",
+            ]
+        return number
+
+    # -- slots
+
+    def slot(self, number: int) -> str:
+        """Return the name of a slot's first row of the level."""
+        if number not in self._slots:
+            self._slots.add(number)
+            self.head += self._located(number)
+        return f"s{number}"
+
+    def row(self, number: int, row: str) -> str:
+        """Return where a row of a slot is."""
+        name = self.slot(number)
+        slot = self.routine.slots[number]
+        if slot.axis.rank == 0:
+            return name
+        return f"({name} + {self._row_number(number, row)} * {self.size(number)})"
+
+    def here(self, number: int) -> str:
+        """Return where row ``r`` of a slot is."""
+        if number < 0:
+            return self.virtual[number][0]
+        self.slot(number)
+        self.used[number] = None
+        return f"p{number}"
+
+    def element(self, place: Place, terms: Sequence[tuple[str, int]] = (), row: str | None = None) -> str:
+        """Return an element of a place.
+
+        Args:
+            place: the place.
+            terms: names of indices along axes, with the strides of the place.
+            row: the row; by default the one that is being computed.
+        """
+        return f"{self.pointer(place, row)}[{offset_of(place.offset, terms)}]"
+
+    def pointer(self, place: Place, row: str | None = None) -> str:
+        """Return where the row of a place is; the place begins `place.offset` elements further on."""
+        return self.here(place.slot) if row is None else self.row(place.slot, row)
+
+    def declared(self, lines: Sequence[str], row: str = "r") -> list[str]:
+        """Return a statement's lines with those before them that say where its rows are."""
+        found = [f"{self.kind(n)}* p{n} = {self.row(n, row)};" for n in self.used]
+        self.used.clear()
+        return [*found, *lines]
+
+    def _row_number(self, number: int, row: str) -> str:
+        return f"(at{number} ? at{number}[{row}] : {row})" if self.may_be_apart(number) else f"({row})"
+
+    def may_be_apart(self, number: int) -> bool:
+        """Whether rows of a slot may be read where they lie in an arena, one here and one there."""
+        kind = self.routine.slots[number].binding.kind
+        return kind in ("operand", "cotangent") and number not in self.setting.copied
+
+    def _located(self, number: int) -> list[str]:
+        slot = self.routine.slots[number]
+        kind, name, size = self.kind(number), f"s{number}", self.size(number)
+        base, first = field_of(number, BASE), field_of(number, FIRST)
+        match slot.binding.kind:
+            case "operand" | "cotangent":
+                lower, at = self.lower(slot.axis), f"at{number}"
+                copied = f"{first} < 0"
+                if slot.binding.kind == "cotangent" and number not in self.setting.copied:
+                    copied += f" && {field_of(number, COPIES)} >= 0"
+                elif number not in self.setting.copied:
+                    copied = "0"
+                lines = [
+                    f"const int apart{number} = {copied};",
+                    f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}]"
+                    f" + (apart{number} ? {field_of(number, SPARE)} : {base})]"
+                    f" + ({first} < 0 ? 0 : {first} * {self.grain(number)} + {lower} * {size});",
+                ]
+                if self.may_be_apart(number):
+                    lines.append(
+                        f"const i8* {at} = {first} < 0 && !apart{number}"
+                        f" ? t + t[{INDEX_AT}] + {field_of(number, INDEX)} + {lower} : 0;"
+                    )
+                return lines
+            case "store":
+                stores, lower = field_of(number, STORES), self.lower(slot.axis)
+                return [
+                    f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}] + ({stores} ? {base} : "
+                    f"{field_of(number, SPARE)})] + ({stores} ? {first} * {self.grain(number)} + {lower} * {size} : 0);"
+                ]
+            case "feed" | "kept" if slot.axis.rank:
+                begin = f" + {self.lower(slot.axis)} * {size}"
+            case _:
+                begin = ""
+        return [f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}] + {base}]{begin};"]
+
+
+def field_of(binding: int, number: int) -> str:
+    """Return the expression of a field of a binding, in the launch's row.
+
+    >>> field_of(1, INDEX)
+    'o[12]'
+    """
+    return f"o[{HEAD + FIELDS * binding + number}]"
+
+
+def offset_of(offset: int, terms: Sequence[tuple[str, int]]) -> str:
+    """Return the expression of an element's number: an offset, and indices with their strides.
+
+    >>> offset_of(2, [("i", 1), ("j", 0), ("k", 5)])
+    'i + k * 5 + 2'
+    """
+    parts = [name if stride == 1 else f"{name} * {stride}" for name, stride in terms if stride]
+    if offset or not parts:
+        parts.append(str(offset))
+    return " + ".join(parts)
+
+
+def indented(lines: Sequence[str], by: int = 1) -> list[str]:
+    """Return lines moved to the right."""
+    return [f"{'  ' * by}{line}" for line in lines]

@@ -1,0 +1,119 @@
+"""Texts that bring rows from where other cells left them, and to where others, or the caller, look for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from foldbatch.engines.cuda.element_texts import each, visit
+from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, INDEX_AT, KernelText, field_of, indented
+from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
+from foldbatch.engines.places import contiguous
+from foldbatch.static.op import CALL, Axis
+from foldbatch.static.statements import Place
+
+INDEXED = f"t + t[{INDEX_AT}] + "
+
+
+def take_lines(text: KernelText, number: int) -> list[str]:
+    """Return the lines that copy rows of an arena together, or sum the cotangents of shared calls."""
+    slot = text.routine.slots[number]
+    text.here(number)
+    kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
+    grain, lower = size // width, text.lower(slot.axis)
+    at = f"const i8* at = {INDEXED}{field_of(number, INDEX)}"
+    lines = [f"const {kind}* arena = (const {kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}];"]
+    rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
+    column = "e" if width == 1 else f"e % {grain}"
+    plain = [f"{at};", *each(size, [f"p{number}[e] = arena[at[{rows}] * {grain} + {column}];"])]
+    if slot.binding.kind == "operand":
+        lines += plain
+    else:
+        total = [
+            "f8 total = 0;",
+            f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[at[j] * {size} + e];",
+            f"p{number}[e] = ({kind})total;",
+        ]
+        copies = f"const i8* copies = {INDEXED}{field_of(number, COPIES)} + {lower} + r;"
+        summed = [copies, f"{at};", *each(size, total)]
+        lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed), "} else {", *indented(plain), "}"]
+    return [f"if (apart{number}) {{", *indented(lines), "}"]
+
+
+def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
+    """Return the lines that bring a row to the rows of an arena where its readers look for it."""
+    axis = place.axis if place.axis.rank else CALL
+    size, kind = prod(place.shape), text.kind(place.slot)
+    lower = text.lower(axis)
+    target = _dense(text, "d", kind, place)
+    copies = field_of(number, COPIES)
+    return [
+        f"const i8* at = {INDEXED}{field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
+        f"const i8* copies = {INDEXED}{copies} + {lower} + r;",
+        f"const i8 first = {copies} < 0 ? r : copies[0], last = {copies} < 0 ? r + 1 : copies[1];",
+        f"for (i8 j = first; j < last; j++) {{",
+        f"  {kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + at[j] * {size};",
+        *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
+        "}",
+    ]
+
+
+def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
+    """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
+    size, kind = prod(place.shape), text.kind(place.slot)
+    target = _dense(text, "d", kind, place, size // width)
+    first = field_of(number, FIRST)
+
+    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [f"({field_of(number, STORES)} ? {x[0]} : {x[1]} + {x[0]})"]
+
+    begin = f"{first} * {size // width} + ({text.lower(place.axis)} + r) * {size}"
+    return [
+        f"if ({first} >= 0) {{",
+        f"  {kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + {begin};",
+        *indented(visit(text, place.shape, [place, target], compute, [target])),  # type: ignore[arg-type]
+        "}",
+    ]
+
+
+def store_lines(text: KernelText, number: int) -> list[str]:
+    """Return the lines that add a row of a `store` slot to the arena, where rows follow each other."""
+    slot = text.routine.slots[number]
+    place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
+    width = text.setting.widths.get(number, 1)
+    return [
+        f"if (!{field_of(number, STORES)}) {{",
+        *indented(cotangent_lines(text, number, place, width)),
+        "}",
+    ]
+
+
+def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
+    """Return the lines that store the gradient of a parameter, or add it to what is there."""
+    kind = text.kind(place.slot)
+    target = replace(_dense(text, "d", kind, place), row=0)
+
+    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [f"({field_of(number, STORES)} ? {x[0]} : {x[1]} + {x[0]})"]
+
+    return [
+        f"{kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}];",
+        *visit(text, place.shape, [place, target], compute, [target]),  # type: ignore[arg-type]
+    ]
+
+
+def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> list[str]:
+    """Return the lines that bring a row to its place by rank."""
+    size, kind = prod(place.shape), text.kind(place.slot)
+    target = _dense(text, "d", kind, place)
+    return [
+        f"{kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + ({text.lower(axis)} + r) * {size};",
+        *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target]),
+    ]
+
+
+def _dense(text: KernelText, name: str, kind: str, place: Place, grain: int | None = None) -> Place:
+    """Return a place without gaps, of a place's shape, that begins where a pointer of the text says."""
+    size = prod(place.shape)
+    number = text.rows_at(name, kind, size if grain is None else grain)
+    return Place(number, place.axis, size, 0, place.shape, contiguous(place.shape))

@@ -1,0 +1,347 @@
+"""A routine taken apart: what one kernel can do of it, and what takes a kernel, or a library, of its own.
+
+A `Part` computes a row from the same row of other slots (or, along calls, from the elements of the call's
+sequence), so a kernel may do several parts of one axis, one after the other, with nothing but a barrier between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from foldbatch.engines.cuda import batch_texts, element_texts, line_texts, move_texts, row_texts
+from foldbatch.engines.cuda.expressions import EXPRESSIONS
+from foldbatch.engines.cuda.kernel_text import KernelText
+from foldbatch.engines.cuda.matrices import Multiplied, multiplied
+from foldbatch.engines.places import axis_of, contiguous, given, section, without, written
+from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.statements import Place, Routine, Statement
+
+Lines = Callable[[KernelText], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A step of a routine.
+
+    Attributes:
+        axis: along which its rows run.
+        lines: writes its text.
+        reads: the slots that it reads.
+        writes: the slots that it writes.
+        elements: how many elements of a row threads can compute side by side.
+        whole: whether it looks at all rows of the level, and so has a kernel of its own.
+        multiplied: a product that a library does; there are no lines then.
+        adds: the arena of cotangents that it writes; -1 if it writes none.
+        planned: the binding whose rows it adds by a plan; -1 if there is none.
+        taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
+            something else.
+    """
+
+    axis: Axis
+    lines: Lines = lambda text: []
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+    elements: int = 1
+    whole: bool = False
+    multiplied: Multiplied | None = None
+    adds: int = -1
+    planned: int = -1
+    taken: int = -1
+
+
+@dataclass(slots=True)
+class Cut:
+    """A routine under way to parts.
+
+    Attributes:
+        routine: the routine.
+        widths: by slot and result, how many rows of an arena one row is.
+        arenas: by `store` slot and cotangent result, the arena that it is for.
+        copied: see `kernel_text.Setting`.
+        parts: the parts so far.
+    """
+
+    routine: Routine
+    widths: Mapping[int, int]
+    arenas: Mapping[int, int]
+    copied: set[int] = field(default_factory=set)
+    parts: list[Part] = field(default_factory=list)
+    _taken: set[int] = field(default_factory=set)
+
+    def cut(self) -> list[Part]:
+        """Return the parts, in order."""
+        self.copied |= {n for n, slot in self._operands() if self.widths.get(n, 1) > 1}
+        found = [part for statement in self.routine.statements for part in self._statement(statement)]
+        for part in found:
+            if part.multiplied is not None:
+                self.copied |= {n for n in part.reads if n in dict(self._operands())}
+        for part in [*found, *self._results()]:
+            self._add(part)
+        return self.parts
+
+    def _operands(self) -> list[tuple[int, object]]:
+        slots = enumerate(self.routine.slots)
+        return [(n, slot) for n, slot in slots if slot.binding.kind in ("operand", "cotangent")]
+
+    def _add(self, part: Part) -> None:
+        """Append a part; before it, those that copy rows together that it reads."""
+        for number in sorted(part.reads - self._taken):
+            slot = self.routine.slots[number]
+            summed = slot.binding.kind == "cotangent"
+            if number in self.copied or summed:
+                self._taken.add(number)
+                self.parts.append(
+                    Part(
+                        slot.axis,
+                        lambda text, n=number: move_texts.take_lines(text, n),  # type: ignore[misc]
+                        writes=frozenset({number}),
+                        elements=slot.type.size,
+                        taken=number,
+                    )
+                )
+        self.parts.append(part)
+
+    # -- statements
+
+    def _statement(self, statement: Statement) -> Iterator[Part]:
+        if statement.loop is not None:
+            yield from self._loop(statement)
+            return
+        name, reads = statement.op, given(statement)
+        if name in EXPRESSIONS or name in ("add", "cast", "power"):
+            write = written(statement)
+            yield self._part(
+                statement, lambda text: element_texts.op_lines(text, statement, reads, write), prod(write.shape)
+            )
+        elif name in ("copy", "when_training"):
+            yield self._copy(statement, reads[0], written(statement))
+        elif name in PIECES:
+            yield from PIECES[name](self, statement)
+        elif name in line_texts.BODIES:
+            lines = prod(written(statement).shape)
+            if name in ("softmax", "log_softmax"):
+                lines //= max(1, written(statement).shape[statement.attrs["axis"]])
+            elif name == "one_hot":
+                lines = prod(reads[0].shape)
+            yield self._part(statement, lambda text: line_texts.line_lines(text, statement), lines)
+        elif name in row_texts.ON_SEGMENTS:
+            yield self._part(
+                statement, lambda text: row_texts.segment_lines(text, statement), prod(reads[0].shape), CALL
+            )
+        elif name in WHOLE:
+            yield self._whole(statement)
+        else:
+            yield from PRODUCTS[name](self, statement)
+
+    def _part(
+        self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
+    ) -> Part:
+        places = [*given(statement), *([statement.write] if statement.write else [])]
+        reads = frozenset(place.slot for place in given(statement))
+        writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
+        return Part(axis or axis_of(statement, places), lines, reads, writes, elements)
+
+    def _loop(self, statement: Statement) -> Iterator[Part]:
+        assert statement.loop is not None
+        for sweep in statement.loop.sweeps:
+            yield Part(
+                statement.axis,
+                lambda text, sweep=sweep: element_texts.sweep_lines(text, statement, sweep),  # type: ignore[misc]
+                frozenset(statement.slots[element.buffer] for element in sweep.loads),
+                frozenset(statement.slots[element.buffer] for _, element in sweep.stores),
+                prod(sweep.shape),
+            )
+
+    def _copy(self, statement: Statement, read: Place, write: Place) -> Part:
+        return Part(
+            axis_of(statement, [read, write]),
+            lambda text: element_texts.copy_lines(text, read, write),
+            frozenset({read.slot}),
+            frozenset({write.slot}),
+            prod(write.shape),
+        )
+
+    def _zero(self, statement: Statement, write: Place) -> Part:
+        axis = axis_of(statement, [write])
+        lines: Lines = lambda text: element_texts.zero_lines(text, write)  # noqa: E731
+        return Part(axis, lines, writes=frozenset({write.slot}), elements=prod(write.shape))
+
+    def _whole(self, statement: Statement) -> Part:
+        lines = WHOLE[statement.op]
+        places = [*given(statement), written(statement)]
+        if axis_of(statement, given(statement)) is UNBATCHED and statement.op == "sum_batch":
+            return self._copy(statement, given(statement)[0], written(statement))
+        shape = written(statement).shape
+        elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
+        return Part(
+            axis_of(statement, places),
+            lambda text: lines(text, statement),
+            frozenset(place.slot for place in given(statement)),
+            frozenset({written(statement).slot}),
+            prod(elements),
+            whole=True,
+        )
+
+    # -- results
+
+    def _results(self) -> Iterator[Part]:
+        """Yield what brings results away; cotangents in the order of operands, as their sums need a fixed one."""
+        stores = {n: slot for n, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"}
+        results = dict(enumerate(self.routine.results, len(self.routine.slots)))
+        ends = {int(slot.binding.key): n for n, slot in stores.items()}
+        ends |= {int(r.binding.key): n for n, r in results.items() if r.binding.kind == "cotangent"}
+        for _, number in sorted(ends.items()):
+            if number in stores:
+                slot = stores[number]
+                shape = slot.type.shape
+                place = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
+                lines: Lines = lambda text, n=number: move_texts.store_lines(text, n)  # type: ignore[misc]  # noqa: E731
+            else:
+                place = results[number].place
+                lines = lambda text, n=number, p=place: move_texts.cotangent_lines(  # type: ignore[misc]  # noqa: E731
+                    text, n, p, self.widths.get(n, 1)
+                )
+            yield from self._cotangent(number, place, lines)
+        for number, result in results.items():
+            if result.binding.kind != "cotangent":
+                yield self._result(number, result.binding.kind, result.place)
+
+    def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
+        axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
+        reads, arena = frozenset({place.slot}), self.arenas[number]
+        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena)
+        yield Part(
+            axis,
+            lambda text: batch_texts.add_planned_lines(text, number, place, width),
+            reads,
+            elements=prod(place.shape) // width,
+            whole=True,
+            adds=arena,
+            planned=number,
+        )
+
+    def _result(self, number: int, kind: str, place: Place) -> Part:
+        axis = place.axis if place.axis.rank else CALL
+        lines: Lines
+        match kind:
+            case "value":
+                lines = lambda text: move_texts.value_lines(text, number, place)  # noqa: E731
+            case "gradient":
+                axis = UNBATCHED
+                lines = lambda text: move_texts.gradient_lines(text, number, place)  # noqa: E731
+            case _:
+                lines = lambda text: move_texts.ranked_lines(text, number, place, axis)  # noqa: E731
+        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+
+
+def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:
+    write, axis = written(statement), statement.attrs["axis"]
+    for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
+        if read is not None:
+            yield cut._copy(statement, read, section(write, axis, start, read.shape[axis]))
+
+
+def _stack(cut: Cut, statement: Statement) -> Iterator[Part]:
+    write = written(statement)
+    for i, read in enumerate(statement.reads):
+        if read is not None:
+            yield cut._copy(statement, read, without(write, statement.attrs["axis"], i))
+
+
+def _pad(cut: Cut, statement: Statement) -> Iterator[Part]:
+    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
+    yield cut._zero(statement, write)
+    yield cut._copy(statement, read, section(write, axis, statement.attrs["before"], read.shape[axis]))
+
+
+def _flip(cut: Cut, statement: Statement) -> Iterator[Part]:
+    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
+    extent, step = read.shape[axis], read.strides[axis]
+    strides = (*read.strides[:axis], -step, *read.strides[axis + 1 :])
+    backward = Place(read.slot, read.axis, read.row, read.offset + (extent - 1) * step, read.shape, strides)
+    yield cut._copy(statement, backward, write)
+
+
+def _sum(cut: Cut, statement: Statement) -> Iterator[Part]:
+    yield cut._part(
+        statement, lambda text: line_texts.sum_lines(text, statement), prod(written(statement).shape)
+    )
+
+
+def _gather(cut: Cut, statement: Statement) -> Iterator[Part]:
+    yield cut._part(
+        statement, lambda text: row_texts.gather_lines(text, statement), prod(written(statement).shape)
+    )
+
+
+def _random(cut: Cut, statement: Statement) -> Iterator[Part]:
+    yield cut._part(
+        statement, lambda text: row_texts.random_lines(text, statement), prod(written(statement).shape)
+    )
+
+
+def _check(cut: Cut, statement: Statement) -> Iterator[Part]:
+    ids, *segments = given(statement)
+    axis = CALL if segments or ids.axis.rank == 0 else None
+    lines: Lines = lambda text: row_texts.check_lines(text, statement)  # noqa: E731
+    yield cut._part(statement, lines, prod(ids.shape), axis)
+
+
+def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
+    x, weight, *ids = given(statement)
+    write = written(statement)
+    found = [] if ids else multiplied(cut.routine, statement)
+    if found:
+        yield from (_product(statement, each) for each in found)
+    else:
+        yield cut._part(
+            statement,
+            lambda text: row_texts.product_lines(text, x, weight, write, ids[0] if ids else None),
+            prod(write.shape),
+        )
+
+
+def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
+    found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
+    if found:
+        yield from (_product(statement, each) for each in found)
+    else:
+        yield cut._whole(statement)
+
+
+def _product(statement: Statement, product: Multiplied) -> Part:
+    return Part(
+        product.axis,
+        reads=frozenset(place.slot for place in given(statement)),
+        writes=frozenset({written(statement).slot}),
+        whole=True,
+        multiplied=product,
+    )
+
+
+PIECES: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
+    "concat": _concat,
+    "stack": _stack,
+    "pad": _pad,
+    "flip": _flip,
+    "sum": _sum,
+    "gather": _gather,
+    "random": _random,
+    "check_range": _check,
+}
+PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
+    "linear": _linear,
+    "linear_by": _linear,
+    "matmul": _linear,
+    "sum_outer": _sum_outer,
+    "sum_outer_by": _sum_outer,
+}
+WHOLE: dict[str, Callable[[KernelText, Statement], list[str]]] = {
+    "sum_batch": batch_texts.sum_batch_lines,
+    "sum_rows": batch_texts.sum_rows_lines,
+    "sum_outer": batch_texts.sum_outer_lines,
+    "sum_outer_by": batch_texts.sum_outer_lines,
+}
+

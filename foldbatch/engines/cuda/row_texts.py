@@ -1,0 +1,176 @@
+"""Texts of rows: looked up by id, repeated for elements of sequences, reduced over them, drawn, checked."""
+
+from __future__ import annotations
+
+from math import prod
+
+from foldbatch.engines.cuda.element_texts import each, index_lines
+from foldbatch.engines.cuda.expressions import SUFFIX
+from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, indented, offset_of
+from foldbatch.engines.cuda.line_texts import added, total_of
+from foldbatch.engines.nests import Strides, merged
+from foldbatch.engines.places import contiguous, given, written
+from foldbatch.static.ops.random import BITS, GAMMA, WORD
+from foldbatch.static.statements import Place, Statement
+
+
+def gather_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines that look up rows of a table by ids; ids out of range are brought into it."""
+    (table, ids), write = given(statement), written(statement)
+    if prod(write.shape) == 0 or table.shape[0] == 0:
+        return []
+    cut = len(ids.shape)
+    names, lines = index_lines("e", [*ids.shape, *table.shape[1:]] or [1])
+    lead, inner = names[:cut], names[cut:] if cut or len(table.shape) > 1 else []
+    at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
+    lines.append(f"const i8 id = {in_range(f'{text.here(ids.slot)}[{at}]', table.shape[0])};")
+    source = offset_of(table.offset, [("id", table.strides[0]), *zip(inner, table.strides[1:], strict=True)])
+    target = offset_of(write.offset, list(zip(names, write.strides, strict=True))) if write.shape else None
+    target = target or offset_of(write.offset, [])
+    lines.append(f"{text.here(write.slot)}[{target}] = {text.here(table.slot)}[{source}];")
+    return each(prod(write.shape), lines)
+
+
+def in_range(id: str, size: int) -> str:
+    """Return the expression of an id that is brought into its range."""
+    return f"min_i8(max_i8((i8){id}, 0), {size - 1})"
+
+
+def random_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines that draw numbers, as `ops.random.random_bits` does."""
+    (keys,), write = given(statement), written(statement)
+    if 0 in write.shape:
+        return []
+    kind, shape = text.kind(write.slot), write.shape
+    order = Strides(0, contiguous(shape))
+    axes = merged(shape, [Strides(0, write.strides), order]) or [(1, (0, 0))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    number = offset_of(1, [(n, s[1]) for n, (_, s) in zip(names, axes, strict=True)])
+    at = offset_of(write.offset, [(n, s[0]) for n, (_, s) in zip(names, axes, strict=True)])
+    site = (statement.attrs["site"] + 1) * GAMMA & WORD
+    key = f"(u8){text.here(keys.slot)}[{keys.offset}]"
+    lines += [
+        f"const u8 bits = mixed(mixed({key} + {site}ull) + (u8)({number}) * {GAMMA}ull) >> {64 - BITS};",
+        f"{text.here(write.slot)}[{at}] = ({kind})((f8)bits * {2.0**-BITS!r});",
+    ]
+    return each(prod(shape), lines)
+
+
+def check_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines that tell the status of ids out of range: the first that a thread meets."""
+    ids, *segments = given(statement)
+    size = statement.attrs["size"]
+    if prod(ids.shape) == 0:
+        return []
+    axes = merged(ids.shape, [Strides(0, ids.strides)]) or [(1, (0,))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    at = offset_of(ids.offset, [(n, s[0]) for n, (_, s) in zip(names, axes, strict=True)])
+    pointer = text.row(ids.slot, "q") if segments else text.here(ids.slot)
+    rank = "start" if ids.axis.rank == 0 else "start + r"
+    lines += [
+        f"const i8 id = (i8){pointer}[{at}];",
+        f"i8* status = (i8*)t[{STATUS_AT}];",
+        f"if ((id < 0 || id >= {size}) && FIRST_OF(status)) {{",
+        f"  status[1] = {rank}; status[2] = id; status[3] = {size}; status[4] = {text.setting.cell};",
+        "}",
+    ]
+    checks = each(prod(ids.shape), lines)
+    if not segments:
+        return checks
+    return [*_bounds(text, segments[0]), "for (i8 q = lower; q < upper; q++) {", *indented(checks), "}"]
+
+
+def _bounds(text: KernelText, segments: Place) -> list[str]:
+    """Return what says which rows of the level are the elements of call ``r``."""
+    axis = text.routine.slots[segments.slot].axis
+    g = f"g{text.ragged(axis)}"
+    return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
+
+
+# X(q) is an element of row q of the operand, Y(q) of the result; a call's elements are rows lower to upper.
+ON_SEGMENTS = {
+    "repeat": "for (i8 q = lower; q < upper; q++) Y(q) = X(r);\n",
+    "segment_sum": """\
+{total} total = 0;
+for (i8 q = lower; q < upper; q++) {{ {add} }}
+Y(r) = ({y})total;
+""",
+    "segment_max": """\
+{x} top = lower < upper ? X(lower) : 0;
+for (i8 q = lower + 1; q < upper; q++) {{
+  const {x} v = X(q);
+  top = (v >= top) | (v != v) ? v : top;
+}}
+Y(r) = top;
+""",
+    "segment_is_max": """\
+i8 best = lower;
+for (i8 q = lower + 1; q < upper; q++) {{
+  const {x} v = X(q), top = X(best);
+  if ((v > top) | ((v != v) & (top == top))) best = q;
+}}
+for (i8 q = lower; q < upper; q++) Y(q) = q == best;
+""",
+    "segment_position": "for (i8 q = lower; q < upper; q++) Y(q) = q - lower;\n",
+    "segment_softmax": """\
+{x} top = -{inf};
+for (i8 q = lower; q < upper; q++) {{
+  const {x} v = X(q);
+  top = (v >= top) | (v != v) ? v : top;
+}}
+f8 total = 0;
+for (i8 q = lower; q < upper; q++) {{
+  const {x} v = exp{f}(X(q) - top);
+  Y(q) = v;
+  total += (f8)v;
+}}
+for (i8 q = lower; q < upper; q++) Y(q) = Y(q) / ({x})total;
+""",
+}
+
+
+def segment_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines of an op on the elements of call ``r``'s sequence."""
+    (read, segments), write = given(statement), written(statement)
+    if 0 in read.shape:
+        return []
+    places = [read, write]
+    axes = merged(read.shape, [Strides(place.row, place.strides) for place in places]) or [(1, (0, 0))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    for i, place in enumerate(places):
+        at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
+        lines.append(f"#define {'XY'[i]}(q) ({text.row(place.slot, '(q)')}[{at}])")
+    x, y = text.kind(read.slot), text.kind(write.slot)
+    body = ON_SEGMENTS[statement.op].format(
+        x=x, y=y, total=total_of(x), add=added(x, "X(q)"), f=SUFFIX.get(x, ""), inf=f"{x.upper()}_INF"
+    )
+    lines += [*body.splitlines(), "#undef X", "#undef Y"]
+    return [*_bounds(text, segments), *each(prod(read.shape), lines)]
+
+
+def product_lines(
+    text: KernelText, x: Place, weight: Place, write: Place, ids: Place | None = None
+) -> list[str]:
+    """Return the lines of ``write = x weight``, a thread a number: for what no library multiplies.
+
+    Shapes: ``x: [*, k]``, ``weight: [k, n]``, ``write: [*, n]``; with ids, ``weight: [size, k, n]``.
+    """
+    names, lines = index_lines("e", write.shape)
+    k = x.shape[-1]
+    *lead, column = names
+    kind = text.kind(write.slot)
+    place = weight
+    terms: list[tuple[str, int]] = []
+    if ids is not None:
+        lines.append(f"const i8 id = {in_range(f'{text.here(ids.slot)}[{ids.offset}]', weight.shape[0])};")
+        terms = [("id", weight.strides[0])]
+    a = offset_of(x.offset, [*zip(lead, x.strides[:-1], strict=True), ("k", x.strides[-1])])
+    b = offset_of(place.offset, [*terms, ("k", place.strides[-2]), (column, place.strides[-1])])
+    to = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
+    value = f"{text.here(x.slot)}[{a}] * {text.here(place.slot)}[{b}]"
+    total = {"b1": "b1", "i4": "u8", "i8": "u8"}.get(kind, kind)
+    add = f"total |= ({value}) != 0;" if kind == "b1" else f"total += {value};"
+    lines += [f"{total} total = 0;", f"for (i8 k = 0; k < {k}; k++) {add}"]
+    lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
+    return each(prod(write.shape), lines)
+

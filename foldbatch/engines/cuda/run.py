@@ -1,0 +1,258 @@
+"""A batch under way on a device: what is brought, launched, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foldbatch.engines.batch import arenas_of
+from foldbatch.engines.cuda.arrays import DeviceArray
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.plans import plan_of
+from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
+from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.model.model import Model
+from foldbatch.params import Array, Gradient, Parameter, SparseRows
+
+if TYPE_CHECKING:
+    from foldbatch.engines.cuda.engine import Ready
+
+STATUS = 8  # whole numbers of a status; losses follow
+KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
+THREADS = 256
+
+
+class CudaRun:
+    """A batch under way; see `foldbatch.engines.engine.Run`."""
+
+    def __init__(
+        self, device: Device, model: Model, ready: Ready, memory: DeviceMemory, staging: Staging
+    ) -> None:
+        self.device = device
+        self.model = model
+        self.ready = ready
+        self.memory = memory
+        self.staging = staging
+        self.launches = 0
+        self._block: Block | None = None
+        self._table = 0
+        self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
+        self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
+        self._status = device.empty((STATUS + len(self._loss_keys),), "int64")
+
+    # -- running
+
+    def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
+        """Bring what the batch reads and yields, and launch."""
+        device, driver, bound = self.device, self.device.driver, self.ready.phase.bound
+        driver.fill(self._status.pointer, 0, self._status.nbytes, device.stream)
+        cells = self.ready.batch.schedule.cells
+        for parameter, number in bound.brought["parameter"]:
+            self.memory.bring(number, device.value_of(parameter))
+        for (k, i), number in bound.brought["metric"]:
+            type_ = self.model.cells[k].graph.metrics[i].type
+            self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
+        if self.ready.tables.backward is not None:
+            self._make_gradients()
+        self._send(feeds)
+        self._run(self.ready.packed.forward)
+        if self._block is not None:
+            self.staging.done(self._block)
+        for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
+            count = len(cells[k].order)
+            if count:
+                kind = KIND[self.model.cells[k].graph.losses[i].dtype]
+                target = self._status.pointer + 8 * (STATUS + place)
+                address = int(self.memory.addresses[number])
+                device.launch(f"total_{kind}", 1, (THREADS, 1), [address, count, target])
+
+    def _loss_buffers(self) -> list[int]:
+        return [number for _, number in self.ready.phase.bound.brought["loss"]]
+
+    def _bring(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        made = self._made[kind][key] = self.device.empty(shape, dtype)
+        self.memory.bring(number, made)
+        return made
+
+    def _make_gradients(self) -> None:
+        """Make memory for what backward yields: zero where several are added up."""
+        driver, bound = self.device.driver, self.ready.phase.bound
+        made = []
+        for parameter, number in bound.brought["gradient"]:
+            count = self.ready.tables.yields[parameter]
+            if count:
+                type_ = parameter.type
+                array = self._bring("gradient", parameter, number, type_.shape, type_.dtype)
+                made += [array] if count > 1 else []
+        for (k, i), number in bound.brought["input"]:
+            type_, rows = self.model.feeds[k][i].type, len(self.ready.batch.schedule.cells[k].order)
+            made.append(self._bring("input", (k, i), number, (rows, *type_.shape), type_.dtype))
+        for array in made:
+            driver.fill(array.pointer, 0, array.nbytes, self.device.stream)
+
+    def _send(self, feeds: Sequence[Sequence[Array]]) -> None:
+        """Pack the table and the examples' data, and copy them."""
+        packed = self.ready.packed
+        end = -(-packed.numbers.nbytes // GRAIN) * GRAIN
+        places = []
+        for (k, i), number in self.ready.phase.bound.brought["feed"]:
+            data = feeds[k][i]
+            places.append((number, data, end))
+            end += -(-data.nbytes // GRAIN) * GRAIN
+        block = self._block = self.staging.next(end)
+        for number, data, start in places:
+            self.memory.bring(number, block.device, start, data.nbytes)
+            target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
+            target[...] = data
+        table = block.host[: packed.numbers.nbytes].view(np.int64)
+        packed.filled(table, self.memory.addresses, self._status.pointer)
+        self._table = block.device.pointer
+        self.staging.send(block, end)
+
+    def _run(self, direction: Any) -> None:
+        table = direction.table.launches
+        self.launches += int((table[:, 2] - table[:, 1]).sum())
+        self.ready.phase.walker.run(direction, self._table, self.memory)
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
+        packed, device = self.ready.packed, self.device
+        assert packed.backward is not None, "forward must have run for training"
+        assert self._block is not None
+        with device.lock:
+            for arena, (place, count) in packed.zeros.items():
+                size = self.model.arenas[arena].nbytes
+                arguments = [self._arena("cotangents", arena), self._table + 8 * place, count, size]
+                device.launch("zero_rows", _blocks(count * size), (THREADS, 1), arguments)
+            self._seed(cotangents)
+            self._run(packed.backward)
+            parts: dict[Parameter, list[Gradient]] = {
+                parameter: [array] for parameter, array in self._made["gradient"].items()
+            }
+            self._sum_rows(parts)
+            self.staging.done(self._block)
+            return {parameter: device.total(terms) for parameter, terms in parts.items()}
+
+    def _seed(self, cotangents: Cotangents) -> None:
+        """Add the cotangents that the caller gives, value by value: a value may have several."""
+        if not cotangents:
+            return
+        numbers = np.array([number for number, _ in cotangents], np.int64)
+        rows = self.ready.batch.schedule.row_of.take(numbers)
+        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
+        for arena in np.unique(arenas).tolist():
+            own = np.flatnonzero(arenas == arena).tolist()
+            type_ = self.model.arenas[arena]
+            terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
+            plan = self.device.put(plan_of(rows[own]))
+            address = self._arena("cotangents", arena)
+            self._add_rows(terms.pointer, plan.pointer, type_.size, len(own), address, type_.dtype, add=True)
+
+    def _add_rows(
+        self, terms: int, plan: int, width: int, rows: int, target: int, dtype: str, *, add: bool
+    ) -> None:
+        arguments = [terms, plan, width, target, int(add)]
+        self.device.launch(f"add_rows_{KIND[dtype]}", _blocks(rows * width), (THREADS, 1), arguments)
+
+    def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
+        """Add the gradients of tables, whose rows and ids the kernels have left."""
+        for k, cell in enumerate(self.model.cells):
+            if not len(self.ready.batch.schedule.cells[k].order):
+                continue
+            for i, sums in enumerate(cell.sums):
+                type_ = sums.parameter.type
+                values = int(self.memory.addresses[self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]])
+                if (k, i) in self.ready.packed.sums:
+                    place, rows = self.ready.packed.sums[k, i]
+                    plan = self._table + 8 * place
+                else:  # a cell computed the ids: the host must look at them
+                    made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
+                    held = self.device.put(made)
+                    rows, plan = made[1 : 1 + made[0]], held.pointer
+                width = type_.size // max(1, type_.shape[0])
+                target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
+                self._add_rows(values, plan, width, len(rows), target.pointer, type_.dtype, add=False)
+                sparse = SparseRows(rows.copy(), target, type_.shape)  # type: ignore[arg-type]
+                parts.setdefault(sums.parameter, []).append(sparse)
+
+    def _left(self, k: int, binding: Any) -> Array:
+        """Return what a cell's kernels left in a kept buffer: ``[rows, *shape]``."""
+        bound, table = self.ready.phase.bound, self.ready.batch.schedule.cells[k]
+        node = self.model.cells[k].training.kept[binding.key]
+        rows = len(table.order)
+        if node.axis.rank == 0:
+            rows = 1
+        elif node.axis.rank == 2:
+            rows = int(table.segments[self.model.cells[k].graph.axes.index(node.axis)][-1])
+        number = bound.buffers[binding.kind, k, binding.key]
+        return self._read(int(self.memory.addresses[number]), (rows, *node.shape), node.dtype)
+
+    def _read(self, pointer: int, shape: tuple[int, ...], dtype: str) -> Array:
+        host = self.device.driver.pinned(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        if host.nbytes:
+            self.device.driver.copy_out(host, pointer, self.device.stream)
+            self.device.synchronize()
+        return host.view(dtype).reshape(shape)
+
+    # -- reading
+
+    def look(self) -> Array:
+        """Wait for the batch, refuse ids out of range, and return the summed losses: ``[losses] float64``.
+
+        Raises:
+            OutOfRangeError: with cell and rank.
+        """
+        numbers = self._read(self._status.pointer, self._status.shape, "int64")
+        bad, rank, found, size, cell = numbers[:5].tolist()
+        if bad:
+            raise OutOfRangeError(rank, found, size, cell=cell)
+        return numbers[STATUS:].view(np.float64)
+
+    @property
+    def losses(self) -> Mapping[tuple[int, int], Array]:
+        """The summed losses, by cell and number: ``[1]``."""
+        sums = self.look()
+        return {key: sums[i : i + 1] for i, key in enumerate(self._loss_keys)}
+
+    @property
+    def metrics(self) -> Mapping[tuple[int, int], Array]:
+        """The metrics, by cell and number, ``[n, *shape]``, by rank, copied to the host."""
+        return {key: np.asarray(array) for key, array in self._made["metric"].items()}
+
+    @property
+    def inputs(self) -> Mapping[tuple[int, int], Array]:
+        """The gradients of data, by cell and feed, ``[n, *shape]``, by rank, copied to the host."""
+        return {key: np.asarray(array) for key, array in self._made["input"].items()}
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Return copies of values, by their numbers in the batch."""
+        self.look()
+        values = np.array(numbers, np.int64)
+        arrays: list[Array] = [np.zeros(0)] * len(values)
+        arenas = arenas_of(self.ready.batch, self.model.signatures).take(values)
+        rows = self.ready.batch.schedule.row_of.take(values)
+        for arena in np.unique(arenas).tolist():
+            places = np.flatnonzero(arenas == arena)
+            type_ = self.model.arenas[arena]
+            index = self.device.put(rows[places].astype(np.int64))
+            taken = self.device.empty((len(places), *type_.shape), type_.dtype)
+            kind, item = ("i4", 4) if type_.nbytes % 4 == 0 else ("b1", 1)
+            words = type_.nbytes // item
+            arguments = [self._arena("values", arena), index.pointer, len(places), words, taken.pointer]
+            self.device.launch(f"take_{kind}", _blocks(len(places) * words), (THREADS, 1), arguments)
+            copied = np.asarray(taken)
+            for i, place in enumerate(places.tolist()):
+                arrays[place] = copied[i, ...]
+        return arrays
+
+    def _arena(self, kind: str, arena: int) -> int:
+        """Return the address of the values or cotangents of an arena."""
+        return int(self.memory.addresses[self.ready.phase.bound.buffers[kind, arena]])
+
+
+def _blocks(elements: int) -> int:
+    return max(1, min(2048, -(-elements // THREADS)))
