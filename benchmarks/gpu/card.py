@@ -58,6 +58,8 @@ def find_card(backend: str) -> Card:
     """Return the card that a backend computes on; the CPU stands for one unless the backend is ``cuda``."""
     torch, cupy = imported("torch"), imported("cupy") if backend == "cuda" else None
     if backend != "cuda":
+        if torch is not None:
+            torch.set_num_threads(1)  # models are tiny there
         return Card(torch, None, "cpu", lambda: None)
     if torch is not None and torch.cuda.is_available():
         return Card(torch, cupy, "cuda", torch.cuda.synchronize)  # one context: it waits for CuPy's work, too

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.peers import Array, TorchByLevel, TorchPeer, TorchPerNode, impor
 from benchmarks.workload import tree_lstm, unseen
 from benchmarks.zoo_models import child_sum, dependencies, tagger
 from foldbatch import Block, compile
+from foldbatch.errors import BackendError
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
@@ -78,6 +80,9 @@ class OurModel:
         backend: see `foldbatch.compile`.
         precision: of products, one of `PRECISIONS`.
         dtype: of all numbers.
+
+    Raises:
+        BackendError: when the backend cannot be had, or not in that precision.
     """
 
     def __init__(
@@ -91,8 +96,9 @@ class OurModel:
     ) -> None:
         self.model, self.backend = model, backend_name(backend)
         self.vocabulary = Vocabulary([f"w{i}" for i in range(1, words)], unknown="w0")
-        # engines that compute in one precision do not know the option
         options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
+        if options and "precision" not in signature(compile).parameters:
+            raise BackendError("precision", "fp32", precision, "this version multiplies in fp32 alone")
         self.program = compile(model.block(hidden, self.vocabulary, dtype), backend, **options)
         self.optimizer = LazyAdam(lr=1e-3)
 

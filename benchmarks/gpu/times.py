@@ -7,6 +7,7 @@ host and computes no losses. Before it is timed, a peer must have our loss of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,13 @@ from benchmarks.gpu.contenders import (
 from benchmarks.gpu.race import Task, described, race
 from benchmarks.gpu.record import row
 from benchmarks.gpu.run import Run
+from benchmarks.gpu.torch_models import TorchCompiled
+from benchmarks.peers import TorchPeer
 from foldbatch.trees import Tree
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 5e-2}  # relative difference of losses
 BY_NODE, GRAPH = "node by node", "by level, CUDA graph"
-NODES = 2  # batches on which what runs node by node is timed
+FEW = 2  # batches on which slow peers are timed
 
 
 def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") -> None:
@@ -47,21 +50,28 @@ def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") 
 
 def times_by_node(run: Run, hidden: int, size: int) -> None:
     """Time the SST Tree-LSTM as PyTorch runs it node by node, beside ours, on a few batches."""
+    _times_beside(run, hidden, size, BY_NODE, MODELS[SST].peers[BY_NODE])
+
+
+def times_compiled(run: Run, hidden: int, size: int) -> None:
+    """Time the SST Tree-LSTM by level with its cell compiled by ``torch.compile``, beside ours, on a few batches."""
+    _times_beside(run, hidden, size, "by level, torch.compile", TorchCompiled)
+
+
+def _times_beside(run: Run, hidden: int, size: int, name: str, make: Callable[..., TorchPeer]) -> None:
     if run.card.torch is None:
         return
-    batches = run.batches(size)[:NODES]
+    batches = run.batches(size)[:FEW]
     ours = OurModel(MODELS[SST], hidden, run.settings.words, run.settings.backend)
     flat = [[ours.flat(tree) for tree in trees] for trees in batches]
-    make = MODELS[SST].peers[BY_NODE]
     parameters = ours.parameters()
     peer = make(hidden, len(parameters["embedding"]), parameters, device=run.card.device)
-    contender = torch_contender(BY_NODE, peer, flat)
+    contender = torch_contender(name, peer, flat)
     known, _ = our_contenders(ours, batches)
-    where = f"{SST}, hidden {hidden}, batch {size}, {BY_NODE}"
     if why := differs(contender, *_ours_before_and_after(ours, batches[0]), TOLERANCE["fp32"]):
-        run.record.left_out[where] = why
+        run.record.left_out[f"{SST}, hidden {hidden}, batch {size}, {name}"] = why
         return
-    beside = Contender(f"{known.name}, beside {BY_NODE}", known.loss, known.step, known.infer)
+    beside = replace(known, name=f"{known.name}, beside {name}")
     _run_race(run, SST, hidden, size, [beside, contender], len(batches))
 
 

@@ -1,6 +1,6 @@
-"""Two more models of `benchmarks.zoo_models` in PyTorch: the child-sum Tree-LSTM by level, and the tagger by cuDNN.
+"""More of PyTorch: the SST Tree-LSTM with its cell compiled, the child-sum Tree-LSTM by level, the tagger by cuDNN.
 
-Both learn as the benchmark's first model does: words looked up once, Adam, and the embedding's rows sparsely.
+All learn as the benchmark's first model does: words looked up once, Adam, and the embedding's rows sparsely.
 """
 
 from __future__ import annotations
@@ -11,10 +11,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flat import FlatTree, depths_of
-from benchmarks.peers import Array, Tensor, TorchPeer
+from benchmarks.peers import Array, Tensor, TorchByLevel, TorchPeer
 from benchmarks.workload import CLASSES
 
 KINDS = 4  # gates
+
+
+class TorchCompiled(TorchByLevel):
+    """The SST Tree-LSTM by level with automatic differentiation, its cells compiled once for any number of rows."""
+
+    def __init__(
+        self, hidden: int, vocabulary_size: int, parameters: Mapping[str, Array], *, device: str = "cpu"
+    ) -> None:
+        super().__init__(hidden, vocabulary_size, parameters, device=device)
+        self._inner = self.torch.compile(super()._nodes, dynamic=True)
+
+    def _nodes(self, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self._inner(h, c)
+        return found
 
 
 class TorchChildSum(TorchPeer):
