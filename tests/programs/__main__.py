@@ -18,7 +18,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TextIO
 
-from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.engine import ENGINES, choose_engine
 from foldbatch.errors import BackendError, NoLossWarning
 
 HANGS = 300.0  # seconds without a word from the process
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check programs until the time is over; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long")
-    parser.add_argument("--engine", default="numpy", choices=["numpy", "numba", "reference"])
+    parser.add_argument("--engine", default="numpy", choices=list(ENGINES))
     parser.add_argument("--seed", type=int, default=int(time.time()), help="the number of the first program")
     parser.add_argument("--count", type=int, default=None, help="how many programs at most")
     parser.add_argument("--here", action="store_true", help="check in this very process")

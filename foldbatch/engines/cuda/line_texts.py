@@ -23,15 +23,18 @@ for (i8 k = 1; k < {length}; k++) {{
   top = (x >= top) | (x != x) ? x : top;
 }}
 """
-_SOFTMAX = f"""\
-{_TOP}f8 total = 0;
-for (i8 k = 0; k < {{length}}; k++) {{
-  const {{a}} x = exp{{f}}(A(k) - top);
+_SOFTMAX = (
+    _TOP
+    + """\
+f8 total = 0;
+for (i8 k = 0; k < {length}; k++) {{
+  const {a} x = exp{f}(A(k) - top);
   B(k) = x;
   total += (f8)x;
 }}
-for (i8 k = 0; k < {{length}}; k++) B(k) = B(k) / ({{a}})total;
+for (i8 k = 0; k < {length}; k++) B(k) = B(k) / ({a})total;
 """
+)
 # The greatest, and how much more the logarithm of the sum of exp(A) is: `ops.reduce.top_and_rest`.
 _REST = """\
 i8 best = 0;

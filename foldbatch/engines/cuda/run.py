@@ -182,14 +182,16 @@ class CudaRun:
     def _left(self, k: int, binding: Any) -> Array:
         """Return what a cell's kernels left in a kept buffer: ``[rows, *shape]``."""
         bound, table = self.ready.phase.bound, self.ready.batch.schedule.cells[k]
-        node = self.model.cells[k].training.kept[binding.key]
+        axis = self.model.cells[k].training.kept[binding.key].axis
         rows = len(table.order)
-        if node.axis.rank == 0:
+        if axis.rank == 0:
             rows = 1
-        elif node.axis.rank == 2:
-            rows = int(table.segments[self.model.cells[k].graph.axes.index(node.axis)][-1])
+        elif axis.rank == 2:
+            rows = int(table.segments[self.model.cells[k].graph.axes.index(axis)][-1])
         number = bound.buffers[binding.kind, k, binding.key]
-        return self._read(int(self.memory.addresses[number]), (rows, *node.shape), node.dtype)
+        type_ = bound.types[number]
+        assert type_ is not None, "a kept buffer is memory of the engine"
+        return self._read(int(self.memory.addresses[number]), (rows, *type_.shape), type_.dtype)
 
     def _read(self, pointer: int, shape: tuple[int, ...], dtype: str) -> Array:
         host = self.device.driver.pinned(int(np.prod(shape)) * np.dtype(dtype).itemsize)
