@@ -47,7 +47,7 @@ class Settings:
 
 def quick(backend: str) -> Settings:
     """Return settings that try everything in seconds, to see that it runs."""
-    return Settings(backend, (6, 7), (3, 1), 60, 24, 3, 0.0, 6, 5, (2,), 0.0, QUICK)
+    return Settings(backend, (6,), (3, 1), 60, 12, 3, 0.0, 6, 5, (2,), 0.0, QUICK)
 
 
 @dataclass(slots=True)
