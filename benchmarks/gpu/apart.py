@@ -32,7 +32,9 @@ def card_tests(seconds: float) -> Check:
     name = "tests marked gpu"
     if find_spec("pytest") is None:
         return Check(name, "skipped", "pytest is not installed")
-    tests = sorted(str(p) for p in (ROOT / "tests").glob("**/test_*.py") if "mark.gpu" in p.read_text("utf-8"))
+    tests = sorted(
+        str(p) for p in (ROOT / "tests").glob("**/test_*.py") if "mark.gpu" in p.read_text("utf-8")
+    )
     if not tests:
         return Check(name, "skipped", "there are none")
     return ran(name, [sys.executable, "-m", "pytest", "-m", "gpu", *tests], seconds, skipped=(NO_TESTS,))

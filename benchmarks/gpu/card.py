@@ -83,7 +83,12 @@ def facts() -> dict[str, Any]:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {"card": told(ASKED), "processor": platform.machine(), "python": platform.python_version(), **versions}
+    return {
+        "card": told(ASKED),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        **versions,
+    }
 
 
 def told(fields: tuple[str, ...]) -> dict[str, str]:

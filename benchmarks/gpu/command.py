@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = quick(options.backend) if options.quick else Settings(options.backend)
     try:
         backend_name(options.backend)
-        trees = load_trees(options.data) if options.data else sst_like_trees(settings.trees, 0, settings.words)
+        trees = (
+            load_trees(options.data) if options.data else sst_like_trees(settings.trees, 0, settings.words)
+        )
     except (FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -41,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "command": " ".join(["python -m benchmarks.gpu", *given]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "backend": options.backend,
-        "trees": f"the treebank's ({len(trees)})" if options.data else f"drawn like the treebank's ({len(trees)})",
+        "trees": f"the treebank's ({len(trees)})"
+        if options.data
+        else f"drawn like the treebank's ({len(trees)})",
         **facts(),
     }
     if not run.card.is_gpu:
@@ -95,5 +99,7 @@ def _parser() -> ArgumentParser:
     what = "a directory with train.txt in bracket form (default: random trees like the treebank's)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=what)
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write all figures, for programs")
-    parser.add_argument("--page", type=output_file, metavar="FILE", help="write the page that is printed at the end")
+    parser.add_argument(
+        "--page", type=output_file, metavar="FILE", help="write the page that is printed at the end"
+    )
     return parser

@@ -52,20 +52,31 @@ def _in_float32(block: Callable[[int, Vocabulary], Block[Any, Any]], *arguments:
 
 
 _WORDS = {"words.weight": "embedding", "linear.weight": "out_weight", "linear.bias": "out_bias"}
-_STEPS = {f"{way}.{name}": f"{way}_{name}" for way in ("there", "back") for name in ("weight", "recurrent", "bias")}
-_GATES = {f"{cell}.{name}": f"{cell}_{name}" for cell in ("leaf", "node", "out") for name in ("weight", "bias")}
+_STEPS = {
+    f"{way}.{name}": f"{way}_{name}" for way in ("there", "back") for name in ("weight", "recurrent", "bias")
+}
+_GATES = {
+    f"{cell}.{name}": f"{cell}_{name}" for cell in ("leaf", "node", "out") for name in ("weight", "bias")
+}
 MODELS = {
     SST: Model(
         tree_lstm,
         {"embedding.weight": "embedding", **_GATES},
         lambda tree: tree,
-        {"by level, autograd": TorchByLevel, "by level, own backward": TorchByHand, "node by node": TorchPerNode},
+        {
+            "by level, autograd": TorchByLevel,
+            "by level, own backward": TorchByHand,
+            "node by node": TorchPerNode,
+        },
     ),
     "child-sum Tree-LSTM": Model(
         partial(_in_float32, child_sum), _WORDS, dependencies, {"by level, autograd": TorchChildSum}
     ),
     "BiLSTM tagger": Model(
-        partial(_in_float32, tagger), {**_WORDS, **_STEPS}, lambda tree: tree, {"cuDNN, autograd": TorchTagger}
+        partial(_in_float32, tagger),
+        {**_WORDS, **_STEPS},
+        lambda tree: tree,
+        {"cuDNN, autograd": TorchTagger},
     ),
 }
 

@@ -1,7 +1,7 @@
-"""What a step asks of the card, counted: launches, products, copies, operations, bytes; and the least time for it.
+"""What a step asks of the card, counted: launches, products, copies, operations; and the least time for it.
 
-A `Counted` driver stands in front of an engine's own and counts what passes. What a kernel reads and writes is
-counted where the engine tells it (`foldbatch.engines.cuda.driver.Touched`).
+A `Counted` driver stands in front of an engine's own and counts what passes. Bytes that a step moves at least follow
+from the model's formulas instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from benchmarks.floor import Counts
+from benchmarks.workload import CLASSES
 
 Touching = Callable[[], Any] | None
 
@@ -25,9 +26,7 @@ class Cost:
         products: matrix products asked for, batched ones counting once.
         copies_in: copies to the card; `bytes_in` their bytes. `copies_out` and `bytes_out` from it.
         copies: from one place of the card to another; `fills` of bytes likewise.
-        operations: of products, a multiplication and an addition being two.
-        product_bytes: read and written by products, each operand once.
-        kernel_bytes: read and written by kernels, as far as they tell.
+        operations: of these products, a multiplication and an addition being two.
         waits: how often the host waited for the card.
         by_kernel: launches by kernel.
     """
@@ -41,10 +40,16 @@ class Cost:
     copies: int = 0
     fills: int = 0
     operations: int = 0
-    product_bytes: int = 0
-    kernel_bytes: int = 0
     waits: int = 0
     by_kernel: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Cost) -> Cost:
+        """Return both together."""
+        kernels = dict(self.by_kernel)
+        for name, launches in other.by_kernel.items():
+            kernels[name] = kernels.get(name, 0) + launches
+        names = [name for name in self.__slots__ if name != "by_kernel"]
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in names}, by_kernel=kernels)
 
     @property
     def submitted(self) -> int:
@@ -58,18 +63,21 @@ class Counted:
     Args:
         driver: the other.
         cost: what is counted into.
+        dry: whether launches and products are counted only: memory holds zeros then, and results are void.
     """
 
-    def __init__(self, driver: Any, cost: Cost) -> None:
-        self._driver, self.cost = driver, cost
+    def __init__(self, driver: Any, cost: Cost, *, dry: bool = False) -> None:
+        self._driver, self.cost, self._dry = driver, cost, dry
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    @property
-    def recording(self) -> bool:
-        """Whether launches are to tell what they touch: yes, since bytes are counted."""
-        return True
+    def allocate(self, nbytes: int) -> Any:
+        """Return memory, with zeros if nothing is going to be computed."""
+        buffer = self._driver.allocate(nbytes)
+        if self._dry:
+            self._driver.fill(buffer.pointer, 0, nbytes, self._driver.stream())
+        return buffer
 
     def launch(
         self,
@@ -85,19 +93,16 @@ class Counted:
         cost.launches += 1
         name = str(getattr(function, "name", "kernel"))
         cost.by_kernel[name] = cost.by_kernel.get(name, 0) + 1
-        if touched is not None:
-            told = touched()
-            cost.kernel_bytes += sum(span.nbytes for span in (*told.reads, *told.writes))
-        self._driver.launch(function, blocks, threads, arguments, stream, touched)
+        if not self._dry:
+            self._driver.launch(function, blocks, threads, arguments, stream, touched)
 
     def multiply(self, product: Any, stream: Any) -> None:
         """Count products, and multiply."""
         p, cost = product, self.cost
         cost.products += 1
         cost.operations += 2 * p.count * p.m * p.n * p.k
-        elements = p.m * p.k + p.k * p.n + p.m * p.n * (2 if p.adds else 1)
-        cost.product_bytes += p.count * elements * np.dtype(p.dtype).itemsize
-        self._driver.multiply(product, stream)
+        if not self._dry:
+            self._driver.multiply(product, stream)
 
     def copy_in(self, pointer: int, source: Any, stream: Any) -> None:
         """Count a copy to the card, and copy."""
@@ -114,13 +119,11 @@ class Counted:
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         """Count a copy on the card, and copy."""
         self.cost.copies += 1
-        self.cost.kernel_bytes += 2 * nbytes
         self._driver.copy(target, source, nbytes, stream)
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
         """Count a fill, and fill."""
         self.cost.fills += 1
-        self.cost.kernel_bytes += nbytes
         self._driver.fill(pointer, byte, nbytes, stream)
 
     def synchronize(self, event: Any) -> None:
@@ -130,11 +133,12 @@ class Counted:
 
 
 @contextmanager
-def counting(device: Any) -> Iterator[Cost]:
-    """Count what is asked of a device (`foldbatch.engines.cuda.device.Device`) meanwhile.
+def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
+    """Count what is asked of a device (`foldbatch.engines.cuda.device.Device`) meanwhile; `dry` as in `Counted`.
 
     >>> from foldbatch.engines.cuda.device import Device
     >>> from foldbatch.engines.cuda.emulator import Emulator
+    >>> import numpy as np
     >>> device = Device(Emulator())
     >>> with counting(device) as cost:
     ...     array = device.put(np.zeros(3))
@@ -142,27 +146,56 @@ def counting(device: Any) -> Iterator[Cost]:
     (1, 24, 1, 0)
     """
     driver, cost = device.driver, Cost()
-    device.driver = Counted(driver, cost)
+    device.driver = Counted(driver, cost, dry=dry)
     try:
         yield cost
     finally:
         device.driver = driver
 
 
-def floor(cost: Cost, rates: Mapping[str, float], precision: str = "fp32") -> dict[str, float]:
+def least_bytes(counts: Counts, hidden: int) -> int:
+    """Return the bytes that a training step of the SST Tree-LSTM in float32 reads and writes at least.
+
+    Every value of the formulas is written once, and read once by each pass that uses it: products, the cell's
+    elementwise pass, the weights' gradients, forward and backward. Weights are read once each way, and Adam reads
+    four numbers and writes three for each weight, and for each number in the rows of words that occur.
+
+    - An inner node, in vectors of the hidden size. Forward: 2 + 5 in the product, 5 + 2 + 5 + 2 in the cell. Backward:
+      5 + 3 + 2 + 5 + 2 in the cell, 5 + 4 in the product, 7 in the weight's gradient.
+    - Any node: h for the classifier, and its gradient; five logits, and their gradients.
+    - A leaf: h and c, and their gradients. A distinct word: 7 forward, 16 backward, 7 for Adam.
+
+    >>> least_bytes(Counts(trees=1, leaves=2, words=2, inner=1), 1)
+    1748
+    """
+    weights = 13 * hidden**2 + (8 + CLASSES) * hidden + CLASSES
+    vectors = 54 * counts.inner + 2 * counts.nodes + 30 * counts.words + 4 * counts.leaves
+    return 4 * (hidden * vectors + 2 * CLASSES * counts.nodes + 9 * weights)
+
+
+def floor(
+    cost: Cost, rates: Mapping[str, float], operations: int = 0, nbytes: int = 0, precision: str = "fp32"
+) -> dict[str, float]:
     """Return the least seconds for what a step asks, by what takes them, as far as the rates are known.
 
-    Each is a bound of its own: no step is faster than the largest of ``products``, ``bytes`` and ``copies in``. What
-    it is told one thing after the other, at least ``launches in a graph``; ``launches`` one by one, as they are now.
+    Each is a bound of its own: no step is faster than the largest of ``products``, ``bytes`` and ``copies in``, nor
+    than ``launches in a graph``. ``launches`` is what the host takes to enqueue them one by one.
 
-    >>> floor(Cost(launches=3, products=1, operations=100), {"launch": 1e-6, "product fp32": 1e9})
+    Args:
+        cost: what was counted.
+        rates: see `benchmarks.gpu.rates.measure`.
+        operations: of products that the step needs at least, see `benchmarks.floor.Counts.operations`.
+        nbytes: that it moves at least, see `least_bytes`.
+        precision: of products.
+
+    >>> floor(Cost(launches=3, products=1), {"launch": 1e-6, "product fp32": 1e9}, 100)
     {'products': 1e-07, 'launches': 4e-06}
     """
     found = {}
     if rate := rates.get(f"product {precision}"):
-        found["products"] = cost.operations / rate
-    if rate := rates.get("copy"):
-        found["bytes"] = (cost.product_bytes + cost.kernel_bytes) / rate
+        found["products"] = operations / rate
+    if nbytes and (rate := rates.get("copy")):
+        found["bytes"] = nbytes / rate
     if rate := rates.get("upload"):
         found["copies in"] = cost.bytes_in / rate
     if seconds := rates.get("launch"):

@@ -92,5 +92,3 @@ def _run(program: Program, trees: Sequence[Tree]) -> list[Any]:
 def _words(trees: Sequence[Tree]) -> Rows:
     """Return the words of trees of one shape: ``[trees, leaves]``."""
     return np.array([[label for label in tree.labels if label is not None] for tree in trees])
-
-

@@ -8,7 +8,17 @@ from typing import Any
 from benchmarks.gpu.record import Record, Row
 
 TASKS = {"train": "training step", "infer": "inference"}
-COUNTS = "launches", "products", "copies", "fills", "copies_in", "bytes_in", "copies_out", "bytes_out", "waits"
+COUNTS = (
+    "launches",
+    "products",
+    "copies",
+    "fills",
+    "copies_in",
+    "bytes_in",
+    "copies_out",
+    "bytes_out",
+    "waits",
+)
 
 
 def page(record: Record) -> str:

@@ -44,7 +44,11 @@ def parts_of(run: Run) -> list[Part]:
     ]
     if settings.law:
         found += [
-            Part("random programs", 0, lambda run: run.record.checks.append(apart.law(settings.backend, settings.law))),
+            Part(
+                "random programs",
+                0,
+                lambda run: run.record.checks.append(apart.law(settings.backend, settings.law)),
+            ),
             Part("tests marked gpu", 60, lambda run: run.record.checks.append(apart.card_tests(60))),
             Part("compute-sanitizer memcheck", 60, partial(_sanitized, tool="memcheck")),
         ]
@@ -52,10 +56,21 @@ def parts_of(run: Run) -> list[Part]:
         Part(f"{SST}, hidden {first}, batch {size}", 10, partial(sst, hidden=first, size=size)),
         Part("where a step's time goes", 10, partial(_step, hidden=first, size=size)),
         *(Part(f"{SST}, hidden {first}, batch {b}", 10, partial(sst, hidden=first, size=b)) for b in others),
-        *(Part(f"{SST}, hidden {h}, batch {size}", 15, partial(sst, hidden=h, size=size)) for h in settings.hidden[1:]),
-        Part(f"{FOLD}, batch {settings.fold_batches[0]}", 15, partial(fold_times, size=settings.fold_batches[0])),
         *(
-            Part(f"{name}, hidden {first}, batch {size}", 10, partial(times, name=name, hidden=first, size=size))
+            Part(f"{SST}, hidden {h}, batch {size}", 15, partial(sst, hidden=h, size=size))
+            for h in settings.hidden[1:]
+        ),
+        Part(
+            f"{FOLD}, batch {settings.fold_batches[0]}",
+            15,
+            partial(fold_times, size=settings.fold_batches[0]),
+        ),
+        *(
+            Part(
+                f"{name}, hidden {first}, batch {size}",
+                10,
+                partial(times, name=name, hidden=first, size=size),
+            )
             for name in MODELS
             if name != SST
         ),
@@ -105,6 +120,6 @@ def _step(run: Run, hidden: int, size: int) -> None:
     ours = OurModel(MODELS[SST], hidden, settings.words, settings.backend)
     for batch in dict.fromkeys((size, 1)):
         examples = run.batches(batch)[0]
-        found = step_costs(ours, examples, run.card.wait, run.record.rates, settings.repeats)
+        found = step_costs(ours, hidden, examples, run.card.wait, run.record.rates, settings.repeats)
         run.record.steps.append({"model": name, **found})
     run.record.steps[-2 if size != 1 else -1]["launch model"] = launch_model(ours, run.batches(size)[0])

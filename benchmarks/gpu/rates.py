@@ -78,7 +78,10 @@ def measure(card: Card, sizes: Sizes) -> tuple[dict[str, float], dict[str, str]]
     add("upload", lambda: moved(up=True))
     add("download", lambda: moved(up=False))
     for precision in ("fp32", "tf32", "bf16", "fp64"):
-        add(f"product {precision}", lambda p=precision: _product_rate(torch, card.device, p, sizes.square, best))
+        add(
+            f"product {precision}",
+            lambda p=precision: _product_rate(torch, card.device, p, sizes.square, best),
+        )
     one = torch.zeros(32, device=card.device)
     add("launch", lambda: best(lambda: one.add_(1), sizes.launches))
     add("round trip", lambda: best(lambda: one.add_(1)))

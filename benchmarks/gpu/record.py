@@ -45,9 +45,7 @@ class Row:
 def row(model: str, task: str, who: str, hidden: int, batch: int, lap: Lap) -> Row:
     """Return a row of a lap."""
     whole = lap.whole
-    return Row(
-        model, task, who, hidden, batch, whole.median, whole.low, whole.high, lap.host, whole.runs
-    )
+    return Row(model, task, who, hidden, batch, whole.median, whole.low, whole.high, lap.host, whole.runs)
 
 
 @dataclass(frozen=True, slots=True)

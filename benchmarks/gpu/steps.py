@@ -8,8 +8,9 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from benchmarks.floor import count
 from benchmarks.gpu.contenders import OurModel
-from benchmarks.gpu.cost import Cost, counting, floor
+from benchmarks.gpu.cost import Cost, counting, floor, least_bytes
 from benchmarks.inside import Stages, device_of, stages_of
 from foldbatch.trees import Tree
 
@@ -19,13 +20,13 @@ COUNTS = "launches", "products", "copies", "fills", "copies_in", "copies_out"
 
 def step_costs(
     ours: OurModel,
+    hidden: int,
     examples: Sequence[Tree],
     wait: Callable[[], None],
     rates: Mapping[str, float],
     repeats: int,
-    precision: str = "fp32",
 ) -> dict[str, Any]:
-    """Return where a training step's time goes, in a run of its own.
+    """Return where a training step's time of the SST Tree-LSTM goes, in a run of its own.
 
     ``phases`` are median seconds: of the host until a phase returned (``merge`` to ``update``), and ``wait`` after
     each of forward, backward and update until the card had done it. ``cost`` is what was asked of the card by
@@ -42,16 +43,24 @@ def step_costs(
         "phases": {name: median(values) for name, values in phases.items()},
     }
     if costs := direction_costs(ours, examples):
-        whole = Cost()
-        for cost in costs.values():
-            for name, value in asdict(cost).items():
-                if name != "by_kernel":
-                    setattr(whole, name, getattr(whole, name) + value)
         found |= {
             "cost": {name: asdict(cost) for name, cost in costs.items()},
-            "floor": floor(whole, rates, precision),
+            "floor": step_floor(sum(costs.values(), Cost()), rates, hidden, examples),
         }
     return found
+
+
+def step_floor(
+    cost: Cost,
+    rates: Mapping[str, float],
+    hidden: int,
+    examples: Sequence[Tree],
+    precision: str = "fp32",
+) -> dict[str, float]:
+    """Return the least seconds for a training step of the SST Tree-LSTM, by what takes them; see `floor`."""
+    counts = count([examples])
+    operations = counts.operations(hidden, training=True, shared=True)
+    return floor(cost, rates, operations, least_bytes(counts, hidden), precision)
 
 
 def levels(examples: Sequence[Tree]) -> int:
@@ -59,19 +68,26 @@ def levels(examples: Sequence[Tree]) -> int:
     return max(tree.height for tree in examples)
 
 
-def direction_costs(ours: OurModel, examples: Sequence[Tree]) -> dict[str, Cost]:
-    """Return what a training step asks of the card, forward, backward and to update; nothing without a card."""
+def direction_costs(ours: OurModel, examples: Sequence[Tree], *, dry: bool = False) -> dict[str, Cost]:
+    """Return what a training step asks of the card, forward, backward and to update; nothing without a card.
+
+    With `dry` nothing is computed, and parameters are void afterwards.
+    """
     device = device_of(ours.program)
     if device is None:
         return {}
     found = {}
     stages = stages_of(ours.program, examples)
-    for name, stage in (("ready", stages.ready), *zip(DIRECTIONS, (stages.forward, stages.backward), strict=True)):
-        with counting(device) as cost:
+    for name, stage in (
+        ("ready", stages.ready),
+        *zip(DIRECTIONS, (stages.forward, stages.backward), strict=True),
+    ):
+        with counting(device, dry=dry) as cost:
             stage()
         found[name] = cost
-    _, gradients = ours.program.value_and_grad(examples)
-    with counting(device) as cost:
+    with counting(device, dry=dry):
+        _, gradients = ours.program.value_and_grad(examples)
+    with counting(device, dry=dry) as cost:
         ours.optimizer.update(ours.program.params, gradients, scale=1.0 / len(examples))
     found["update"] = cost
     return found

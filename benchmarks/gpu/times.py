@@ -149,5 +149,3 @@ def _run_race(
             run.record.rows.append(row(name, task, who, hidden, size, lap))
     for key, why in found.failed.items():
         run.record.left_out[f"{name}, hidden {hidden}, batch {size}, {key}"] = why
-
-

@@ -82,7 +82,9 @@ def packed(order: LevelOrder, room: Room, spare_word: int) -> Array:
     begins = np.cumsum([0, *order.sizes[:-1]])
     moved = np.arange(len(order.labels)) + np.repeat(np.array(room.starts[first:depth]) - begins, order.sizes)
     inner = np.subtract(order.sizes, order.leaves)
-    ranks = np.arange(inner.sum()) + np.repeat(np.array(room.inner[first:depth]) - np.cumsum(inner) + inner, inner)
+    ranks = np.arange(inner.sum()) + np.repeat(
+        np.array(room.inner[first:depth]) - np.cumsum(inner) + inner, inner
+    )
     found = {name: np.full(size, room.rows) for name, size in room.sizes.items()}
     found["words"][:] = spare_word
     found["words"][: len(order.words)] = order.words
@@ -130,7 +132,9 @@ class TorchCaptured(TorchPeer):
         self.scores = new(room.roots, 5)
         for weight in self.parameters.values():
             weight.grad = torch.zeros_like(weight)
-        self._means = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in self.parameters.items()}
+        self._means = {
+            name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in self.parameters.items()
+        }
         state = [*self.parameters.values(), self.embedding, self._mean, self._square, self.power]
         state += [moment for moments in self._means.values() for moment in moments]
         self._train = self._captured(self._whole_step, state)

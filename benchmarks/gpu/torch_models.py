@@ -77,7 +77,9 @@ class TorchChildSum(TorchPeer):
             if h is not None:
                 at, zeros = parents[level - 1], given.new_zeros(len(given), size)
                 gates = torch.addmm(gates, zeros.index_add(0, at, h), w["recurrent"])
-                forget = torch.addmm(given[:, 3 * size :].index_select(0, at), h, w["recurrent_forget"]).sigmoid()
+                forget = torch.addmm(
+                    given[:, 3 * size :].index_select(0, at), h, w["recurrent_forget"]
+                ).sigmoid()
                 remembered = zeros.index_add(0, at, forget * c)
             i, o = gates[:, size:].sigmoid().split(size, 1)
             c = i * gates[:, :size].tanh()
@@ -97,7 +99,9 @@ def _level_arrays(trees: Sequence[FlatTree]) -> tuple[list[int], Array, Array, A
     place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     parents = np.concatenate([tree.parents for tree in trees])
     parent = place[np.maximum(parents, 0) + np.repeat(np.cumsum(counts) - counts, counts)][order]
-    words, word_of_node = np.unique(np.concatenate([tree.words for tree in trees])[order], return_inverse=True)
+    words, word_of_node = np.unique(
+        np.concatenate([tree.words for tree in trees])[order], return_inverse=True
+    )
     labels = np.concatenate([tree.labels for tree in trees])[order]
     found = (a.astype(np.int64) for a in (words, word_of_node, labels, parent))
     return (sizes.tolist(), *found)
@@ -156,9 +160,7 @@ class TorchTagger(TorchPeer):
         """Return the states of all words: what is inferred are their scores."""
         return self._states(trees, training=False)[0]
 
-    def _states(
-        self, trees: Sequence[FlatTree], *, training: bool
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _states(self, trees: Sequence[FlatTree], *, training: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the words' states step by step, rows of the embedding and what was read there, and labels."""
         torch = self.torch
         counts, *arrays = _steps(trees)

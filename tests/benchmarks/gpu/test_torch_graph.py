@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.gpu.torch_graph import TorchCaptured
 from benchmarks.peers import TorchByLevel
 from tests.benchmarks.flat_trees import batch_loss, node_logits, random_parameters, random_trees
 
@@ -18,8 +19,6 @@ def batches():
 
 def captured(batches, parameters):
     pytest.importorskip("torch")
-    from benchmarks.gpu.torch_graph import TorchCaptured
-
     return TorchCaptured(HIDDEN, WORDS, parameters, batches)
 
 
