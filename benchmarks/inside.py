@@ -64,7 +64,7 @@ class Stages:
 
 
 def stages_of(program: Program, examples: Sequence[Any]) -> Stages:
-    """Return a training step of a batch, run whole, cut into stages; examples are traced, merged and scheduled."""
+    """Return a training step of a batch, run whole, cut into stages; the batch is traced and scheduled."""
     runner = program._runner
     traces = program._trace_all(examples)
     batch = runner.scheduled(traces)
@@ -83,7 +83,7 @@ def stages_of(program: Program, examples: Sequence[Any]) -> Stages:
 
 
 def device_of(program: Program) -> Any:
-    """Return the device that a program computes on (`foldbatch.engines.cuda.device.Device`); None if it has none."""
+    """Return the device that a program computes on, a `foldbatch.engines.cuda.device.Device`; else None."""
     return getattr(program._runner.engine, "device", None)
 
 

@@ -100,7 +100,8 @@ class TorchPeer:
         hidden: size of h, c and the embedding.
         vocabulary_size: rows of the embedding.
         parameters: by the names of `parameter_shapes`, in its shapes; copied.
-        device: where PyTorch computes: ``cpu``, or ``cuda``, where only what returns numbers or arrays waits for it.
+        device: where PyTorch computes: ``cpu``, or ``cuda``, where only what returns numbers or arrays waits
+            for it.
 
     Raises:
         BackendError: when PyTorch is not installed.

@@ -1,4 +1,4 @@
-"""Checks in processes of their own, each with a time limit: a crash or a hang there is a failure here, no more."""
+"""Checks in processes of their own, each with a time limit: a crash or a hang there is a failure here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sanitized(backend: str, tool: str, seconds: float) -> Check:
 
 
 def sanitizer() -> str | None:
-    """Return the command compute-sanitizer, from the path or beside CUDA's compiler; None if there is none."""
+    """Return the command compute-sanitizer, from the path or beside CUDA's compiler; else None."""
     compiler = shutil.which("nvcc")
     beside = Path(compiler).resolve().parent / "compute-sanitizer" if compiler else None
     return shutil.which("compute-sanitizer") or (str(beside) if beside and beside.exists() else None)

@@ -1,4 +1,4 @@
-"""The command ``python -m benchmarks.gpu``: checks the CUDA engine on a card, then times it, within some seconds."""
+"""The command ``python -m benchmarks.gpu``: checks the CUDA engine on a card, then times it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part: models as our blocks, each with what PyTorch has beside it, over the same batches of trees."""
+"""Who takes part: models as our blocks, each with what PyTorch has beside it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Model:
 
     Attributes:
         block: ours, for a size of states, a vocabulary and a dtype.
-        names: of parameters whose names peers do not make of ours by dropping what stands before the first dot.
+        names: of parameters whose names peers do not make of ours by dropping what stands before the first
+            dot.
         example: what the model reads of a tree.
         peers: by level and otherwise, what makes a peer of the size, the number of words and parameters.
     """

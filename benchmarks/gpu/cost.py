@@ -1,7 +1,7 @@
 """What a step asks of the card, counted: launches, products, copies, operations; and the least time for it.
 
-A `Counted` driver stands in front of an engine's own and counts what passes. Bytes that a step moves at least follow
-from the model's formulas instead.
+A `Counted` driver stands in front of an engine's own and counts what passes. Bytes that a step moves at least
+follow from the model's formulas instead.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cost:
 
     @property
     def submitted(self) -> int:
-        """All that the card is told to do, one after the other: launches, products, copies on it, and fills."""
+        """All that the card is told to do one after the other: launches, products, copies on it, fills."""
         return self.launches + self.products + self.copies + self.fills
 
 
@@ -134,7 +134,9 @@ class Counted:
 
 @contextmanager
 def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
-    """Count what is asked of a device (`foldbatch.engines.cuda.device.Device`) meanwhile; `dry` as in `Counted`.
+    """Count what is asked of a device (`foldbatch.engines.cuda.device.Device`) meanwhile.
+
+    With `dry` nothing is computed, see `Counted`.
 
     >>> from foldbatch.engines.cuda.device import Device
     >>> from foldbatch.engines.cuda.emulator import Emulator
@@ -157,11 +159,11 @@ def least_bytes(counts: Counts, hidden: int) -> int:
     """Return the bytes that a training step of the SST Tree-LSTM in float32 reads and writes at least.
 
     Every value of the formulas is written once, and read once by each pass that uses it: products, the cell's
-    elementwise pass, the weights' gradients, forward and backward. Weights are read once each way, and Adam reads
-    four numbers and writes three for each weight, and for each number in the rows of words that occur.
+    elementwise pass, the weights' gradients, forward and backward. Weights are read once each way, and Adam
+    reads four numbers and writes three for each weight, and for each number in the rows of words that occur.
 
-    - An inner node, in vectors of the hidden size. Forward: 2 + 5 in the product, 5 + 2 + 5 + 2 in the cell. Backward:
-      5 + 3 + 2 + 5 + 2 in the cell, 5 + 4 in the product, 7 in the weight's gradient.
+    - An inner node, in vectors of the hidden size. Forward: 2 + 5 in the product, 5 + 2 + 5 + 2 in the cell.
+      Backward: 5 + 3 + 2 + 5 + 2 in the cell, 5 + 4 in the product, 7 in the weight's gradient.
     - Any node: h for the classifier, and its gradient; five logits, and their gradients.
     - A leaf: h and c, and their gradients. A distinct word: 7 forward, 16 backward, 7 for Adam.
 
@@ -178,8 +180,8 @@ def floor(
 ) -> dict[str, float]:
     """Return the least seconds for what a step asks, by what takes them, as far as the rates are known.
 
-    Each is a bound of its own: no step is faster than the largest of ``products``, ``bytes`` and ``copies in``, nor
-    than ``launches in a graph``. ``launches`` is what the host takes to enqueue them one by one.
+    Each is a bound of its own: no step is faster than the largest of ``products``, ``bytes`` and ``copies
+    in``, nor than ``launches in a graph``. ``launches`` is what the host takes to enqueue them one by one.
 
     Args:
         cost: what was counted.

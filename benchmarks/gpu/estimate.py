@@ -1,7 +1,7 @@
-"""What a training step is estimated to take on a card that nobody has measured yet: ``python -m benchmarks.gpu.estimate``.
+"""``python -m benchmarks.gpu.estimate``: what a training step may take on a card not measured yet.
 
-Launches, products, bytes and copies are counted by the engine itself, on the CPU; rates of the card are assumed. A
-step takes at least the largest of its parts, and about that much if the others hide behind it.
+Launches, products, bytes and copies are counted by the engine itself, on the CPU; rates of the card are
+assumed. A step takes at least the largest of its parts, and about that much if the others hide behind it.
 """
 
 from __future__ import annotations

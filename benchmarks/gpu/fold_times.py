@@ -1,6 +1,7 @@
 """Table 1 of TensorFlow Fold's paper on the card: ours against PyTorch by hand for one tree shape.
 
-Trees of 128 leaves, states of 1024; a step is loss and gradients, nothing is updated. See `benchmarks.fold_paper`.
+Trees of 128 leaves, states of 1024; a step is loss and gradients, nothing is updated. See
+`benchmarks.fold_paper`.
 """
 
 from __future__ import annotations

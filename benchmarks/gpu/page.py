@@ -1,4 +1,4 @@
-"""The page of a run, in Markdown: the card, its rates, checks, times, where a step's time goes, what was left out."""
+"""The page of a run, in Markdown: the card, its rates, checks, times, a step's costs, what was left out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ COUNTS = (
     "waits",
 )
 
+TIMES_SAY = (
+    "Median milliseconds of one batch, until the card had done it; in brackets until the call returned. "
+    "The last line is the best of PyTorch over ours, with trees that were seen before."
+)
+
 
 def page(record: Record) -> str:
     """Return the page of all that was found."""
@@ -31,8 +36,7 @@ def page(record: Record) -> str:
         "## Checks",
         _table(("check", "outcome", "found"), [(c.name, c.state, c.found) for c in record.checks]),
         "## Times",
-        "Median milliseconds of one batch, until the card had done it; in brackets until the call returned. The last "
-        "line is the best of PyTorch over ours, with trees that were seen before.",
+        TIMES_SAY,
         *_times(record.rows),
         "## Where a step's time goes",
         *_steps(record.steps),

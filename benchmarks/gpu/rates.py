@@ -1,7 +1,7 @@
 """What the card can do at most, measured: bytes copied, operations of products, and what a launch costs.
 
-Floors of a step are counted with these, not with a data sheet. The best of several runs counts. Operands are random:
-zeros can multiply faster than data does.
+Floors of a step are counted with these, not with a data sheet. The best of several runs counts. Operands are
+random: zeros can multiply faster than data does.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu.card import Card
@@ -20,7 +21,13 @@ LAUNCHES = 1000  # in a row
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large the operands are: bytes of copies on the device, bytes to and from it, rows of square products."""
+    """How large operands are.
+
+    Attributes:
+        copied: bytes of a copy on the device; `moved` of one to and from it.
+        square: rows of a product's matrices.
+        launches: in a row.
+    """
 
     copied: int = 2**31
     moved: int = 2**28
@@ -34,9 +41,9 @@ QUICK = Sizes(2**16, 2**14, 64, 10)
 def measure(card: Card, sizes: Sizes) -> tuple[dict[str, float], dict[str, str]]:
     """Return rates by name, and by name why others were not measured.
 
-    ``copy``, ``upload`` and ``download`` are bytes a second, a copy on the device counting bytes read and written;
-    ``product fp32``, ``tf32``, ``bf16``, ``fp64`` operations a second; ``launch``, ``launch in a graph`` and ``round
-    trip`` (a launch, and waiting for it) seconds.
+    ``copy``, ``upload`` and ``download`` are bytes a second, a copy on the device counting bytes read and
+    written; ``product fp32``, ``tf32``, ``bf16``, ``fp64`` operations a second; ``launch``, ``launch in a
+    graph`` and ``round trip`` (a launch, and waiting for it) seconds.
     """
     rates: dict[str, float] = {}
     failed: dict[str, str] = {}
@@ -78,10 +85,7 @@ def measure(card: Card, sizes: Sizes) -> tuple[dict[str, float], dict[str, str]]
     add("upload", lambda: moved(up=True))
     add("download", lambda: moved(up=False))
     for precision in ("fp32", "tf32", "bf16", "fp64"):
-        add(
-            f"product {precision}",
-            lambda p=precision: _product_rate(torch, card.device, p, sizes.square, best),
-        )
+        add(f"product {precision}", partial(_product_rate, torch, card.device, precision, sizes.square, best))
     one = torch.zeros(32, device=card.device)
     add("launch", lambda: best(lambda: one.add_(1), sizes.launches))
     add("round trip", lambda: best(lambda: one.add_(1)))

@@ -1,4 +1,4 @@
-"""A training step and an inference of a small model, for tools that look into the card: ``python -m benchmarks.gpu.small``."""
+"""``python -m benchmarks.gpu.small``: steps of a small model, for tools that look into the card."""
 
 from __future__ import annotations
 

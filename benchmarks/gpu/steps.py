@@ -28,9 +28,9 @@ def step_costs(
 ) -> dict[str, Any]:
     """Return where a training step's time of the SST Tree-LSTM goes, in a run of its own.
 
-    ``phases`` are median seconds: of the host until a phase returned (``merge`` to ``update``), and ``wait`` after
-    each of forward, backward and update until the card had done it. ``cost`` is what was asked of the card by
-    direction, where the engine has one; ``floor`` the least seconds for it.
+    ``phases`` are median seconds: of the host until a phase returned (``merge`` to ``update``), and ``wait``
+    after each of forward, backward and update until the card had done it. ``cost`` is what was asked of the
+    card by direction, where the engine has one; ``floor`` the least seconds for it.
     """
     phases: dict[str, list[float]] = {}
     for turn in range(1 + max(1, repeats)):
@@ -96,8 +96,9 @@ def direction_costs(ours: OurModel, examples: Sequence[Tree], *, dry: bool = Fal
 def launch_model(ours: OurModel, trees: Sequence[Tree]) -> dict[str, dict[str, tuple[float, float]]]:
     """Return what a step asks of the card as ``(fixed, per level)``, by direction and kind, from counts.
 
-    A batch of the lowest trees is compared with one of the highest: what they differ by is the levels' doing. Trees
-    are those with an inner node at least. Nothing is returned without a card, or where all trees are as high.
+    A batch of the lowest trees is compared with one of the highest: what they differ by is the levels' doing.
+    Trees are those with an inner node at least. Nothing is returned without a card, or where all trees are as
+    high.
     """
     inner = sorted((tree for tree in trees if tree.height), key=lambda tree: tree.height)
     many = max(1, len(inner) // 4)
@@ -116,9 +117,9 @@ def launch_model(ours: OurModel, trees: Sequence[Tree]) -> dict[str, dict[str, t
 
 
 def _phases(ours: OurModel, examples: Sequence[Tree], wait: Callable[[], None]) -> dict[str, float]:
-    program, found = ours.program, {}
+    program = ours.program
     stages: Stages = stages_of(program, examples)
-    found |= stages.seconds
+    found = dict(stages.seconds)
     for name, stage in (("ready", stages.ready), ("forward", stages.forward), ("backward", stages.backward)):
         wait()
         start = time.perf_counter()

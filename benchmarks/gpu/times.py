@@ -1,7 +1,8 @@
 """Times of models over trees: ours beside PyTorch on the same card, one run of all batches each, in turn.
 
-A training step is loss, gradients and Adam's update (the embedding's rows sparsely); inference yields results on the
-host and computes no losses. Before it is timed, a peer must have our loss of a batch, and again after a step on it.
+A training step is loss, gradients and Adam's update (the embedding's rows sparsely); inference yields results
+on the host and computes no losses. Before it is timed, a peer must have our loss of a batch, and again after
+a step on it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def times_by_node(run: Run, hidden: int, size: int) -> None:
 
 
 def times_compiled(run: Run, hidden: int, size: int) -> None:
-    """Time the SST Tree-LSTM by level with its cell compiled by ``torch.compile``, beside ours, on a few batches."""
+    """Time the SST Tree-LSTM by level, its cell by ``torch.compile``, beside ours, on a few batches."""
     _times_beside(run, hidden, size, "by level, torch.compile", TorchCompiled)
 
 
@@ -144,8 +145,8 @@ def _run_race(
     named = {f"{task}: {who}": todo for (task, who), todo in tasks.items()}
     seconds = min(run.settings.race, max(0.0, run.budget.left()))
     found = race(named, run.card.wait, run.settings.repeats, seconds, batches)
-    for task, who in tasks:
-        if lap := found.laps.get(f"{task}: {who}"):
-            run.record.rows.append(row(name, task, who, hidden, size, lap))
+    for task, whom in tasks:
+        if lap := found.laps.get(f"{task}: {whom}"):
+            run.record.rows.append(row(name, task, whom, hidden, size, lap))
     for key, why in found.failed.items():
         run.record.left_out[f"{name}, hidden {hidden}, batch {size}, {key}"] = why

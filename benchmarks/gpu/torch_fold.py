@@ -1,7 +1,8 @@
-"""Fold's benchmark model in PyTorch by hand, for one tree shape: `benchmarks.manual` with PyTorch's operations.
+"""Fold's model in PyTorch by hand, for one tree shape: `benchmarks.manual` with PyTorch's operations.
 
-Nothing is scheduled: rows and buffers are worked out once. It runs level by level or, as Fold's baseline did, node by
-node; and as one CUDA graph, since with one shape every batch has the same. Gradients are written by hand.
+Nothing is scheduled: rows and buffers are worked out once. It runs level by level or, as Fold's baseline did,
+node by node; and as one CUDA graph, since with one shape every batch has the same. Gradients are written by
+hand.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ class TorchFold:
         self._infer: Callable[[], None] = self._captured(self._forward) if captured else self._forward
 
     def value_and_grad(self, words: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the summed loss and all gradients, dense, which the next batch overwrites: ``words: [batch, leaves]``."""
+        """Return the summed loss and all gradients, which the next batch overwrites.
+
+        Args:
+            words: ``[batch, leaves]``, rows of the table.
+        """
         self._bring(words)
         self._train()
         return self.total, self.gradients

@@ -1,4 +1,4 @@
-"""More of PyTorch: the SST Tree-LSTM with its cell compiled, the child-sum Tree-LSTM by level, the tagger by cuDNN.
+"""More of PyTorch: a compiled cell of the SST Tree-LSTM, the child-sum Tree-LSTM, the tagger by cuDNN.
 
 All learn as the benchmark's first model does: words looked up once, Adam, and the embedding's rows sparsely.
 """
@@ -18,7 +18,7 @@ KINDS = 4  # gates
 
 
 class TorchCompiled(TorchByLevel):
-    """The SST Tree-LSTM by level with automatic differentiation, its cells compiled once for any number of rows."""
+    """The SST Tree-LSTM by level with automatic differentiation, its cell compiled for any number of rows."""
 
     def __init__(
         self, hidden: int, vocabulary_size: int, parameters: Mapping[str, Array], *, device: str = "cpu"
@@ -34,8 +34,8 @@ class TorchCompiled(TorchByLevel):
 class TorchChildSum(TorchPeer):
     """The child-sum Tree-LSTM, hand-batched by level, with automatic differentiation.
 
-    Levels are depths below the root, so the children of a level are all rows of the one below. Every node of a
-    `FlatTree` has a word here. Gates stand in the order u, i, o, f, as in `foldbatch.ChildSumTreeLSTM`.
+    Levels are depths below the root, so the children of a level are all rows of the one below. Every node of
+    a `FlatTree` has a word here. Gates stand in the order u, i, o, f, as in `foldbatch.ChildSumTreeLSTM`.
     """
 
     @staticmethod
@@ -90,7 +90,7 @@ class TorchChildSum(TorchPeer):
 
 
 def _level_arrays(trees: Sequence[FlatTree]) -> tuple[list[int], Array, Array, Array, Array]:
-    """Return the levels' sizes, deepest first, and by row: distinct words, each node's, labels, places of parents."""
+    """Return levels' sizes, deepest first; distinct words; by row words, labels and places of parents."""
     counts = np.array([len(tree.parents) for tree in trees])
     depths = depths_of(trees)
     order = np.argsort(-depths, kind="stable")
@@ -110,8 +110,8 @@ def _level_arrays(trees: Sequence[FlatTree]) -> tuple[list[int], Array, Array, A
 class TorchTagger(TorchPeer):
     """The BiLSTM tagger on packed sequences: with a GPU, cuDNN's LSTM.
 
-    Gates stand in the order u, i, o, f, as in `foldbatch.LSTMCell`; PyTorch's i, f, u, o are made of them. PyTorch
-    has a second bias, which is zero and is not trained.
+    Gates stand in the order u, i, o, f, as in `foldbatch.LSTMCell`; PyTorch's i, f, u, o are made of them.
+    PyTorch has a second bias, which is zero and is not trained.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class TorchTagger(TorchPeer):
         return self._states(trees, training=False)[0]
 
     def _states(self, trees: Sequence[FlatTree], *, training: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the words' states step by step, rows of the embedding and what was read there, and labels."""
+        """Return the words' states step by step, the embedding's rows, what was read there, labels."""
         torch = self.torch
         counts, *arrays = _steps(trees)
         rows, word_of_step, labels = self._put(arrays)
@@ -173,7 +173,7 @@ class TorchTagger(TorchPeer):
 
 
 def _steps(trees: Sequence[FlatTree]) -> tuple[Array, Array, Array, Array]:
-    """Return how many sentences have each step, distinct words, and each step's word and label, in that order."""
+    """Return how many sentences have each step, distinct words, and each step's word and label."""
     leaves = [tree.words >= 0 for tree in trees]
     lengths = np.array([int(leaf.sum()) for leaf in leaves])
     longest_first = np.argsort(-lengths, kind="stable")
