@@ -1,7 +1,7 @@
 """Room for batches of fixed shape: where each level's rows lie, and a batch's row numbers in that room.
 
-A level has room for the most rows that it has in any batch. What is to spare reads words that nobody wrote, and
-writes to a row that nobody reads.
+A level has room for the most rows that it has in any batch. Rows to spare read a spare word and
+write to a row that nobody reads.
 """
 
 from __future__ import annotations
