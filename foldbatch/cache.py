@@ -1,9 +1,11 @@
 """The directory on disk that keeps compiled loops between runs: where it is, what is in it, what leaves it.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none. An *entry* is a text, ``NAME.py``, with what Numba compiled of it,
-``__pycache__/NAME.*``. Its time of access tells when it was last used. Processes may share the directory:
-files are complete when they appear, and one that is removed while another process reads it does no harm.
+``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: a text, ``NAME.py``, with what Numba
+compiled of it, ``__pycache__/NAME.*``; kernels for a GPU, ``NAME.cubin``, with the compiler's log,
+``NAME.log``; or such kernels compiled for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells
+when it was last used. Processes may share the directory: files are complete when they appear, and one that is
+removed while another process reads it does no harm.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from uuid import uuid4
 
 LIMIT = 500_000_000  # bytes: some ten thousand entries
 LEFT = 0.8  # of the limit, when it was passed and entries have been removed
+MAIN = (".py", ".cubin", ".so")  # endings of the file that is touched when its entry is used
 FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
 
 
@@ -71,8 +74,20 @@ def write_text(directory: Path, name: str, text: str) -> Path | None:
     return path
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file of an entry, in the place of what is there; where that is impossible, do nothing."""
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
 def used(path: Path) -> None:
-    """Note that an entry is used now; Numba looks at its time of change, which stays."""
+    """Note that an entry is used now, by its `MAIN` file; Numba looks at its time of change, which stays."""
     with contextlib.suppress(OSError):
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
@@ -101,7 +116,7 @@ def entries(directory: Path) -> dict[str, Entry]:
             entry = by_name[file.name if ".tmp" in file.name else file.name.partition(".")[0]]
             entry.files.append(file.path)
             entry.size += status.st_size
-            entry.used = max(entry.used, status.st_atime if file.name.endswith(".py") else status.st_mtime)
+            entry.used = max(entry.used, status.st_atime if file.name.endswith(MAIN) else status.st_mtime)
     return dict(by_name)
 
 
@@ -131,6 +146,12 @@ def tidy(directory: Path) -> None:
             break
         remove([entry])
         size -= entry.size
+
+
+@cache
+def tidy_once(directory: Path) -> None:
+    """Tidy up in a process that compiles, the first time it does."""
+    tidy(directory)
 
 
 def clear(directory: Path) -> None:

@@ -7,9 +7,12 @@ Python user would catch. A breach of the package's own invariants is an ``assert
 one of these.
 """
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
+PACKAGE = str(Path(__file__).parent)
 SHOWN = 5  # names of a list that a message shows
 
 
@@ -148,3 +151,11 @@ def counted(number: int, noun: str) -> str:
     ('1 step', '2,000 calls')
     """
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def frames_inside() -> int:
+    """Return the `stacklevel` with which a warning of the caller names the line outside of the package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

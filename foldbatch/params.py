@@ -9,9 +9,10 @@ parameters as ``program.params``; see `foldbatch.store`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,6 +84,19 @@ class Owner:
         self.given = given
 
 
+class Away(Protocol):
+    """Where a parameter's numbers are, while its own array holds older ones: the memory of a device."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What is held while numbers are read, so that they come home once."""
+        ...
+
+    def read_into(self, array: Array) -> None:
+        """Copy the numbers into an array of the parameter's shape and dtype."""
+        ...
+
+
 class Parameter:
     """A named array that training changes (or not, when frozen).
 
@@ -95,6 +109,9 @@ class Parameter:
         trainable: False means that no gradient is ever computed for it.
         owner: the layer it belongs to; None for a parameter that stands alone.
 
+    Attributes:
+        away: where its numbers are, while a device has newer ones than `value`; else None.
+
     Raises:
         UnknownNameError: when `init` names no initialiser.
         BlockTypeError: when `type` is not that of a tensor.
@@ -105,7 +122,7 @@ class Parameter:
     array([0.5, 0.5], dtype=float32)
     """
 
-    __slots__ = ("_value", "given", "init", "name", "owner", "trainable", "type")
+    __slots__ = ("__weakref__", "_value", "away", "given", "init", "name", "owner", "trainable", "type")
 
     def __init__(
         self,
@@ -133,6 +150,7 @@ class Parameter:
         self.owner = owner
         self.trainable = trainable
         self._value: Array | None = None
+        self.away: Away | None = None
         if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
             self.assign(init)
 
@@ -160,11 +178,40 @@ class Parameter:
 
     @property
     def value(self) -> Array:
-        """The array itself, of the parameter's shape and dtype; update it in place."""
+        """The array itself, of the parameter's shape and dtype; update it in place.
+
+        It is the same array each time. While a device computes with the parameter the array is read-only and
+        holds older numbers; whoever asks for it here gets the device's numbers in it, and may write to it.
+        """
         if self._value is None:
             self.initialize(0, self.name)
         assert self._value is not None
+        while (away := self.away) is not None:
+            self._come_home(away)
         return self._value
+
+    def take_away(self, away: Away) -> None:
+        """Let the numbers be elsewhere from now on, which has copies of those in `value`.
+
+        The array becomes read-only until somebody asks for `value`.
+        """
+        self.value.flags.writeable = False
+        self.away = away
+
+    def _come_home(self, away: Away) -> None:
+        assert self._value is not None
+        with away.lock:
+            if self.away is away:  # no other thread was quicker
+                numbers = np.empty_like(self._value)
+                away.read_into(numbers)
+                self._stay(numbers)
+
+    def _stay(self, numbers: Array) -> None:
+        """Let the array hold the newest numbers."""
+        assert self._value is not None
+        self._value.flags.writeable = True
+        self._value[...] = numbers
+        self.away = None
 
     def assign(self, value: ArrayLike, where: str | None = None) -> None:
         """Copy `value` into the parameter, keeping the array that programs already hold.
@@ -172,10 +219,14 @@ class Parameter:
         Errors are those of `fitting`.
         """
         array = self.fitting(value, where)
+        away = self.away
         if self._value is None:
             self._value = array
-        else:
+        elif away is None:
             self._value[...] = array
+        else:
+            with away.lock:
+                self._stay(array)  # all numbers are replaced, so none need come home
 
     def fitting(self, value: ArrayLike, where: str | None = None) -> Array:
         """Return a copy of `value` in the parameter's dtype; errors name the parameter `where`.
@@ -205,8 +256,35 @@ class Parameter:
             raise ParameterError(where, expected, f"{number} at {place}", "clean the array first")
         return converted
 
+    def __getstate__(self) -> object:
+        if self.away is not None:
+            _ = self.value  # a copy, or a file, holds the numbers themselves
+        return object.__getstate__(self)
+
     def __repr__(self) -> str:
         return f"Parameter({str(self.type)!r}, name={self.name!r})"
+
+
+class Remote:
+    """An array in the memory of a device, and what is done there with gradients."""
+
+    __slots__ = ()
+
+    def spread(self, gradient: SparseRows) -> Any:
+        """Return a sparse gradient, whose values this array is, as an array of its table's shape."""
+        raise NotImplementedError
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        """Return the sum of a parameter's gradients, of which some may be NumPy's arrays."""
+        raise NotImplementedError
+
+    def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
+        """Look now for the first array that holds a NaN or an infinity; return what waits for its number."""
+        raise NotImplementedError
+
+    def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+        """Do what `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +304,8 @@ class SparseRows:
 
     def dense(self) -> Array:
         """Return the gradient as an array of the table's shape."""
+        if isinstance(self.values, Remote):
+            return cast("Array", self.values.spread(self))
         table = np.zeros(self.shape, self.values.dtype)
         table[self.rows] = self.values
         return table

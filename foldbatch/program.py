@@ -13,9 +13,9 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from foldbatch.blocks.lower import Lowered, depth
@@ -25,8 +25,9 @@ from foldbatch.blocks.writer import shown
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
-from foldbatch.engines.nonfinite import NotFinite, first_not_finite
+from foldbatch.engines.nonfinite import NotFinite, look_for_not_finite
 from foldbatch.engines.origins import find_nonfinite
+from foldbatch.engines.pending import Pending
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Report
 from foldbatch.engines.results import Results, Step
@@ -38,6 +39,7 @@ from foldbatch.errors import (
     NoLossWarning,
     NotFiniteWarning,
     counted,
+    frames_inside,
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
@@ -300,24 +302,36 @@ class Program(Differentiable):
         return replace(found, place=place)
 
     def _look_at(self, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
-        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss."""
+        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss.
+
+        Where the loss is still to be read, it is looked at when somebody reads it.
+        """
+        trains, bad = gradients is not None, None
+        if isinstance(loss, Pending):
+            if gradients and NotFiniteWarning not in self._warned:
+                bad = look_for_not_finite(gradients)
+            loss.then(partial(self._warn_of, bad=bad, trains=trains))
+        else:
+            if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
+                bad = look_for_not_finite(gradients)
+            self._warn_of(loss, bad, trains=trains)
+
+    def _warn_of(self, loss: float, bad: Callable[[], str | None] | None, *, trains: bool) -> None:
+        """Warn of a loss; `bad` tells the name of a gradient that is not finite."""
         warning: FoldbatchWarning
-        bad = None
-        if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
-            bad = first_not_finite(gradients)
         fix = "call program.find_nan(examples)"
         if not math.isfinite(loss):
             warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
-        elif bad is not None:
-            warning = NotFiniteWarning(f"{bad} gradient", "finite numbers", "a NaN or an infinity", fix)
-        elif gradients is not None and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+        elif bad is not None and (name := bad()) is not None:
+            warning = NotFiniteWarning(f"{name} gradient", "finite numbers", "a NaN or an infinity", fix)
+        elif trains and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
             fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
             warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
         else:
             return
         if type(warning) not in self._warned:
             self._warned.add(type(warning))
-            warnings.warn(warning, stacklevel=3)
+            warnings.warn(warning, stacklevel=frames_inside())
 
     # -- reports
 

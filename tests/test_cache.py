@@ -86,6 +86,37 @@ def test_temporary_files_that_nobody_writes_to_are_removed(tmp_path: Path) -> No
     assert fresh.exists()
 
 
+def test_kernels_of_a_gpu_are_entries_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the log beside them; and so is what the emulator compiled."""
+    filled(tmp_path)
+    for i, name in enumerate(["d.cubin", "d.log", "e.so"]):
+        cache.write_bytes(tmp_path / name, b" " * 500)
+        os.utime(tmp_path / name, (i, i))
+    entries = cache.entries(tmp_path)
+    assert {name: entry.size for name, entry in entries.items()} == {**dict.fromkeys("abcd", 1000), "e": 500}
+    cache.used(tmp_path / "d.cubin")
+    monkeypatch.setattr(cache, "LIMIT", 4000)
+    cache.tidy(tmp_path)
+    assert sorted(cache.entries(tmp_path)) == ["a", "b", "d"]  # 0.8 of the limit, the last used
+    cache.clear(tmp_path)
+    assert cache.entries(tmp_path) == {}
+
+
+def test_a_file_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cache.write_bytes(tmp_path / "file" / "a.cubin", b"content")
+    (tmp_path / "b.cubin").mkdir()  # in the way of the new file
+    cache.write_bytes(tmp_path / "b.cubin", b"content")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.cubin", "file"]
+
+
+def test_a_file_is_replaced_by_a_later_one(tmp_path: Path) -> None:
+    for content in (b"old", b"new"):
+        cache.write_bytes(tmp_path / "new" / "a.cubin", content)
+        assert (tmp_path / "new" / "a.cubin").read_bytes() == content
+    assert len(list((tmp_path / "new").iterdir())) == 1
+
+
 def test_clearing_removes_entries_and_nothing_else(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "mine").mkdir()

@@ -1,5 +1,10 @@
 """Parameters: names, initialisers, assignment, sparse gradients."""
 
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -80,3 +85,76 @@ def test_sparse_rows_become_a_dense_table() -> None:
     """Rows not named are zero."""
     dense = SparseRows(np.array([0, 2]), np.ones((2, 2), np.float32), (4, 2)).dense()
     assert dense.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
+
+
+class Elsewhere:
+    """Numbers that are not in a parameter's array."""
+
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = numbers
+        self.lock = threading.RLock()
+        self.readings = 0
+
+    def read_into(self, array: np.ndarray) -> None:
+        self.readings += 1
+        array[...] = self.numbers
+
+
+def away() -> tuple[Parameter, np.ndarray, Elsewhere]:
+    """A parameter whose numbers are elsewhere, the array it had, and that place."""
+    parameter, elsewhere = Parameter([2], init=1.0, name="w"), Elsewhere([3.0, 4.0])
+    array = parameter.value
+    parameter.take_away(elsewhere)
+    return parameter, array, elsewhere
+
+
+def test_numbers_that_are_away_come_home_into_the_same_array_when_somebody_asks() -> None:
+    parameter, array, elsewhere = away()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 5.0
+    assert parameter.value is array
+    assert array.tolist() == [3.0, 4.0]
+    array[0] = 5.0
+    assert parameter.value.tolist() == [5.0, 4.0]
+    assert elsewhere.readings == 1
+    assert parameter.away is None
+
+
+def test_assigning_needs_no_numbers_to_come_home() -> None:
+    parameter, array, elsewhere = away()
+    with pytest.raises(ParameterError):
+        parameter.assign([np.nan, 0.0])
+    assert parameter.away is elsewhere
+    parameter.assign([7.0, 8.0])
+    assert (array.tolist(), elsewhere.readings, parameter.value is array) == ([7.0, 8.0], 0, True)
+    array[0] = 1.0
+
+
+def test_numbers_that_cannot_be_read_stay_away() -> None:
+    parameter, array, elsewhere = away()
+    elsewhere.numbers = [1.0, 2.0, 3.0]
+    with pytest.raises(ValueError, match="broadcast"):
+        _ = parameter.value
+    assert parameter.away is elsewhere
+    assert not array.flags.writeable
+    elsewhere.numbers = [1.0, 2.0]
+    assert parameter.value.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_copy_has_the_newest_numbers_at_home(copied: Callable[[Parameter], Parameter]) -> None:
+    parameter, _, _ = away()
+    made = copied(parameter)
+    assert made.away is None
+    assert made.value.tolist() == [3.0, 4.0]
+
+
+def test_numbers_come_home_once_for_all_threads() -> None:
+    parameter, _, elsewhere = away()
+    with elsewhere.lock:
+        threads = [threading.Thread(target=lambda: parameter.value) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert elsewhere.readings == 1

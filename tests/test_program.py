@@ -17,6 +17,9 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
+from foldbatch.engines.arrays import ArrayRun
+from foldbatch.engines.pending import pending
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.errors import (
     BlockTypeError,
     BlockValueError,
@@ -714,3 +717,72 @@ def test_training_a_model_without_a_loss_is_told_once() -> None:
     assert loss == 0
     assert not any(_dense(gradient).any() for gradient in gradients.values())
     assert fb.compile(fb.Map(_inverse()), "numpy").value_and_grad([[]])[0] == 0
+
+
+# -- losses that are read later
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Let the NumPy engine's losses be pending; return the list of those that were read."""
+    read = []
+    at_once = ArrayRun.loss_sums
+
+    def sums(run):
+        def reading(key, number):
+            read.append(key)
+            return number
+
+        return {key: pending(partial(reading, key, number)) for key, number in at_once(run).items()}
+
+    monkeypatch.setattr(ArrayRun, "loss_sums", sums)
+    return read
+
+
+def _product(threads: int = 1) -> fb.Program:
+    w = fb.Parameter([], init=3.0, name="w")
+    block = fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x)) >> fb.Sum() >> fb.Loss("product")
+    return fb.compile(block, "numpy", threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_pending_loss_is_read_by_those_who_look(later, threads):
+    program = _product(threads)
+    examples = [[1.0], [2.0, 3.0], [4.0]]
+    loss, gradients = program.value_and_grad(examples)
+    step, results = program.step(examples), program.run(examples, losses=True)
+    assert later == []
+    assert gradients["w"] == step.gradients["w"] == 10.0
+    assert (loss, step.loss, step.losses["product"], results.loss) == (30.0,) * 4
+    assert len(later) >= 3
+
+
+def test_a_pending_loss_that_is_not_finite_warns_the_one_who_looks(later):
+    program = _product()
+    loss, _ = program.value_and_grad([[np.inf]])
+    with pytest.warns(NotFiniteWarning, match="loss: expected a finite number, found inf") as caught:
+        assert loss == np.inf
+    assert caught[0].filename == __file__
+    assert program.value_and_grad([[np.inf]])[0] == np.inf  # once a program
+
+
+def test_a_gradient_that_is_not_finite_warns_when_the_loss_is_read(later):
+    w = fb.Parameter([], init=0.0, name="w")
+    program = fb.compile(fb.Scalar() >> fb.Function(lambda x: ops.sqrt(w) * x) >> fb.Loss(), "numpy")
+    loss, _ = program.value_and_grad([1.0])
+    with pytest.warns(NotFiniteWarning, match="w gradient: expected finite numbers"):
+        assert loss == 0.0
+
+
+def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(later, monkeypatch):
+    def sums(run):
+        def reading():
+            raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
+
+        return {(1, 0): pending(reading)}
+
+    monkeypatch.setattr(ArrayRun, "loss_sums", sums)
+    loss, _ = _product().value_and_grad([[1.0], [2.0], [3.0]])
+    for _ in range(2):
+        with pytest.raises(ExampleError, match=r"at example \d: expected ids from 0 to 4, found 9"):
+            float(loss)

@@ -234,6 +234,10 @@ class ArrayRun:
             for parameter, terms in parts.items()
         }
 
+    def loss_sums(self) -> dict[tuple[int, int], float]:
+        """Return the sum of each loss, by cell and number."""
+        return {key: float(values.sum(dtype=np.float64)) for key, values in self.losses.items()}
+
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
         values = np.array(numbers, np.int64)

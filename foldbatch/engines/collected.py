@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Run
+from foldbatch.engines.pending import read_within
 from foldbatch.engines.results import (
     Losses,
     Metrics,
@@ -24,7 +24,13 @@ from foldbatch.params import Array
 from foldbatch.scheduler.trace import Trace
 
 
-def collect(model: Model, batch: Batch, run: Run, asides: Collection[str]) -> Results:
+def collect(
+    model: Model,
+    batch: Batch,
+    run: Run,
+    asides: Collection[str],
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Results:
     """Return the results of a batch that has run forward.
 
     Args:
@@ -32,10 +38,11 @@ def collect(model: Model, batch: Batch, run: Run, asides: Collection[str]) -> Re
         batch: the batch.
         run: what ran it.
         asides: which of ``losses`` and ``metrics`` to add.
+        within: what losses that are pending are read within.
     """
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
-    return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)
+    return Results(items, metrics, sum_losses(model, run, within) if "losses" in asides else None)
 
 
 def nothing(model: Model, asides: Collection[str]) -> Results:
@@ -46,12 +53,14 @@ def nothing(model: Model, asides: Collection[str]) -> Results:
     )
 
 
-def sum_losses(model: Model, run: Run) -> Losses:
-    """Return the losses of a batch that has run forward."""
+def sum_losses(
+    model: Model, run: Run, within: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> Losses:
+    """Return the losses of a batch that has run forward; arguments are those of `collect`."""
     by_name = dict.fromkeys(_loss_names(model), 0.0)
     total = 0.0
-    for (k, i), values in run.losses.items():
-        loss = float(values.sum(dtype=np.float64))
+    for (k, i), number in run.loss_sums().items():
+        loss = read_within(number, within)
         total += loss
         by_name[model.losses[k][i]] += loss
     return Losses(total, by_name)

@@ -25,17 +25,22 @@ class Run(Protocol):
     """A batch under way, or done.
 
     Attributes:
-        losses: by cell and number, ``[n]``, by rank.
         metrics: by cell and number, ``[n, *shape]``, by rank.
         inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells
             yield them.
         launches: kernels launched so far.
     """
 
-    losses: Mapping[tuple[int, int], Array]
     metrics: Mapping[tuple[int, int], Array]
     inputs: Mapping[tuple[int, int], Array]
     launches: int
+
+    def loss_sums(self) -> Mapping[tuple[int, int], float]:
+        """Return the sum over the batch of each loss, by cell and number; see `foldbatch.engines.pending`.
+
+        Where they are pending, reading one raises `OutOfRangeError` as `Engine.forward` does.
+        """
+        ...
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
@@ -82,7 +87,8 @@ class Engine(Protocol):
             memory: what `memory` made.
 
         Raises:
-            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`.
+            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`. An engine
+                that does not wait for a device raises it when a loss, a metric or a value is read.
         """
         ...
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.params import Gradient, SparseRows
+from foldbatch.params import Gradient, Remote, SparseRows
 from foldbatch.static.evaluate import Value
 
 LISTED = 8  # numbers of an array that are printed; of a larger one, its range
@@ -21,14 +21,27 @@ def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
     >>> first_not_finite({"a": np.ones(2), "b": np.array([1.0, np.inf])})
     'b'
     """
+    return look_for_not_finite(gradients)()
+
+
+def look_for_not_finite(gradients: Mapping[str, Gradient]) -> Callable[[], str | None]:
+    """Look for a NaN or an infinity now; return what tells the first gradient that has one, see above.
+
+    Gradients on a device are looked at there, and only the one who asks for the name waits.
+    """
+    arrays = {name: g.values if isinstance(g, SparseRows) else g for name, g in gradients.items()}
+    remote = {name: array for name, array in arrays.items() if isinstance(array, Remote)}
+    if remote:
+        first = next(iter(remote.values())).first_not_finite(list(remote.values()))
+        names = list(remote)
+        return lambda: None if (number := first()) is None else names[number]
     # BLAS would wake its other threads, which then wait for more work and take the time of a core
     with single_threaded_blas(), np.errstate(all="ignore"):
-        for name, gradient in gradients.items():
-            values = gradient.values if isinstance(gradient, SparseRows) else gradient
+        for name, values in arrays.items():
             # A sum of squares takes one quick pass. It may be infinite for large finite numbers, too.
             if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
-                return name
-    return None
+                return lambda: name
+    return lambda: None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

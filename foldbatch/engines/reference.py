@@ -210,10 +210,10 @@ class ReferenceRun:
     orders: tuple[Index, ...]
     launches: int = 0
 
-    @property
-    def losses(self) -> dict[tuple[int, int], Array]:
-        """By cell and number, ``[n]``, by rank."""
-        return self._ranked(self.reference.losses)
+    def loss_sums(self) -> dict[tuple[int, int], float]:
+        """Return the sum of each loss, by cell and number."""
+        losses = self._ranked(self.reference.losses)
+        return {key: float(values.sum(dtype=np.float64)) for key, values in losses.items()}
 
     @property
     def metrics(self) -> dict[tuple[int, int], Array]:

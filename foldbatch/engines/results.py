@@ -263,10 +263,9 @@ def join(parts: Sequence[Results]) -> Results:
 
 
 def _join_losses(parts: Sequence[Losses]) -> Losses:
-    total = float(sum(part.total for part in parts))
-    return Losses(
-        total, {name: float(sum(part.by_name[name] for part in parts)) for name in parts[0].by_name}
-    )
+    total = sum((part.total for part in parts), 0.0)
+    names = parts[0].by_name
+    return Losses(total, {name: sum((part.by_name[name] for part in parts), 0.0) for name in names})
 
 
 def _join_metrics(parts: Sequence[Metrics], sizes: Sequence[int]) -> Metrics:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -36,7 +37,7 @@ from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.schedule import seeded, verify
+from foldbatch.scheduler.schedule import Index, seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 
@@ -140,7 +141,7 @@ class Runner:
     def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model."""
         parts = self._each(partial(self._differentiate, step, None), batch, training=True)
-        return float(sum(part.losses.total for part in parts)), self._summed(parts)
+        return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
         """Return what `value_and_grad` returns, with results and metrics of the same training pass."""
@@ -206,7 +207,9 @@ class Runner:
         ready = self.engine.ready(batch, training=True)
         phases["ready"] = time.perf_counter() - start
         start = time.perf_counter()
-        run = self._forward(SubBatch(0, traces, batch), (batch, ready), self._memories[0], 0)
+        part = SubBatch(0, traces, batch)
+        with self._naming(part, batch)():
+            run = self._forward(part, (batch, ready), self._memories[0], 0)
         phases["forward"] = time.perf_counter() - start
         forward = run.launches
         start = time.perf_counter()
@@ -275,20 +278,20 @@ class Runner:
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
-        try:
-            return self.engine.forward(made, feeds, memory)
-        except OutOfRangeError as error:
-            example = part.first + int(batch.schedule.cells[error.cell].examples[error.rank])
-            where = f"{self.model.cells[error.cell].name} at example {example}"
-            raise ExampleError(
-                where, f"ids from 0 to {error.size - 1}", str(error.id), "correct what computes the id"
-            ) from None
+        return self.engine.forward(made, feeds, memory)
+
+    def _naming(self, part: SubBatch, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
+        """Return what changes errors of ids out of range into errors that name examples of a part."""
+        examples = [table.examples for table in batch.schedule.cells]
+        return partial(_naming_examples, [cell.name for cell in self.model.cells], examples, part.first)
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite
     def _run(
         self, step: int, asides: Collection[str], part: SubBatch, ready: tuple[Batch, Any], memory: Any
     ) -> Results:
-        return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
+        naming = self._naming(part, ready[0])
+        with naming():
+            return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides, naming)
 
     @np.errstate(all="ignore")
     def _differentiate(
@@ -319,17 +322,39 @@ class Runner:
                 for offset, pairs in zip(offsets, own, strict=True)
                 for number, g in pairs
             ]
-        run = self._forward(part, ready, memory, step)
-        results = None if asides is None else collect(self.model, batch, run, asides)
-        gradients = run.backward(cotangents)
-        merged, tables = batch.merged, batch.schedule.cells
-        inputs = {
-            (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
-            for (k, i), values in run.inputs.items()
-        }
+        naming = self._naming(part, batch)
+        with naming():
+            run = self._forward(part, ready, memory, step)
+            results = None if asides is None else collect(self.model, batch, run, asides, naming)
+            gradients = run.backward(cotangents)
+            merged, tables = batch.merged, batch.schedule.cells
+            inputs = {
+                (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
+                for (k, i), values in run.inputs.items()
+            }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
-        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
+        return Derived(sum_losses(self.model, run, naming), gradients, visits, len(part.traces), results)
+
+
+@contextmanager
+def _naming_examples(cells: Sequence[str], examples: Sequence[Index], first: int) -> Iterator[None]:
+    """Change errors of ids that are out of range.
+
+    Args:
+        cells: the names of the model's cells.
+        examples: of each cell, the examples of its calls, by rank.
+        first: the example of the batch that the part begins with.
+
+    Raises:
+        ExampleError: in the place of an `OutOfRangeError`.
+    """
+    try:
+        yield
+    except OutOfRangeError as error:
+        where = f"{cells[error.cell]} at example {first + int(examples[error.cell][error.rank])}"
+        fix = "correct what computes the id"
+        raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
 
 
 def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.params import Array, Gradient, SparseRows
+from foldbatch.params import Array, Gradient, Remote, SparseRows
 
 
 def sum_rows(
@@ -145,6 +146,10 @@ def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = No
     """
     if len(parts) == 1:
         return parts[0]
+    arrays = (part.values if isinstance(part, SparseRows) else part for part in parts)
+    remote = next((array for array in arrays if isinstance(array, Remote)), None)
+    if remote is not None:
+        return cast("Gradient", remote.total(parts))
     if all(isinstance(part, SparseRows) for part in parts):
         sparse = [part for part in parts if isinstance(part, SparseRows)]
         rows = np.concatenate([part.rows for part in sparse])

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.params import SparseRows, Updates
+from foldbatch.params import Remote, SparseRows, Updates
 from foldbatch.types import describe_value
 
 Array = NDArray[Any]
@@ -35,6 +36,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
 
     Returns the gradients and the norm they had. Those within the limit are returned as they
     are, and so are those with a NaN or an infinity, for the optimizer to name; scaled ones are copies.
+    Gradients on a device are clipped there, into copies in any case; only who looks at the norm waits.
 
     Raises:
         TrainingError: when `max_norm` is not above 0; infinity only measures.
@@ -47,6 +49,10 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
     """
     if not max_norm > 0:
         raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
+    arrays = (g.values if isinstance(g, SparseRows) else g for g in grads.values())
+    remote = next((array for array in arrays if isinstance(array, Remote)), None)
+    if remote is not None:
+        return remote.clipped(grads, max_norm)
     norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
     if norm <= max_norm or not math.isfinite(norm):
         return dict(grads), norm
@@ -69,7 +75,7 @@ def _square_sum(array: Array) -> float:
 
 def _scaled(gradient: Any, factor: float) -> Any:
     if isinstance(gradient, SparseRows):
-        return SparseRows(gradient.rows, _numbers(gradient) * factor, gradient.shape)
+        return replace(gradient, values=gradient.values * factor)
     return gradient * factor
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from foldbatch.engines.cuda.element_texts import index_lines
-from foldbatch.engines.cuda.kernel_text import KernelText, field_of, indented, offset_of
+from foldbatch.engines.cuda.kernel_text import KernelText, buffer_of, field_of, indented, offset_of
 from foldbatch.engines.cuda.line_texts import added, total_of
 from foldbatch.engines.cuda.row_texts import in_range
 from foldbatch.engines.launch import BASE
@@ -91,7 +91,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return a kernel's lines that add up outer products of rows, by id if there are ids: a thread a number."""
+    """Return a kernel's lines that add up outer products of rows, if there are ids by id."""
     (x, g, *ids), write = given(statement), written(statement)
     if not prod(write.shape):
         return []
@@ -150,7 +150,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     return [
         "const i8 count = t[plan];",
         "const i8 *target = t + plan + 1, *starts = target + count, *order = starts + count + 1;",
-        f"{kind}* arena = ({kind}*)t[t[1] + {field_of(number, BASE)}];",
+        f"{kind}* arena = {buffer_of(kind, field_of(number, BASE))};",
         "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
         f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
         f"    {total_of(kind)} total = 0;",

@@ -1,52 +1,165 @@
-"""Kernels that every program needs, by name; each is a text in the language of ``device.h``."""
+"""Kernels that every program needs, by name; each is a text in the language of ``device.h``.
+
+Names end in the type of their numbers, ``f4`` or ``f8``. A number that is no address travels as the bits of a
+double, see `bits`.
+"""
 
 from __future__ import annotations
 
-# Bytes move in words: ``words`` of 4 bytes a row, or of 1 byte where rows are no multiple of that.
-_ROWS = """\
-KERNEL take_{k}(i8 source, i8 rows, i8 count, i8 words, i8 target) {{
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X)
-    (({k}*)target)[e] = ((const {k}*)source)[((const i8*)rows)[e / words] * words + e % words];
-}}
-"""
-_ZERO = """\
-KERNEL zero_rows(i8 array, i8 rows, i8 count, i8 bytes) {
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * bytes; e += BLOCKS * LANES_X)
-    ((b1*)array)[((const i8*)rows)[e / bytes] * bytes + e % bytes] = 0;
-}
-"""
-# Adds terms to rows, as a plan tells (see `plans`); `width` numbers a row. ``add`` keeps what is there.
-_PLANNED = """\
-KERNEL add_rows_{k}(i8 terms, i8 plan, i8 width, i8 target, i8 add) {{
-  const i8* p = (const i8*)plan;
-  const i8 count = p[0];
-  const i8 *rows = p + 1, *starts = rows + count, *order = starts + count + 1;
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * width; e += BLOCKS * LANES_X) {{
-    const i8 q = e / width, column = e % width;
-    f8 total = 0;
-    for (i8 j = starts[q]; j < starts[q + 1]; j++) total += (f8)((const {k}*)terms)[order[j] * width + column];
-    {k}* to = ({k}*)target + (add ? rows[q] : q) * width + column;
-    *to = add ? *to + ({k})total : ({k})total;
-  }}
-}}
-"""
-# One block: each thread every so many numbers, then one thread their sums, in order.
-_TOTAL = """\
-KERNEL total_{k}(i8 values, i8 count, i8 target) {{
-  SHARED f8 part[1024];
-  f8 total = 0;
-  for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)((const {k}*)values)[e];
-  part[LANE_X] = total;
+import struct
+
+KINDS = {"float32": "f4", "float64": "f8"}
+TOGETHER = 7  # arrays that one launch of ``flag`` looks at
+WORDS = 12  # words of batches that one launch of ``fault`` looks at
+
+# What the lanes of a block add up, in an order that depends on their number alone.
+BLOCK_SUM = """\
+DEVICE f8 block_sum(f8* lanes, f8 x) {
+  lanes[LANE_X] = x;
+  for (i8 step = 1; step < LANES_X; step *= 2) {
+    BARRIER();
+    if (LANE_X % (2 * step) == 0 && LANE_X + step < LANES_X) lanes[LANE_X] += lanes[LANE_X + step];
+  }
   BARRIER();
-  if (LANE_X == 0) {{
-    for (i8 i = 1; i < LANES_X; i++) total += part[i];
-    *(f8*)target = total;
+  return lanes[0];
+}
+"""
+
+EACH = "for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X)"
+
+TEXTS = {
+    "fill": """\
+KERNEL fill_{f}(i8 out, i8 n, i8 value) {{
+  {each} (({f}*)out)[i] = ({f})as_f8(value);
+}}
+""",
+    "scale": """\
+KERNEL scale_{f}(i8 out, i8 a, i8 n, i8 factor) {{
+  {f} t = ({f})as_f8(factor);
+  {each} (({f}*)out)[i] = ((const {f}*)a)[i] * t;
+}}
+""",
+    # the factor is computed on the device
+    "scale_by": """\
+KERNEL scale_by_{f}(i8 out, i8 a, i8 n, i8 factor) {{
+  {f} t = ({f}) * (const f8*)factor;
+  {each} (({f}*)out)[i] = ((const {f}*)a)[i] * t;
+}}
+""",
+    "divide": """\
+KERNEL divide_{f}(i8 out, i8 a, i8 n, i8 divisor) {{
+  {f} t = ({f})as_f8(divisor);
+  {each} (({f}*)out)[i] = ((const {f}*)a)[i] / t;
+}}
+""",
+    "add": """\
+KERNEL add_{f}(i8 out, i8 a, i8 b, i8 n) {{
+  {each} (({f}*)out)[i] = ((const {f}*)a)[i] + ((const {f}*)b)[i];
+}}
+""",
+    # rows [count] int64, distinct; values [count, width]; n is count * width
+    "spread": """\
+KERNEL spread_{f}(i8 out, i8 values, i8 rows, i8 n, i8 width) {{
+  {each} (({f}*)out)[((const i8*)rows)[i / width] * width + i % width] = ((const {f}*)values)[i];
+}}
+""",
+    # out [count, width]: row k is the sum of values[order[s]] for s from starts[k] to starts[k + 1]
+    "sum_rows": """\
+KERNEL sum_rows_{f}(i8 out, i8 values, i8 order, i8 starts, i8 count, i8 width) {{
+  SHARED f8 lanes[1024];
+  for (i8 k = BLOCK; k < count; k += BLOCKS) {{
+    i8 start = ((const i8*)starts)[k], stop = ((const i8*)starts)[k + 1];
+    for (i8 c = 0; c < width; c += LANES_X) {{
+      i8 j = c + LANE_X;
+      f8 sum = 0;
+      if (j < width)
+        for (i8 s = start + LANE_Y; s < stop; s += LANES_Y)
+          sum += ((const {f}*)values)[((const i8*)order)[s] * width + j];
+      lanes[LANE_Y * LANES_X + LANE_X] = sum;
+      BARRIER();
+      if (LANE_Y == 0 && j < width) {{
+        for (i8 y = 1; y < LANES_Y; y++) sum += lanes[y * LANES_X + LANE_X];
+        (({f}*)out)[k * width + j] = ({f})sum;
+      }}
+      BARRIER();
+    }}
   }}
 }}
-"""
-COMMON: dict[str, str] = {
-    **{f"take_{k}": _ROWS.format(k=k) for k in ("i4", "b1")},
-    "zero_rows": _ZERO,
-    **{f"add_rows_{k}": _PLANNED.format(k=k) for k in ("f4", "f8")},
-    **{f"total_{k}": _TOTAL.format(k=k) for k in ("f4", "f8", "i4", "i8")},
+""",
+    # one sum a block, for add_up or clip_factor to add
+    "squares": """\
+KERNEL squares_{f}(i8 sums, i8 a, i8 n) {{
+  SHARED f8 lanes[1024];
+  f8 sum = 0;
+  {each} {{
+    f8 x = ((const {f}*)a)[i];
+    sum += x * x;
+  }}
+  sum = block_sum(lanes, sum);
+  if (LANE_X == 0) ((f8*)sums)[BLOCK] = sum;
+}}
+""",
+    # flags[k] becomes 1 where array k of at most 7, times the factor, has a NaN or an infinity
+    "flag": """\
+KERNEL flag_{f}(i8 flags, i8 factor, i8 a0, i8 n0, i8 a1, i8 n1, i8 a2, i8 n2, i8 a3, i8 n3, i8 a4, i8 n4,
+                i8 a5, i8 n5, i8 a6, i8 n6) {{
+  i8 arrays[7] = {{a0, a1, a2, a3, a4, a5, a6}}, sizes[7] = {{n0, n1, n2, n3, n4, n5, n6}};
+  {f} t = ({f})as_f8(factor);
+  for (i4 k = 0; k < 7; k++) {{
+    i8 n = sizes[k];
+    b1 bad = 0;
+    {each} {{
+      {f} x = ((const {f}*)arrays[k])[i] * t;
+      bad |= !(x - x == 0);
+    }}
+    if (bad) (void)FIRST_OF((i8*)flags + k);
+  }}
+}}
+""",
 }
+
+# out[0] is the root of the sum, out[1] what brings it down to `limit`, or 1
+CLIP_FACTOR = """\
+KERNEL clip_factor(i8 out, i8 sums, i8 n, i8 limit) {
+  SHARED f8 lanes[1024];
+  f8 sum = 0;
+  for (i8 i = LANE_X; i < n; i += LANES_X) sum += ((const f8*)sums)[i];
+  sum = block_sum(lanes, sum);
+  if (BLOCK == 0 && LANE_X == 0) {
+    f8 norm = sqrt(sum), most = as_f8(limit);
+    ((f8*)out)[0] = norm;
+    ((f8*)out)[1] = norm > most && norm - norm == 0 ? most / norm : 1.0;
+  }
+}
+"""
+
+# The first fault stays: word becomes code if a batch's word is set, code + 1 + k if flags[k] is the first.
+FAULT = """\
+KERNEL fault(i8 word, i8 code, i8 flags, i8 n, i8 w0, i8 w1, i8 w2, i8 w3, i8 w4, i8 w5, i8 w6, i8 w7, i8 w8,
+             i8 w9, i8 w10, i8 w11) {
+  if (BLOCK || LANE_X || LANE_Y || *(i8*)word) return;
+  i8 words[12] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11}, found = 0;
+  for (i8 k = n; k > 0; k--)
+    if (((const i8*)flags)[k - 1]) found = code + k;
+  for (i4 k = 0; k < 12; k++)
+    if (words[k] && *(const i8*)words[k]) found = code;
+  *(i8*)word = found;
+}
+"""
+
+COMMON: dict[str, str] = {
+    f"{name}_{kind}": text.format(f=kind, each=EACH)
+    for name, text in TEXTS.items()
+    for kind in KINDS.values()
+} | {"clip_factor": CLIP_FACTOR, "fault": FAULT}
+PRELUDE = BLOCK_SUM
+
+
+def bits(number: float) -> int:
+    """Return the bits of a double as a whole number, which ``as_f8`` turns back.
+
+    >>> hex(bits(1.0))
+    '0x3ff0000000000000'
+    """
+    (whole,) = struct.unpack("<q", struct.pack("<d", number))
+    return int(whole)

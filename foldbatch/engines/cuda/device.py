@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.common import COMMON
-from foldbatch.engines.cuda.driver import Buffer, Driver, Function, Touched
-from foldbatch.params import Array
+from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
+from foldbatch.engines.cuda.faults import Faults
+from foldbatch.engines.cuda.moves import MOVES
+from foldbatch.forks import start_in_each_process
+from foldbatch.params import Array, Parameter
+
+IN_FLIGHT = 16  # copies to the device whose pinned memory is kept
 
 
 class Device:
@@ -24,18 +32,31 @@ class Device:
         driver: see there.
         stream: where everything is computed.
         copies: where batches are copied to the device.
+        lock: held by the thread that uses the device.
+        values: the array of each parameter that was ever here, see `parameters.device_value`.
     """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.stream = driver.stream()
         self.copies = driver.stream()
+        self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
+        self._in_flight: deque[tuple[Event, Array]] = deque()
+        start_in_each_process(self, Device._start)
+
+    def _start(self) -> None:
         self.lock = threading.RLock()
 
     @cached_property
     def _common(self) -> dict[str, Function]:
-        module = self.driver.load("\n".join(COMMON.values()))
-        return {name: module.function(name) for name in COMMON}
+        texts = COMMON | MOVES
+        module = self.driver.load("\n".join([PRELUDE, *texts.values()]))
+        return {name: module.function(name) for name in texts}
+
+    @cached_property
+    def faults(self) -> Faults:
+        """Updates that the device refused."""
+        return Faults(self)
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
@@ -45,6 +66,13 @@ class Device:
         """Return an array with any content."""
         return DeviceArray(self, self.allocate(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, dtype)
 
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """Return an array of zeros."""
+        made = self.empty(shape, dtype)
+        if made.nbytes:
+            self.driver.fill(made.pointer, 0, made.nbytes, self.stream)
+        return made
+
     def put(self, array: Array) -> DeviceArray:
         """Return a copy of an array of the host."""
         made = self.empty(array.shape, array.dtype.name)
@@ -52,45 +80,68 @@ class Device:
         return made
 
     def write(self, target: DeviceArray, source: Array) -> None:
-        """Copy an array of the host into one of the device; it has its shape and dtype."""
+        """Copy an array of the host to one of its shape and dtype; `source` may change then."""
         if source.nbytes:
-            staged = self.driver.pinned(source.nbytes)
-            staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-            self.driver.copy_in(target.pointer, staged, self.stream)
-            self.synchronize()  # until then the pinned memory must stay
+            with self.lock:
+                if len(self._in_flight) >= IN_FLIGHT:
+                    self.driver.synchronize(self._in_flight.popleft()[0])
+                staged = self.driver.pinned(source.nbytes)
+                staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+                self.driver.copy_in(target.pointer, staged, self.stream)
+                event = self.driver.event()
+                self.driver.record(event, self.stream)
+                self._in_flight.append((event, staged))  # until then the pinned memory must stay
 
     def read(self, source: DeviceArray) -> Array:
-        """Return a copy of an array of the device."""
+        """Return a copy of an array of the device; waits until it is computed."""
+        if not source.nbytes:
+            return np.empty(source.shape, source.dtype)
         staged = self.driver.pinned(source.nbytes)
+        self.driver.copy_out(staged, source.pointer, self.stream)
+        self.synchronize()
+        return staged.view(source.dtype).reshape(source.shape).copy()
+
+    def read_later(self, source: DeviceArray) -> Callable[[], Array]:
+        """Copy an array to the host when it is computed; return what waits for the copy."""
+        staged, event = self.driver.pinned(max(1, source.nbytes)), self.driver.event()
         if source.nbytes:
             self.driver.copy_out(staged, source.pointer, self.stream)
-            self.synchronize()
-        return staged.view(source.dtype).reshape(source.shape).copy()
+        self.driver.record(event, self.stream)
+
+        def wait() -> Array:
+            self.driver.synchronize(event)
+            return staged[: source.nbytes].view(source.dtype).reshape(source.shape).copy()
+
+        return wait
 
     def synchronize(self) -> None:
         """Wait until everything is computed."""
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)
+        self._in_flight.clear()
 
     def launch(
         self,
-        name: str,
+        kernel: str | Function,
         blocks: int,
         threads: tuple[int, int],
         arguments: Sequence[int],
         touched: Callable[[], Touched] | None = None,
+        *,
+        reads: Sequence[Any] = (),
+        writes: Sequence[Any] = (),
     ) -> None:
-        """Run a kernel of `common.COMMON`."""
-        self.driver.launch(self._common[name], blocks, threads, arguments, self.stream, touched)
+        """Run a kernel, or one of `common.COMMON` or `moves.MOVES` by its name.
 
-    # to be replaced
+        Where `touched` is not given, the kernel reads and writes whole arrays.
+        """
+        function = self._common[kernel] if isinstance(kernel, str) else kernel
+        if touched is None:
+            touched = lambda: Touched(spans(reads), spans(writes))  # noqa: E731 - made only where somebody checks
+        self.driver.launch(function, blocks, threads, arguments, self.stream, touched)
 
-    def value_of(self, parameter):
-        return self.put(parameter.value)
 
-    def total(self, terms):
-        from foldbatch.engines.sums import total
-        from foldbatch.params import SparseRows
-        terms = [SparseRows(t.rows, np.asarray(t.values), t.shape) if isinstance(t, SparseRows) else np.asarray(t) for t in terms]
-        return total(terms)
+def spans(arrays: Sequence[DeviceArray]) -> list[Span]:
+    """Return the memory of arrays."""
+    return [Span(array.pointer, array.nbytes) for array in arrays]

@@ -1,7 +1,8 @@
 """What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, streams and events.
 
-`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what another driver is
-asked. Everything is enqueued on a stream and done later, in that stream's order; only `Driver.synchronize` waits. An address is a whole number; 0 is none.
+`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what another driver
+is asked. Everything is enqueued on a stream and done later, in that stream's order; only `Driver.synchronize`
+waits. An address is a whole number; 0 is none.
 """
 
 from __future__ import annotations
@@ -185,6 +186,6 @@ class Driver(Protocol):
         """Do matrix products."""
         ...
 
-    def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return an array of the device's array library over a buffer: CuPy's on a GPU, NumPy's on the CPU."""
+    def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return an array over a buffer: one of CuPy on a GPU, one of NumPy on the CPU."""
         ...

@@ -146,4 +146,3 @@ def copy_lines(text: KernelText, read: Place, write: Place) -> list[str]:
 def zero_lines(text: KernelText, write: Place) -> list[str]:
     """Return the lines that fill a place with zeros."""
     return visit(text, write.shape, [], lambda x, _: ([], ["0"]), [write])
-

@@ -87,7 +87,7 @@ class CudaEngine:
         self.debug = debug
 
     @staticmethod
-    def sum_copies(dtype: str) -> Callable[..., None] | None:
+    def sum_copies(dtype: str) -> Callable[..., None] | None:  # noqa: ARG004 - engines are asked by dtype
         """Return None: rows are summed on the device."""
         return None
 

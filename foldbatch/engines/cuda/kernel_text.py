@@ -1,7 +1,7 @@
 """The text of one kernel: what it is told of a launch, and how it names rows and elements of slots.
 
-Every kernel of a routine has the parameters ``table, launch, level``: the address of a batch's packed table (see
-`packing`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
+Every kernel of a routine has the parameters ``table, launch, level``: the address of a batch's packed table
+(see `packing`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
 
 ==============  =====================================================================================
 ``t``, ``o``    the table, and the launch's row in it
@@ -9,7 +9,7 @@ Every kernel of a routine has the parameters ``table, launch, level``: the addre
 ``g2``          of segments slot 2: where each call's elements begin; ``first2`` the level's first element,
                 ``rows2`` how many there are
 ``s3``          slot 3: its row 0 of the level, or where ``at3`` is not 0, row 0 of the arena
-``at3``         the index array that tells the arena's row of each row of slot 3; 0 where rows follow each other
+``at3``         the arena's row of each row of slot 3, as an index array; 0 where rows follow each other
 ``p3``          the row of slot 3 that is being computed
 ``r``           the number of that row in the level
 ``lane``        the first element that a thread computes of a row; the next ones are ``lanes`` apart
@@ -185,29 +185,26 @@ class KernelText:
                     copied += f" && {field_of(number, COPIES)} >= 0"
                 elif number not in self.setting.copied:
                     copied = "0"
+                buffer = f"(apart{number} ? {field_of(number, SPARE)} : {base})"
+                begin = f"({first} < 0 ? 0 : {first} * {self.grain(number)} + {lower} * {size})"
                 lines = [
                     f"const int apart{number} = {copied};",
-                    f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}]"
-                    f" + (apart{number} ? {field_of(number, SPARE)} : {base})]"
-                    f" + ({first} < 0 ? 0 : {first} * {self.grain(number)} + {lower} * {size});",
+                    f"{kind}* {name} = {buffer_of(kind, buffer)} + {begin};",
                 ]
                 if self.may_be_apart(number):
-                    lines.append(
-                        f"const i8* {at} = {first} < 0 && !apart{number}"
-                        f" ? t + t[{INDEX_AT}] + {field_of(number, INDEX)} + {lower} : 0;"
-                    )
+                    index = f"t + t[{INDEX_AT}] + {field_of(number, INDEX)} + {lower}"
+                    lines.append(f"const i8* {at} = {first} < 0 && !apart{number} ? {index} : 0;")
                 return lines
             case "store":
                 stores, lower = field_of(number, STORES), self.lower(slot.axis)
-                return [
-                    f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}] + ({stores} ? {base} : "
-                    f"{field_of(number, SPARE)})] + ({stores} ? {first} * {self.grain(number)} + {lower} * {size} : 0);"
-                ]
+                buffer = f"({stores} ? {base} : {field_of(number, SPARE)})"
+                begin = f"({stores} ? {first} * {self.grain(number)} + {lower} * {size} : 0)"
+                return [f"{kind}* {name} = {buffer_of(kind, buffer)} + {begin};"]
             case "feed" | "kept" if slot.axis.rank:
                 begin = f" + {self.lower(slot.axis)} * {size}"
             case _:
                 begin = ""
-        return [f"{kind}* {name} = ({kind}*)t[t[{ADDRESSES_AT}] + {base}]{begin};"]
+        return [f"{kind}* {name} = {buffer_of(kind, base)}{begin};"]
 
 
 def field_of(binding: int, number: int) -> str:
@@ -217,6 +214,15 @@ def field_of(binding: int, number: int) -> str:
     'o[12]'
     """
     return f"o[{HEAD + FIELDS * binding + number}]"
+
+
+def buffer_of(kind: str, number: str) -> str:
+    """Return the expression of where a buffer begins, as a pointer to numbers of a kind.
+
+    >>> buffer_of("f4", "o[3]")
+    '(f4*)t[t[1] + o[3]]'
+    """
+    return f"({kind}*)t[t[{ADDRESSES_AT}] + {number}]"
 
 
 def offset_of(offset: int, terms: Sequence[tuple[str, int]]) -> str:

@@ -21,7 +21,6 @@ LARGE = 4096  # elements without rows that more than one block should compute
 BLOCK = 256  # threads of a block
 WIDE = 128  # threads that share a row, at most
 SUMMED = (32, 32)  # threads of a block that adds up rows: columns, and rows at a time
-COLUMNS = frozenset({"sum_batch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,7 @@ class Task:
         multiplied: the product.
         reads: the slots that it reads.
         writes: the slots that it writes.
+        brings: the results, and `store` slots, whose rows it brings to others.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Task:
     multiplied: Multiplied | None = None
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
+    brings: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,8 @@ class _Writer:
         )
         reads = frozenset(slot for part in parts for slot in part.reads)
         writes = frozenset(slot for part in parts for slot in part.writes)
-        self.tasks.append(Task(name, axis, threads, columns, taken, planned, None, reads, writes))
+        brings = frozenset(part.brings for part in parts if part.brings >= 0)
+        self.tasks.append(Task(name, axis, threads, columns, taken, planned, None, reads, writes, brings))
 
 
 def _power_of_two(number: int) -> int:

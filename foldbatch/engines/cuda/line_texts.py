@@ -52,8 +52,7 @@ rest = log1p(rest);
 """
 BODIES = {
     "softmax": _SOFTMAX,
-    "log_softmax": _REST
-    + "for (i8 k = 0; k < {length}; k++) B(k) = ({b})((f8)A(k) - (f8)top - rest);\n",
+    "log_softmax": _REST + "for (i8 k = 0; k < {length}; k++) B(k) = ({b})((f8)A(k) - (f8)top - rest);\n",
     "logsumexp": _REST + "B(0) = ({b})((f8)top + rest);\n",
     "cross_entropy": _REST + "B(0) = ({b})((f8)top - (f8)A(min_i8(max_i8(C, 0), {length} - 1)) + rest);\n",
     "max": _TOP + "B(0) = top;\n",

@@ -1,7 +1,7 @@
 """Buffers of the device that outlive a batch: arenas, kept values and scratch, and what a batch brings.
 
-A buffer has a number, as in `foldbatch.engines.memory`. Its height grows by classes, each an eighth higher than the
-one before at least, so that a run settles after a few batches.
+A buffer has a number, as in `foldbatch.engines.memory`. Its height grows by classes, each at least an eighth
+higher than the one before, so that a run settles after a few batches.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class DeviceMemory:
         sizes: ``[buffers] int64``: how many bytes each has.
     """
 
-    def __init__(
-        self, device: Device, types: Sequence[TensorType | None], *, poisoned: bool = False
-    ) -> None:
+    def __init__(self, device: Device, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
         self._device = device
         self._types = types
         self._poisoned = poisoned

@@ -1,4 +1,4 @@
-"""Texts that bring rows from where other cells left them, and to where others, or the caller, look for them."""
+"""Texts that bring rows from where other cells left them, and to where others look for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from foldbatch.engines.cuda.element_texts import each, visit
-from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, INDEX_AT, KernelText, field_of, indented
+from foldbatch.engines.cuda.kernel_text import INDEX_AT, KernelText, buffer_of, field_of, indented
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, Axis
@@ -22,7 +22,7 @@ def take_lines(text: KernelText, number: int) -> list[str]:
     kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
     grain, lower = size // width, text.lower(slot.axis)
     at = f"const i8* at = {INDEXED}{field_of(number, INDEX)}"
-    lines = [f"const {kind}* arena = (const {kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}];"]
+    lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, BASE))};"]
     rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
     column = "e" if width == 1 else f"e % {grain}"
     plain = [f"{at};", *each(size, [f"p{number}[e] = arena[at[{rows}] * {grain} + {column}];"])]
@@ -36,7 +36,13 @@ def take_lines(text: KernelText, number: int) -> list[str]:
         ]
         copies = f"const i8* copies = {INDEXED}{field_of(number, COPIES)} + {lower} + r;"
         summed = [copies, f"{at};", *each(size, total)]
-        lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed), "} else {", *indented(plain), "}"]
+        lines += [
+            f"if ({field_of(number, COPIES)} >= 0) {{",
+            *indented(summed),
+            "} else {",
+            *indented(plain),
+            "}",
+        ]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
 
 
@@ -51,8 +57,8 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
         f"const i8* at = {INDEXED}{field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
         f"const i8* copies = {INDEXED}{copies} + {lower} + r;",
         f"const i8 first = {copies} < 0 ? r : copies[0], last = {copies} < 0 ? r + 1 : copies[1];",
-        f"for (i8 j = first; j < last; j++) {{",
-        f"  {kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + at[j] * {size};",
+        "for (i8 j = first; j < last; j++) {",
+        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + at[j] * {size};",
         *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
         "}",
     ]
@@ -70,7 +76,7 @@ def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> 
     begin = f"{first} * {size // width} + ({text.lower(place.axis)} + r) * {size}"
     return [
         f"if ({first} >= 0) {{",
-        f"  {kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + {begin};",
+        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
         *indented(visit(text, place.shape, [place, target], compute, [target])),  # type: ignore[arg-type]
         "}",
     ]
@@ -97,7 +103,7 @@ def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
         return [], [f"({field_of(number, STORES)} ? {x[0]} : {x[1]} + {x[0]})"]
 
     return [
-        f"{kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}];",
+        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};",
         *visit(text, place.shape, [place, target], compute, [target]),  # type: ignore[arg-type]
     ]
 
@@ -106,8 +112,9 @@ def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> lis
     """Return the lines that bring a row to its place by rank."""
     size, kind = prod(place.shape), text.kind(place.slot)
     target = _dense(text, "d", kind, place)
+    begin = f"({text.lower(axis)} + r) * {size}"
     return [
-        f"{kind}* d = ({kind}*)t[t[{ADDRESSES_AT}] + {field_of(number, BASE)}] + ({text.lower(axis)} + r) * {size};",
+        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
         *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target]),
     ]
 

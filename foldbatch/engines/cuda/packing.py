@@ -1,8 +1,8 @@
 """A batch's packed table: all whole numbers that kernels read of it, in one run that is copied once.
 
-The head (see `kernel_text`) tells where the addresses of buffers lie, where the index arrays begin, and the address
-of the status. Then follow the addresses, and for each direction the launches and the bounds of levels; the index
-arrays; plans of sums; rows that are set to zero.
+The head (see `kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and the
+address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds of
+levels and plans; plans of sums of rows; rows that are set to zero.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Packed:
     zeros: Mapping[int, tuple[int, int]]
 
     def filled(self, target: Ints, addresses: Ints, status: int) -> None:
-        """Write the table with the addresses of buffers: ``target: [len(numbers)]``, ``addresses: [buffers]``."""
+        """Write the table, with addresses: ``target: [len(numbers)]``, ``addresses: [buffers]``."""
         target[:] = self.numbers
         target[STATUS_AT] = status
         target[HEADER : HEADER + len(addresses)] = addresses
@@ -123,7 +123,7 @@ def pack(
 def _plans(
     bound: Bound, kernels: Sequence[Kernel], table: LaunchTable
 ) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-    """Return the plans of what a table's launches add to rows that do not follow each other, and their places."""
+    """Return plans of what launches add to rows that do not follow each other, and their places."""
     places, plans = [], []
     for number, row in enumerate(table.launches.tolist()):
         kernel = kernels[row[0]]

@@ -1,7 +1,7 @@
 """A routine taken apart: what one kernel can do of it, and what takes a kernel, or a library, of its own.
 
 A `Part` computes a row from the same row of other slots (or, along calls, from the elements of the call's
-sequence), so a kernel may do several parts of one axis, one after the other, with nothing but a barrier between.
+sequence). So a kernel may do several parts of one axis one after the other, with a barrier between at most.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Part:
         multiplied: a product that a library does; there are no lines then.
         adds: the arena of cotangents that it writes; -1 if it writes none.
         planned: the binding whose rows it adds by a plan; -1 if there is none.
+        brings: the result, or `store` slot, whose rows it brings to others; -1 if it brings none.
         taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
             something else.
     """
@@ -48,6 +49,7 @@ class Part:
     multiplied: Multiplied | None = None
     adds: int = -1
     planned: int = -1
+    brings: int = -1
     taken: int = -1
 
 
@@ -113,7 +115,9 @@ class Cut:
         if name in EXPRESSIONS or name in ("add", "cast", "power"):
             write = written(statement)
             yield self._part(
-                statement, lambda text: element_texts.op_lines(text, statement, reads, write), prod(write.shape)
+                statement,
+                lambda text: element_texts.op_lines(text, statement, reads, write),
+                prod(write.shape),
             )
         elif name in ("copy", "when_training"):
             yield self._copy(statement, reads[0], written(statement))
@@ -130,14 +134,12 @@ class Cut:
             yield self._part(
                 statement, lambda text: row_texts.segment_lines(text, statement), prod(reads[0].shape), CALL
             )
-        elif name in WHOLE:
-            yield self._whole(statement)
-        else:
+        elif name in PRODUCTS:
             yield from PRODUCTS[name](self, statement)
+        else:
+            yield self._whole(statement)
 
-    def _part(
-        self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
-    ) -> Part:
+    def _part(self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None) -> Part:
         places = [*given(statement), *([statement.write] if statement.write else [])]
         reads = frozenset(place.slot for place in given(statement))
         writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
@@ -187,7 +189,7 @@ class Cut:
     # -- results
 
     def _results(self) -> Iterator[Part]:
-        """Yield what brings results away; cotangents in the order of operands, as their sums need a fixed one."""
+        """Yield what brings results away; cotangents in the order of operands, so that sums have one."""
         stores = {n: slot for n, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"}
         results = dict(enumerate(self.routine.results, len(self.routine.slots)))
         ends = {int(slot.binding.key): n for n, slot in stores.items()}
@@ -211,7 +213,7 @@ class Cut:
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
         axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
         reads, arena = frozenset({place.slot}), self.arenas[number]
-        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena)
+        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, brings=number)
         yield Part(
             axis,
             lambda text: batch_texts.add_planned_lines(text, number, place, width),
@@ -220,6 +222,7 @@ class Cut:
             whole=True,
             adds=arena,
             planned=number,
+            brings=number,
         )
 
     def _result(self, number: int, kind: str, place: Place) -> Part:
@@ -233,7 +236,7 @@ class Cut:
                 lines = lambda text: move_texts.gradient_lines(text, number, place)  # noqa: E731
             case _:
                 lines = lambda text: move_texts.ranked_lines(text, number, place, axis)  # noqa: E731
-        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape), brings=number)
 
 
 def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:
@@ -344,4 +347,3 @@ WHOLE: dict[str, Callable[[KernelText, Statement], list[str]]] = {
     "sum_outer": batch_texts.sum_outer_lines,
     "sum_outer_by": batch_texts.sum_outer_lines,
 }
-

@@ -1,7 +1,7 @@
 """Plans of sums: which rows are added to which, worked out on the host, where the index arrays are.
 
-A plan is one run of whole numbers: how many *targets* there are, then the targets, where each one's terms begin in
-the rest and where the last ones end, and the terms in order.
+A plan is one run of whole numbers: how many *targets* there are, the targets, where the terms of each begin
+in what follows and where the last ones end, and the terms in order.
 """
 
 from __future__ import annotations

@@ -173,4 +173,3 @@ def product_lines(
     lines += [f"{total} total = 0;", f"for (i8 k = 0; k < {k}; k++) {add}"]
     lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
     return each(prod(write.shape), lines)
-

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,20 +12,72 @@ import numpy as np
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.driver import Span
+from foldbatch.engines.cuda.gradients import DeviceRows
 from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.pending import pending
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.params import Array, Gradient, Parameter
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
-STATUS = 8  # whole numbers of a status; losses follow
+WORDS = 8  # of a status, before the losses
 KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
 THREADS = 256
+
+
+class Status:
+    """What a batch tells when it has run: ids out of range, and the sums of losses.
+
+    Args:
+        device: where it runs.
+        losses: how many losses there are.
+
+    Attributes:
+        word: ``[WORDS + losses] int64`` on the device: whether an id was out of range; its call's rank; the
+            id; what it should be below; the cell. The sums of losses follow, as bits of doubles.
+        within: what errors are raised within, which may change them.
+    """
+
+    def __init__(self, device: Device, losses: int) -> None:
+        self.word = device.zeros((WORDS + losses,), "int64")
+        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._wait: Callable[[], Array] | None = None
+        self._numbers: Array | None = None
+
+    def send(self) -> None:
+        """Copy it to the host when all is computed that was enqueued."""
+        self._wait = self.word.device.read_later(self.word)
+
+    def look(self) -> Array:
+        """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
+
+        Raises:
+            OutOfRangeError: with cell and rank.
+        """
+        if self._numbers is None:
+            assert self._wait is not None, "the batch has run"
+            self._numbers, self._wait = self._wait(), None
+        bad, rank, found, size, cell = self._numbers[:5].tolist()
+        if bad:
+            raise OutOfRangeError(rank, found, size, cell=cell)
+        return self._numbers[WORDS:].view(np.float64)
+
+    def check(self) -> None:
+        """Wait for the batch, and raise its error if it is bad."""
+        with self.within():
+            self.look()
+
+    def loss(self, number: int) -> float:
+        """Return a summed loss."""
+        return float(self.look()[number])
 
 
 class CudaRun:
@@ -42,17 +96,16 @@ class CudaRun:
         self._table = 0
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
-        self._status = device.empty((STATUS + len(self._loss_keys),), "int64")
+        self._status = Status(device, len(self._loss_keys))
 
     # -- running
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Bring what the batch reads and yields, and launch."""
-        device, driver, bound = self.device, self.device.driver, self.ready.phase.bound
-        driver.fill(self._status.pointer, 0, self._status.nbytes, device.stream)
+        device, bound = self.device, self.ready.phase.bound
         cells = self.ready.batch.schedule.cells
         for parameter, number in bound.brought["parameter"]:
-            self.memory.bring(number, device.value_of(parameter))
+            self.memory.bring(number, device_value(device, parameter))
         for (k, i), number in bound.brought["metric"]:
             type_ = self.model.cells[k].graph.metrics[i].type
             self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
@@ -66,15 +119,17 @@ class CudaRun:
             count = len(cells[k].order)
             if count:
                 kind = KIND[self.model.cells[k].graph.losses[i].dtype]
-                target = self._status.pointer + 8 * (STATUS + place)
+                target = self._status.word.pointer + 8 * (WORDS + place)
                 address = int(self.memory.addresses[number])
                 device.launch(f"total_{kind}", 1, (THREADS, 1), [address, count, target])
+        self._status.send()
 
     def _loss_buffers(self) -> list[int]:
         return [number for _, number in self.ready.phase.bound.brought["loss"]]
 
     def _bring(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         made = self._made[kind][key] = self.device.empty(shape, dtype)
+        made.guards = (self._status,)
         self.memory.bring(number, made)
         return made
 
@@ -109,14 +164,15 @@ class CudaRun:
             target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
             target[...] = data
         table = block.host[: packed.numbers.nbytes].view(np.int64)
-        packed.filled(table, self.memory.addresses, self._status.pointer)
+        packed.filled(table, self.memory.addresses, self._status.word.pointer)
         self._table = block.device.pointer
         self.staging.send(block, end)
 
     def _run(self, direction: Any) -> None:
-        table = direction.table.launches
-        self.launches += int((table[:, 2] - table[:, 1]).sum())
-        self.ready.phase.walker.run(direction, self._table, self.memory)
+        rows = direction.table.launches
+        self.launches += int((rows[:, 2] - rows[:, 1]).sum())
+        table = Span(self._table, self.ready.packed.numbers.nbytes)
+        self.ready.phase.walker.run(direction, table, self.memory)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -131,11 +187,12 @@ class CudaRun:
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {
-                parameter: [array] for parameter, array in self._made["gradient"].items()
+                parameter: [array]  # type: ignore[list-item] # to its users it is an array
+                for parameter, array in self._made["gradient"].items()
             }
             self._sum_rows(parts)
             self.staging.done(self._block)
-            return {parameter: device.total(terms) for parameter, terms in parts.items()}
+            return {parameter: total(terms) for parameter, terms in parts.items()}
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
@@ -165,7 +222,11 @@ class CudaRun:
                 continue
             for i, sums in enumerate(cell.sums):
                 type_ = sums.parameter.type
-                values = int(self.memory.addresses[self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]])
+                values = int(
+                    self.memory.addresses[
+                        self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
+                    ]
+                )
                 if (k, i) in self.ready.packed.sums:
                     place, rows = self.ready.packed.sums[k, i]
                     plan = self._table + 8 * place
@@ -176,7 +237,11 @@ class CudaRun:
                 width = type_.size // max(1, type_.shape[0])
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
                 self._add_rows(values, plan, width, len(rows), target.pointer, type_.dtype, add=False)
-                sparse = SparseRows(rows.copy(), target, type_.shape)  # type: ignore[arg-type]
+                target.guards = (self._status,)
+                places = self.device.empty((len(rows),), "int64")
+                if len(rows):
+                    self.device.driver.copy(places.pointer, plan + 8, places.nbytes, self.device.stream)
+                sparse = DeviceRows(rows.copy(), target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
     def _left(self, k: int, binding: Any) -> Array:
@@ -202,23 +267,9 @@ class CudaRun:
 
     # -- reading
 
-    def look(self) -> Array:
-        """Wait for the batch, refuse ids out of range, and return the summed losses: ``[losses] float64``.
-
-        Raises:
-            OutOfRangeError: with cell and rank.
-        """
-        numbers = self._read(self._status.pointer, self._status.shape, "int64")
-        bad, rank, found, size, cell = numbers[:5].tolist()
-        if bad:
-            raise OutOfRangeError(rank, found, size, cell=cell)
-        return numbers[STATUS:].view(np.float64)
-
-    @property
-    def losses(self) -> Mapping[tuple[int, int], Array]:
-        """The summed losses, by cell and number: ``[1]``."""
-        sums = self.look()
-        return {key: sums[i : i + 1] for i, key in enumerate(self._loss_keys)}
+    def loss_sums(self) -> dict[tuple[int, int], float]:
+        """Return the summed losses, by cell and number, to be read when they are computed."""
+        return {key: pending(partial(self._status.loss, i)) for i, key in enumerate(self._loss_keys)}
 
     @property
     def metrics(self) -> Mapping[tuple[int, int], Array]:
@@ -232,7 +283,7 @@ class CudaRun:
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
-        self.look()
+        self._status.look()
         values = np.array(numbers, np.int64)
         arrays: list[Array] = [np.zeros(0)] * len(values)
         arenas = arenas_of(self.ready.batch, self.model.signatures).take(values)

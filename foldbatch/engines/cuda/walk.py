@@ -1,4 +1,4 @@
-"""Walking a launch table: for each launch and level, what the kernel's tasks enqueue on the compute stream."""
+"""Walking a launch table: what the kernels of each launch and level enqueue on the compute stream."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ class Walker:
         functions: the compiled kernels, by name.
     """
 
-    def __init__(
-        self, device: Device, kernels: Sequence[Kernel], functions: Mapping[str, Function]
-    ) -> None:
+    def __init__(self, device: Device, kernels: Sequence[Kernel], functions: Mapping[str, Function]) -> None:
         self._device = device
         self._kernels = kernels
         self._functions = functions
 
-    def run(self, direction: Direction, table: int, memory: DeviceMemory) -> None:
+    def run(self, direction: Direction, table: Span, memory: DeviceMemory) -> None:
         """Enqueue a direction of a batch.
 
         Args:
             direction: what to run.
-            table: the address of the packed table.
+            table: where the packed table lies.
             memory: the batch's buffers.
         """
         launches = direction.table
@@ -61,7 +59,7 @@ class Walker:
         task: Task,
         here: _Level,
         place: tuple[int, int],
-        told: tuple[int, int],
+        told: tuple[Span, int],
         direction: Direction,
         memory: DeviceMemory,
     ) -> None:
@@ -76,7 +74,8 @@ class Walker:
         if task.taken and not any(here.is_apart(slot) for slot in task.taken):
             return
         x, y = task.threads
-        arguments = [*told, direction.bounds + 2 * place[1]]
+        table, launch = told
+        arguments = [table.pointer, launch, direction.bounds + 2 * place[1]]
         if task.planned >= 0:
             plan = direction.plans.get((*place, task.planned))
             if plan is None:
@@ -86,7 +85,7 @@ class Walker:
         blocks = -(-task.columns // x) if task.columns else -(-rows // y)
         touched = None
         if driver.recording:
-            touched = partial(here.touched, task, memory)
+            touched = partial(here.touched, task, memory, table)
         driver.launch(
             self._functions[task.name], min(BLOCKS, max(1, blocks)), task.threads, arguments, stream, touched
         )
@@ -178,16 +177,25 @@ class _Level:
         item = np.dtype(self.kernel.routine.slots[matrix.slot].type.dtype).itemsize
         return self.address(matrix.slot) + matrix.offset * item
 
-    def touched(self, task: Task, memory: DeviceMemory) -> Touched:
+    def touched(self, task: Task, memory: DeviceMemory, table: Span) -> Touched:
         """Return what memory a task may touch: the buffers of its slots and results, whole."""
-        routine = self.kernel.routine
+        slots = self.kernel.routine.slots
         reads, writes = set[int](), set[int]()
-        for slot in range(len(routine.slots) + len(routine.results)):
-            if slot < len(routine.slots) and routine.slots[slot].binding.kind == "segments":
+        for slot in task.reads | task.writes:
+            kind = slots[slot].binding.kind
+            if kind == "segments":
                 continue
-            buffers = {self.field(slot, BASE), self.field(slot, SPARE)} - {-1}
-            writes |= buffers
-        return Touched(
-            [Span(int(memory.addresses[b]), int(memory.sizes[b])) for b in sorted(reads)],
-            [Span(int(memory.addresses[b]), int(memory.sizes[b])) for b in sorted(writes)],
-        )
+            apart = kind == "store" and not self.field(slot, STORES)
+            base = self.field(slot, SPARE if apart else BASE)
+            if kind in ("operand", "cotangent"):
+                reads.add(base)
+                spare = self.field(slot, SPARE)
+                (writes if slot in task.writes else reads).add(spare)
+            else:
+                (writes if slot in task.writes else reads).add(base)
+        writes |= {self.field(binding, BASE) for binding in task.brings}
+        spans = [
+            [Span(int(memory.addresses[b]), int(memory.sizes[b])) for b in sorted(buffers - {-1})]
+            for buffers in (reads, writes)
+        ]
+        return Touched([table, *spans[0]], spans[1])

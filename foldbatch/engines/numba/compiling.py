@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from foldbatch.cache import cache_directory, entries, remove, tidy, used, write_text
+from foldbatch.cache import cache_directory, entries, remove, tidy_once, used, write_text
 from foldbatch.errors import BackendError
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
@@ -73,7 +73,7 @@ def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str,
     for _ in range(2):
         new = not (directory / f"{name}.py").exists()
         if new:
-            _tidy_once(directory)
+            tidy_once(directory)
         path = write_text(directory, name, text)
         if path is None:
             return None
@@ -87,12 +87,6 @@ def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str,
             if new:
                 return None
     return None
-
-
-@cache
-def _tidy_once(directory: Path) -> None:
-    """Tidy up in a process that compiles, the first time it does."""
-    tidy(directory)
 
 
 def _timed(compile_as: Callable[[str, bool], C], filename: str, directory: Path | None) -> C:

@@ -1,0 +1,109 @@
+"""Faults: updates that a device refused: a gradient is not finite, or its batch read an id out of range.
+
+Nobody waits for a device to find out. A word in its memory is 0 until an update meets a bad gradient. From
+then on all updates on the device do nothing, so parameters and moments stay as they were before that update.
+Whoever next reads something (a loss, a gradient, a parameter, an optimizer's state) gets the error, and step
+counts go back. After that, updates work again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from foldbatch.engines.cuda.common import WORDS
+from foldbatch.errors import ParameterError
+
+if TYPE_CHECKING:
+    from foldbatch.engines.cuda.arrays import DeviceArray
+    from foldbatch.engines.cuda.device import Device
+
+MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory
+
+
+class Update(NamedTuple):
+    """An update under way.
+
+    Attributes:
+        code: what the word becomes if the batch is bad; ``code + 1 + k`` if gradient k is.
+        names: of the gradients.
+        undo: takes back what the host counted.
+    """
+
+    code: int
+    names: Sequence[str]
+    undo: Callable[[], None]
+
+
+class Faults:
+    """The word of a device, and the updates that may have set it.
+
+    Attributes:
+        word: ``[1] int64``, on the device; update kernels do nothing unless it is 0.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._updates: list[Update] = []
+        self._next = 1
+        self.word: DeviceArray = device.empty((1,), "int64")
+        device.driver.fill(self.word.pointer, 0, 8, device.stream)
+
+    def expect(
+        self, names: Sequence[str], undo: Callable[[], None], flags: DeviceArray, words: Sequence[DeviceArray]
+    ) -> None:
+        """Let the device set its word if an update is bad, before the update's kernels run.
+
+        Args:
+            names: of the gradients.
+            undo: takes back what the host counts for this update.
+            flags: ``[len(names)] int64``: what is not 0 where a gradient is not finite.
+            words: each ``[1] int64`` or more, of which the first is not 0 where a batch is bad.
+        """
+        if len(self._updates) >= MANY:
+            self.look()
+        self._updates.append(Update(self._next, names, undo))
+        for first in range(0, max(1, len(words)), WORDS):
+            pointers = [word.pointer for word in words[first : first + WORDS]]
+            pointers += [0] * (WORDS - len(pointers))
+            arguments = [self.word.pointer, self._next, flags.pointer, len(names), *pointers]
+            self._device.launch("fault", 1, (1, 1), arguments, reads=[flags, *words], writes=[self.word])
+        self._next += 1 + len(names)
+
+    def look(self, word: int | None = None) -> None:
+        """Raise the error of the first bad update since somebody looked, if there is one.
+
+        Args:
+            word: what the word was, where it was copied from the device together with something else: if it
+                was 0, nobody waits.
+
+        Raises:
+            ParameterError: when a gradient was not finite, or its batch was bad.
+        """
+        with self._device.lock:
+            if not self._updates or word == 0:
+                return
+            word = int(self._device.read(self.word)[0])  # somebody may have been quicker
+            updates, self._updates = self._updates, []
+            if not word:
+                return
+            bad = [update for update in updates if update.code + len(update.names) >= word]
+            self._device.driver.fill(self.word.pointer, 0, 8, self._device.stream)
+            for update in reversed(bad):
+                update.undo()
+        first = bad[0]
+        fix = "nothing was changed from then on; "
+        if word == first.code:
+            expected, found = "ids within range in the batch it is of", "one that is not"
+            fix += "read the loss of each batch, which names the example"
+            raise ParameterError("gradients", expected, found, fix)
+        where = f"{first.names[word - first.code - 1]} gradient"
+        fix += "call program.find_nan(examples), or lower the learning rate"
+        raise ParameterError(where, "finite numbers", "a NaN or an infinity", fix)
+
+    def forget(self) -> None:
+        """Let updates work again, with the error of a bad one dropped: the caller raises a better one."""
+        try:
+            self.look()
+        except ParameterError:
+            return

@@ -1,0 +1,237 @@
+"""Arithmetic on gradients that stays on the device: products with numbers, sums, norms, NaN.
+
+The results carry the guards of what they were computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.cuda.common import KINDS, TOGETHER, bits
+from foldbatch.engines.pending import pending
+from foldbatch.params import Remote, SparseRows
+
+if TYPE_CHECKING:
+    from foldbatch.engines.cuda.arrays import DeviceArray
+    from foldbatch.engines.cuda.device import Device
+
+THREADS, BLOCKS = 256, 1024
+SUMS = 128  # blocks that add up squares
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRows(SparseRows):
+    """The gradient of a table whose rows the device has, too.
+
+    Attributes:
+        places: the rows, on the device: ``[r] int64``.
+    """
+
+    places: Any = None
+
+
+def elementwise(device: Device, name: str, size: int, arguments: Sequence[int], **touched: Any) -> None:
+    """Run a kernel on so many elements, if there are any."""
+    if size:
+        device.launch(name, min(BLOCKS, -(-size // THREADS)), (THREADS, 1), arguments, **touched)
+
+
+def like(array: DeviceArray, *others: DeviceArray) -> DeviceArray:
+    """Return an array with any content, like another one, with the guards of all."""
+    made = array.device.empty(array.shape, array.dtype.name)
+    made.guards = guards_of([array, *others])
+    return made
+
+
+def guards_of(arrays: Sequence[DeviceArray]) -> tuple[Any, ...]:
+    """Return the guards of arrays, each once."""
+    return tuple({id(guard): guard for array in arrays for guard in array.guards}.values())
+
+
+def on_device(device: Device, array: Any) -> DeviceArray:
+    """Return an array of the device: itself, or a copy of one of the host, or of another device."""
+    if isinstance(array, Remote) and getattr(array, "device", None) is device:
+        return array  # type: ignore[return-value]
+    return device.put(np.asarray(array))
+
+
+def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceArray:
+    """Return an array times a number, or with the kernel ``divide``, divided by it."""
+    made = like(array)
+    arguments = made.pointer, array.pointer, array.size, bits(factor)
+    name = f"{kernel}_{KINDS[array.dtype.name]}"
+    elementwise(array.device, name, array.size, arguments, reads=[array], writes=[made])
+    return made
+
+
+def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
+    """Return the sum of two arrays of one shape and dtype."""
+    made = like(left, right)
+    arguments = made.pointer, left.pointer, right.pointer, left.size
+    name = f"add_{KINDS[left.dtype.name]}"
+    elementwise(left.device, name, left.size, arguments, reads=[left, right], writes=[made])
+    return made
+
+
+def computed(ufunc: np.ufunc, inputs: Sequence[Any]) -> DeviceArray | None:
+    """Return what a function of NumPy makes of its operands, if the device can compute it as NumPy would."""
+    if len(inputs) != 2:
+        return None
+    arrays = [x for x in inputs if isinstance(x, Remote)]
+    first: Any = arrays[0]
+    if first.dtype.name not in KINDS:
+        return None
+    if len(arrays) == 2:
+        second: Any = arrays[1]
+        alike = (first.shape, first.dtype, first.device) == (second.shape, second.dtype, second.device)
+        return added(first, second) if alike and ufunc is np.add else None
+    (number,) = (x for x in inputs if not isinstance(x, Remote))
+    plain = type(number) in {int, float} or getattr(number, "dtype", None) == first.dtype
+    if not plain or np.ndim(number):
+        return None  # NumPy's result may have another dtype
+    if ufunc is np.multiply:
+        return scaled(first, float(number))
+    return scaled(first, float(number), "divide") if ufunc is np.true_divide and inputs[0] is first else None
+
+
+def places_of(device: Device, gradient: SparseRows) -> DeviceArray:
+    """Return the rows of a sparse gradient on the device."""
+    places: DeviceArray | None = gradient.places if isinstance(gradient, DeviceRows) else None
+    return device.put(gradient.rows.astype(np.int64)) if places is None else places
+
+
+def spread(device: Device, gradient: SparseRows) -> DeviceArray:
+    """Return a sparse gradient as an array of its table's shape."""
+    values, places = on_device(device, gradient.values), places_of(device, gradient)
+    made = device.zeros(gradient.shape, values.dtype.name)
+    made.guards = values.guards
+    width = values.size // max(1, len(gradient.rows))
+    arguments = made.pointer, values.pointer, places.pointer, values.size, width
+    name = f"spread_{KINDS[values.dtype.name]}"
+    elementwise(device, name, values.size, arguments, reads=[values, places], writes=[made])
+    return made
+
+
+def sum_rows(values: DeviceArray, order: DeviceArray, starts: DeviceArray) -> DeviceArray:
+    """Return sums of rows: row k is that of ``values[order[starts[k] : starts[k + 1]]]``.
+
+    Sums are made in doubles, in an order that depends on the number of rows alone. Shapes: values
+    ``[n, *shape]``, order ``[*] int64``, starts ``[m + 1] int64``, the result ``[m, *shape]``.
+    """
+    device, count = values.device, starts.shape[0] - 1
+    made = device.empty((count, *values.shape[1:]), values.dtype.name)
+    made.guards = values.guards
+    if made.size:
+        width = made.size // count
+        arguments = made.pointer, values.pointer, order.pointer, starts.pointer, count, width
+        name = f"sum_rows_{KINDS[values.dtype.name]}"
+        reads = [values, order, starts]
+        device.launch(name, min(BLOCKS, count), (32, 8), arguments, reads=reads, writes=[made])
+    return made
+
+
+def total(device: Device, parts: Sequence[Any]) -> Any:
+    """Return the sum of a parameter's gradients; it is sparse if all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, SparseRows) for part in parts):
+        return _sparse_total(device, parts)
+    arrays = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
+    sums = on_device(device, arrays[0])
+    for array in arrays[1:]:
+        sums = added(sums, on_device(device, array))
+    return sums
+
+
+def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
+    rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
+    arrays = [on_device(device, part.values) for part in parts]
+    values = device.empty((len(rows), *arrays[0].shape[1:]), arrays[0].dtype.name)
+    values.guards = guards_of(arrays)
+    start = values.pointer
+    for array in arrays:
+        if array.nbytes:
+            device.driver.copy(start, array.pointer, array.nbytes, device.stream)
+        start += array.nbytes
+    order = np.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    distinct: NDArray[np.int64] = ranked[starts]
+    bounds = np.append(starts, len(rows)).astype(np.int64)
+    sums = sum_rows(values, device.put(order), device.put(bounds))
+    return DeviceRows(distinct, sums, parts[0].shape, device.put(distinct))  # type: ignore[arg-type]
+
+
+def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0) -> DeviceArray:
+    """Return which arrays, times a factor, hold a NaN or an infinity: 1 for each that does, ``[n] int64``."""
+    flags = device.zeros((len(arrays),), "int64")
+    for dtype, kind in KINDS.items():
+        numbers = [k for k, array in enumerate(arrays) if array.dtype == dtype and array.size]
+        runs: list[list[int]] = []
+        for k in numbers:  # a launch takes neighbours, so that it takes one address of flags
+            if runs and k - runs[-1][0] < TOGETHER:
+                runs[-1].append(k)
+            else:
+                runs.append([k])
+        for run in runs:
+            pairs = [0] * (2 * TOGETHER)
+            for k in run:
+                pairs[2 * (k - run[0]) : 2 * (k - run[0]) + 2] = arrays[k].pointer, arrays[k].size
+            largest = max(arrays[k].size for k in run)
+            arguments = [flags.pointer + 8 * run[0], bits(factor), *pairs]
+            reads = [arrays[k] for k in run]
+            elementwise(device, f"flag_{kind}", largest, arguments, reads=reads, writes=[flags])
+    return flags
+
+
+def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
+    """Look for the first array with a NaN or an infinity; return what waits for its number."""
+    wait = device.read_later(flags_of(device, arrays))
+
+    def first() -> int | None:
+        flagged = np.flatnonzero(wait())
+        return int(flagged[0]) if len(flagged) else None
+
+    return first
+
+
+def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+    """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
+
+    All are copies. They are unscaled if the norm is within the limit, or is not finite.
+    """
+    sparse = {name: gradient for name, gradient in given.items() if isinstance(gradient, SparseRows)}
+    arrays = {
+        name: on_device(device, sparse[name].values if name in sparse else gradient)
+        for name, gradient in given.items()
+    }
+    sums = device.zeros((len(arrays), SUMS), "float64")
+    answer = device.empty((2,), "float64")
+    for k, array in enumerate(arrays.values()):
+        blocks = min(SUMS, -(-array.size // THREADS))
+        arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
+        if blocks:
+            name = f"squares_{KINDS[array.dtype.name]}"
+            device.launch(name, blocks, (THREADS, 1), arguments, reads=[array], writes=[sums])
+    arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
+    device.launch("clip_factor", 1, (THREADS, 1), arguments, reads=[sums], writes=[answer])
+    made: dict[str, Any] = {}
+    for name, array in arrays.items():
+        copy = like(array)
+        arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
+        kernel = f"scale_by_{KINDS[array.dtype.name]}"
+        elementwise(device, kernel, array.size, arguments, reads=[array, answer], writes=[copy])
+        made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
+    answer.guards, wait = guards_of(list(arrays.values())), device.read_later(answer)
+
+    def norm() -> float:
+        for guard in answer.guards:
+            guard.check()
+        return float(wait()[0])
+
+    return made, pending(norm)

@@ -1,0 +1,19 @@
+"""A device that is emulated on the CPU, for tests."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import pytest
+
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.emulator import Emulator
+
+needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+
+
+@cache
+def device() -> Device:
+    """Return one device for all tests: its kernels are loaded once."""
+    return Device(Emulator())

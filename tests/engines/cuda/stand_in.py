@@ -1,0 +1,215 @@
+"""A stand-in for CuPy and cuBLAS on the memory of the host: it does what it is asked at once, and writes it down."""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.cublas import COMPUTE, COMPUTE_F8
+from foldbatch.engines.cuda.cupy_driver import CupyDriver
+
+
+class OutOfMemoryError(MemoryError):
+    """CuPy's."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """CuPy's."""
+
+
+class Memory:
+    """What `cupy.cuda.alloc` returns."""
+
+    def __init__(self, nbytes: int, stream: Any) -> None:
+        self.content = np.full(nbytes + 256, 0xFF, np.uint8)  # NaN, in all floats
+        self.ptr = -(-self.content.__array_interface__["data"][0] // 256) * 256
+        self.stream = stream
+
+
+class StandIn:
+    """CuPy, as far as the driver uses it.
+
+    Attributes:
+        asked: what was asked for, in order: a name, and what with.
+        free: bytes of memory left.
+    """
+
+    def __init__(self, version: int = 13000, driver: int = 13000, devices: int = 1) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.free = 1 << 30
+        self.current: Any = None
+        self.streams = 0
+        self.is_hip = False
+        owner = self
+
+        class Stream:
+            def __init__(self, *, non_blocking: bool = False) -> None:
+                assert non_blocking
+                owner.streams += 1
+                self.ptr = 0x1000 * owner.streams
+
+            def __enter__(self) -> None:
+                self.before, owner.current = owner.current, self
+
+            def __exit__(self, *error: object) -> None:
+                owner.current = self.before
+
+            def wait_event(self, event: Any) -> None:
+                owner.asked.append(("wait", self, event))
+
+        class Event:
+            def __init__(self, *, disable_timing: bool = False) -> None:
+                assert disable_timing
+
+            def record(self, stream: Any) -> None:
+                owner.asked.append(("record", self, stream))
+
+            def synchronize(self) -> None:
+                owner.asked.append(("synchronize", self))
+
+        class Module:
+            def load(self, code: bytes) -> None:
+                self.code = code
+
+            def get_function(self, name: str) -> Any:
+                return SimpleNamespace(ptr=sum(name.encode()), module=self)
+
+        def alloc(nbytes: int) -> Memory:
+            if nbytes > owner.free:
+                raise OutOfMemoryError
+            owner.free -= nbytes
+            return Memory(nbytes, owner.current)
+
+        def launch(*arguments: int) -> None:
+            *grid, start, extra = arguments
+            addresses = (ctypes.c_void_p * 16).from_address(start)
+            values = [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
+            owner.asked.append(("launch", *grid, values, extra))
+
+        def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+            owner.asked.append(("copy", nbytes, kind, stream))
+            ctypes.memmove(target, source, nbytes)
+
+        def fill(pointer: int, byte: int, nbytes: int, stream: int) -> None:
+            owner.asked.append(("fill", pointer, nbytes, stream))
+            ctypes.memset(pointer, byte, nbytes)
+
+        def unowned(pointer: int, nbytes: int, holder: Any, device: int) -> Any:
+            return SimpleNamespace(pointer=pointer, nbytes=nbytes, holder=holder, device=device)
+
+        runtime = SimpleNamespace(
+            getDevice=lambda: 0,
+            setDevice=lambda number: owner.asked.append(("device", number)),
+            getDeviceCount=lambda: devices,
+            getDeviceProperties=lambda number: {"name": b"Stand-in", "major": 9, "minor": 0},
+            runtimeGetVersion=lambda: version,
+            driverGetVersion=lambda: driver,
+            memGetInfo=lambda: (owner.free, 1 << 30),
+            memcpyAsync=copy,
+            memsetAsync=fill,
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            CUDARuntimeError=CUDARuntimeError,
+            is_hip=False,
+        )
+        self.cuda = SimpleNamespace(
+            runtime=runtime,
+            driver=SimpleNamespace(launchKernel=launch),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            function=SimpleNamespace(Module=Module),
+            alloc=alloc,
+            alloc_pinned_memory=bytearray,
+            get_current_stream=lambda: owner.current or Stream(non_blocking=True),
+            Stream=Stream,
+            Event=Event,
+            UnownedMemory=unowned,
+            MemoryPointer=lambda memory, offset: (memory, offset),
+        )
+        self.ndarray = lambda shape, dtype, memory: (shape, dtype, *memory)
+
+    def asked_for(self, name: str) -> list[tuple[Any, ...]]:
+        """Return all that was asked for under a name, without the name."""
+        return [asked[1:] for asked in self.asked if asked[0] == name]
+
+
+class Cublas:
+    """cuBLAS: products of matrices that lie column by column, by NumPy. Its functions look at ctypes objects.
+
+    Attributes:
+        asked: names of functions, with their arguments after the handle.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.status = 0
+        self.cublasGetStatusString = mock.Mock(return_value=b"CUBLAS_STATUS_NOT_SUPPORTED")
+
+    def __getattr__(self, name: str) -> Any:
+        def call(handle: Any, *arguments: Any) -> int:
+            self.asked.append((name, *(getattr(a, "value", a) for a in arguments)))
+            return self.status
+
+        return call
+
+    def cublasCreate_v2(self, handle: Any) -> int:
+        handle._obj.value = 77
+        return self.status
+
+    def cublasGemmEx(self, handle: Any, *arguments: Any) -> int:
+        ta, tb, m, n, k, alpha, a, kind_a, la, b, kind_b, lb, beta, c, kind_c, lc, compute, algorithm = (
+            arguments
+        )
+        sa, sb, sc = (ctypes.c_longlong(0) for _ in "abc")
+        batched = (ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb, beta, c, kind_c, lc, sc, 1)
+        return self.cublasGemmStridedBatchedEx(handle, *batched, compute, algorithm)
+
+    def cublasGemmStridedBatchedEx(self, handle: Any, *arguments: Any) -> int:
+        ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb = arguments[:14]
+        beta, c, kind_c, lc, sc, count, compute, algorithm = arguments[14:]
+        assert handle.value == 77
+        assert {type(word) for word in (alpha, beta, a, b, c)} == {ctypes.c_void_p}
+        assert {type(word) for word in (sa, sb, sc)} == {ctypes.c_longlong}
+        assert all(type(word) is int for word in (ta, tb, m, n, k, kind_a, la, lb, lc, count, compute))
+        assert kind_a == kind_b == kind_c
+        assert compute == COMPUTE_F8 if kind_a else compute in COMPUTE.values()
+        assert algorithm == -1
+        assert min(m, n, k, count) > 0
+        assert la >= (k if ta else m)
+        assert lb >= (n if tb else k)
+        assert lc >= m
+        dtype = ["float32", "float64"][kind_a]
+        number = ctypes.c_double if kind_a else ctypes.c_float
+        assert number.from_address(alpha.value).value == 1
+        adds = number.from_address(beta.value).value
+        self.asked.append(("gemm", compute))
+        for i in range(count):
+            left = columns(a.value, dtype, i * sa.value, k if ta else m, m if ta else k, la)
+            right = columns(b.value, dtype, i * sb.value, n if tb else k, k if tb else n, lb)
+            result = columns(c.value, dtype, i * sc.value, m, n, lc)
+            product = (left.T if ta else left) @ (right.T if tb else right)
+            result[...] = product + result if adds else product
+        return self.status
+
+
+def columns(pointer: int, dtype: str, first: int, rows: int, count: int, lead: int) -> Any:
+    """Return a matrix that lies column by column."""
+    size = np.dtype(dtype).itemsize
+    memory = (ctypes.c_char * (((count - 1) * lead + rows) * size)).from_address(pointer + first * size)
+    return np.ndarray((rows, count), dtype, memory, 0, (size, lead * size))
+
+
+def driver(precision: str = "fp32") -> tuple[CupyDriver, StandIn, Cublas]:
+    """Return a driver on stand-ins."""
+    cupy, products = StandIn(), Cublas()
+    compiler = SimpleNamespace(architectures=(80, 90))
+    with (
+        mock.patch.object(cupy_driver, "nvrtc", lambda major: compiler),
+        mock.patch.object(cupy_driver, "cublas", lambda major: products),
+    ):
+        return CupyDriver(cupy, precision), cupy, products

@@ -1,0 +1,73 @@
+"""A device's memory is written and read without waiting more than is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.cuda.device import IN_FLIGHT, Device, spans
+from foldbatch.engines.cuda.driver import Span, Touched
+from foldbatch.engines.cuda.emulator import Emulator
+from tests.engines.cuda.emulated import device, needs_compiler
+
+
+class Waits(Emulator):
+    """Counts waits, and keeps what launches touch."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.waited = []
+        self.touched = []
+
+    def event(self):
+        self.events += 1
+        return self.events
+
+    def synchronize(self, event):
+        self.waited.append(event)
+
+    def launch(self, function, blocks, threads, arguments, stream, touched=None):
+        self.touched.append(touched())
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(1.5, "float32")])
+def test_what_is_put_there_is_read_again(array):
+    made = device().put(array)
+    assert (made.shape, made.dtype) == (array.shape, array.dtype)
+    np.testing.assert_array_equal(device().read(made), array)
+    np.testing.assert_array_equal(device().read_later(made)(), array)
+    assert not np.asarray(device().zeros(array.shape, array.dtype.name)).any()
+
+
+def test_writing_waits_for_copies_of_long_ago_only():
+    driver = Waits()
+    one = Device(driver)
+    for _ in range(IN_FLIGHT + 2):
+        one.put(np.zeros(3))
+    assert driver.waited == [1, 2]
+    one.read(one.put(np.zeros(3)))
+    assert driver.waited[2:] == [3, driver.events]
+    one.put(np.zeros(3))
+    assert len(driver.waited) == 4
+
+
+def test_what_is_read_later_waits_when_it_is_asked_for():
+    driver = Waits()
+    one = Device(driver)
+    wait = one.read_later(one.zeros((2,), "float64"))
+    assert driver.waited == []
+    assert wait().tolist() == [0, 0]
+    assert len(driver.waited) == 1
+
+
+@needs_compiler
+def test_a_launch_says_what_it_touches():
+    driver = Waits()
+    one = Device(driver)
+    array = one.zeros((2,), "float32")
+    _ = array * 2
+    (touched,) = driver.touched
+    assert touched.reads == spans([array]) == [Span(array.pointer, 8)]
+    assert len(touched.writes) == 1
+    one.launch("fill_f4", 1, (1, 1), [array.pointer, 2, 0], lambda: Touched([], spans([array])))
+    assert driver.touched[1].reads == []

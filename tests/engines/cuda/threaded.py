@@ -1,0 +1,172 @@
+"""Kernels run by real threads, one for each lane of a block, in a process that looks for races and stray accesses."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.cuda import emulator
+from foldbatch.engines.cuda.driver import ARGUMENTS, Span, Touched
+from foldbatch.engines.cuda.emulator import Emulator, address_of, parameters
+
+AT_ONCE = 8  # blocks; as in emulator_threads.h
+THREADS_AT_ONCE = 512
+OPTIONS = ("-std=c++20", "-O1", "-g", "-w", "-ffp-contract=off", "-pthread")
+SANITIZERS = {
+    None: (),
+    "thread": ("-fsanitize=thread",),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+}
+SETTINGS = {"TSAN_OPTIONS": "halt_on_error=1", "ASAN_OPTIONS": "detect_leaks=0", "PATH": "/usr/bin:/bin"}
+_SHARED = re.compile(r"\bSHARED\s+(\w+)\s+([^;]+);")
+_KEPT: list[tempfile.TemporaryDirectory] = []  # with the programs of this process
+
+
+def run_threaded(
+    source: str,
+    kernel: str,
+    blocks: int,
+    threads: tuple[int, int],
+    arguments: Sequence[int],
+    buffers: Sequence[np.ndarray],
+    sanitize: str | None = None,
+) -> None:
+    """Run a kernel of a text with a thread for each lane.
+
+    Args:
+        source: the text, which begins after ``device.h``.
+        kernel: its name.
+        blocks: how many.
+        threads: of a block, along x and y.
+        arguments: as of `Driver.launch`; addresses of memory in `buffers` stay so, there and in words of `buffers`.
+        buffers: all memory that it may touch; changed in place.
+        sanitize: "thread" looks for races, "address" for accesses out of bounds and undefined behaviour.
+
+    Raises:
+        AssertionError: with the report; or because threads pass different numbers of barriers.
+    """
+    counts = parameters(source)
+    assert counts[kernel] == len(arguments), f"{kernel} has {counts[kernel]} parameters"
+    at_once = max(1, min(blocks, AT_ONCE, THREADS_AT_ONCE // (threads[0] * threads[1])))
+    numbers = [list(counts).index(kernel), blocks, *threads, at_once, len(buffers), *arguments]
+    numbers += [0] * (ARGUMENTS - len(arguments))
+    data = [struct.pack(f"{len(numbers)}q", *numbers)]
+    for buffer in buffers:
+        assert buffer.flags.c_contiguous
+        data += [struct.pack("2q", address_of(buffer), buffer.nbytes), buffer.tobytes()]
+    done = subprocess.run(
+        [_compiled(source, sanitize)],
+        input=b"".join(data),
+        capture_output=True,
+        env=SETTINGS,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{kernel}: status {done.returncode}\n{done.stderr.decode()[:4000]}"
+    start = 0
+    for buffer in buffers:
+        if buffer.nbytes:
+            piece = np.frombuffer(done.stdout, buffer.dtype, buffer.size, start)
+            buffer[...] = piece.reshape(buffer.shape)
+        start += buffer.nbytes
+
+
+class Threaded(Emulator):
+    """An emulator whose launches are run by real threads; every launch must say what it touches.
+
+    Memory that it does not name is not there for it. What it only reads must stay as it is.
+    """
+
+    name = "the CPU, a thread for each lane"
+    recording = True
+
+    def __init__(self, sanitize: str | None = None) -> None:
+        self.sanitize = sanitize
+
+    def load(self, source: str) -> _Text:
+        return _Text(source)
+
+    def launch(
+        self,
+        function: tuple[str, str],
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        source, kernel = function
+        assert touched is not None, f"{kernel} does not say what it touches"
+        reads, writes = touched()
+        spans = joined([*reads, *writes])
+        buffers = [_bytes(span) for span in spans]
+        before = [_bytes(span).copy() for span in reads]
+        run_threaded(source, kernel, blocks, threads, arguments, buffers, self.sanitize)
+        written = joined(writes)
+        for span, old in zip(reads, before, strict=True):
+            changed = span.pointer + np.flatnonzero(_bytes(span) != old)
+            for address in changed:
+                assert any(w.pointer <= address < w.pointer + w.nbytes for w in written), (
+                    f"{kernel} writes {span}"
+                )
+
+
+class _Text:
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def function(self, name: str) -> tuple[str, str]:
+        return self.source, name
+
+
+def joined(spans: Sequence[Span]) -> list[Span]:
+    """Return the same bytes as spans that neither overlap nor adjoin, in order."""
+    result: list[Span] = []
+    for pointer, nbytes in sorted(span for span in spans if span.nbytes):
+        if result and pointer <= sum(result[-1]):
+            last = result.pop()
+            result.append(Span(last.pointer, max(sum(last), pointer + nbytes) - last.pointer))
+        else:
+            result.append(Span(pointer, nbytes))
+    return result
+
+
+def _bytes(span: Span) -> np.ndarray:
+    return np.asarray(emulator._View(span.pointer, (span.nbytes,), (1,), "uint8"))
+
+
+def _shared(match: re.Match) -> str:
+    """Return a declaration of memory that a block shares, as C++ that finds it by block."""
+    kind, declared = match.groups()
+    lines = []
+    for each in declared.split(","):
+        name, dims = re.fullmatch(r"\s*(\w+)\s*((?:\[[^\]]*\]\s*)*)", each).groups()
+        lines.append(f"auto& {name} = Shared<{kind} {dims}, __COUNTER__>::here();")
+    return " ".join(lines)
+
+
+@cache
+def _compiled(source: str, sanitize: str | None) -> str:
+    here = Path(__file__).parent
+    text = "\n".join(
+        [
+            (here / "emulator_threads.h").read_text(),
+            (Path(emulator.__file__).parent / "device.h").read_text(),
+            _SHARED.sub(_shared, source),
+            f"Emulated emulated_kernels[] = {{{', '.join(f'(Emulated){name}' for name in parameters(source))}}};",
+        ]
+    )
+    _KEPT.append(tempfile.TemporaryDirectory(prefix="foldbatch_threads_"))
+    path = Path(_KEPT[-1].name, "kernels")
+    command = ["g++", *OPTIONS, *SANITIZERS[sanitize], "-xc++", "-", "-o", str(path)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr}\n{text}"
+    return str(path)
