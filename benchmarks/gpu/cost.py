@@ -144,8 +144,8 @@ def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
     >>> device = Device(Emulator())
     >>> with counting(device) as cost:
     ...     array = device.put(np.zeros(3))
-    >>> cost.copies_in, cost.bytes_in, cost.waits, cost.submitted
-    (1, 24, 1, 0)
+    >>> cost.copies_in, cost.bytes_in, cost.submitted
+    (1, 24, 0)
     """
     driver, cost = device.driver, Cost()
     device.driver = Counted(driver, cost, dry=dry)

@@ -113,6 +113,8 @@ def _steps(steps: Sequence[dict[str, Any]]) -> list[str]:
     for step in steps:
         parts.append(f"### {step['model']}, batch {step['batch']}, {step['levels']} levels")
         shares = [(name, f"{seconds * 1e3:.3f}") for name, seconds in step["phases"].items()]
+        if "device" in step:
+            shares.append(("the card, all of a step", f"{step['device'] * 1e3:.3f}"))
         parts.append(_table(("phase", "ms"), shares))
         if "cost" in step:
             rows = [(name, *(f"{cost[count]:,}" for count in COUNTS)) for name, cost in step["cost"].items()]

@@ -120,6 +120,6 @@ def _step(run: Run, hidden: int, size: int) -> None:
     ours = OurModel(MODELS[SST], hidden, settings.words, settings.backend)
     for batch in dict.fromkeys((size, 1)):
         examples = run.batches(batch)[0]
-        found = step_costs(ours, hidden, examples, run.card.wait, run.record.rates, settings.repeats)
+        found = step_costs(ours, hidden, examples, run.card, run.record.rates, settings.repeats)
         run.record.steps.append({"model": name, **found})
     run.record.steps[-2 if size != 1 else -1]["launch model"] = launch_model(ours, run.batches(size)[0])

@@ -9,12 +9,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.floor import count
+from benchmarks.gpu.card import Card
 from benchmarks.gpu.contenders import OurModel
 from benchmarks.gpu.cost import Cost, counting, floor, least_bytes
 from benchmarks.inside import Stages, device_of, stages_of
 from foldbatch.trees import Tree
 
 DIRECTIONS = "forward", "backward"
+HELD, FILLS = 2**30, 100  # bytes that are filled, and how often, to keep the card busy for some 30 ms
 COUNTS = "launches", "products", "copies", "fills", "copies_in", "copies_out"
 
 
@@ -22,19 +24,20 @@ def step_costs(
     ours: OurModel,
     hidden: int,
     examples: Sequence[Tree],
-    wait: Callable[[], None],
+    card: Card,
     rates: Mapping[str, float],
     repeats: int,
 ) -> dict[str, Any]:
-    """Return where a training step's time of the SST Tree-LSTM goes, in a run of its own.
+    """Return where the time of a training step of the SST Tree-LSTM goes, in a run of its own.
 
     ``phases`` are median seconds: of the host until a phase returned (``merge`` to ``update``), and ``wait``
     after each of forward, backward and update until the card had done it. ``cost`` is what was asked of the
-    card by direction, where the engine has one; ``floor`` the least seconds for it.
+    card by direction, where the engine has one; ``floor`` the least seconds for it. ``device`` is for how
+    long the card works on a whole step, see `device_seconds`.
     """
     phases: dict[str, list[float]] = {}
     for turn in range(1 + max(1, repeats)):
-        for name, seconds in _phases(ours, examples, wait).items():
+        for name, seconds in _phases(ours, examples, card.wait).items():
             if turn:  # the first makes kernels and memory
                 phases.setdefault(name, []).append(seconds)
     found: dict[str, Any] = {
@@ -42,12 +45,34 @@ def step_costs(
         "levels": levels(examples),
         "phases": {name: median(values) for name, values in phases.items()},
     }
+    device = device_of(ours.program)
+    if card.is_gpu and card.cupy is not None and device is not None:
+        runs = [device_seconds(card.cupy, device, lambda: ours.step(examples)) for _ in range(1 + repeats)]
+        found["device"] = median(runs[1:])
     if costs := direction_costs(ours, examples):
         found |= {
             "cost": {name: asdict(cost) for name, cost in costs.items()},
             "floor": step_floor(sum(costs.values(), Cost()), rates, hidden, examples),
         }
     return found
+
+
+def device_seconds(cupy: Any, device: Any, task: Callable[[], object]) -> float:
+    """Return the seconds for which the card works on a task, by events, without gaps where the host is slower.
+
+    The card is first kept busy, so that all of the task is enqueued before the card comes to it. The task may
+    wait for nothing.
+    """
+    driver, stream = device.driver, device.stream
+    held = driver.allocate(HELD)
+    first, last = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(FILLS):
+        driver.fill(held.pointer, 0, HELD, stream)
+    first.record(stream)
+    task()
+    last.record(stream)
+    last.synchronize()
+    return float(cupy.cuda.get_elapsed_time(first, last)) / 1e3
 
 
 def step_floor(
