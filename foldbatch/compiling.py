@@ -7,7 +7,7 @@ from typing import Any
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import lower
 from foldbatch.blocks.tracer import MAX_CALLS
-from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.engine import check_precision, choose_engine
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.program import Program, refuse_no_count
@@ -28,6 +28,7 @@ def compile(
     kept_bytes: int | None = None,
     share: str | None = "leaves",
     max_calls: int = MAX_CALLS,
+    precision: str = "fp32",
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
@@ -36,9 +37,10 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``auto``, the faster of those installed; or ``reference``
-            (one call at a
-            time in float64: slow, right).
+            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA; ``auto``, the first of
+            ``cuda``, ``numba`` and ``numpy`` that works here, or what the variable ``FOLDBATCH_BACKEND``
+            names; or, for tests, ``reference`` (one call at a time in float64: slow, right) and
+            ``cuda-on-cpu`` (the GPU's kernels on the CPU: slow).
         policy: how calls are grouped: ``by_component``, ``by_agenda``, ``by_depth``; or ``auto``,
             ``by_component`` that plans no longer than that saves (`Program.describe` says what it chose).
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -54,13 +56,18 @@ def compile(
         max_calls: how many calls an example may make; one that makes more is refused before it fills the
             memory. Examples that share their parts do, where the parts are visited at each place
             (`ForwardDeclaration`).
+        precision: how the backend ``cuda`` multiplies matrices of float32: ``fp32``, of the operands as they
+            are; ``tf32``, several times as fast, of operands rounded to 10 bits behind the point (results
+            differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits (about 1e-2). Sums
+            are of float32, and everything else is computed as in ``fp32``. Other backends have ``fp32`` only.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
         BlockValueError: when a number is none, or too small.
-        UnknownNameError: when a backend, policy, layout or way to share does not exist.
-        BackendError: when the backend is ``numba`` and that is not installed.
+        UnknownNameError: when a backend, policy, layout, precision or way to share does not exist.
+        BackendError: when what the backend needs is not installed or does not work, or when it does not have
+            the precision.
 
     >>> import foldbatch as fb
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
@@ -74,7 +81,9 @@ def compile(
         refuse_no_count("kept_bytes", kept_bytes, 0)
     refuse_no_count("max_calls", max_calls, 1)
     cores = available_cores() if threads is None else threads
-    options = Options(choose_engine(backend), policy, layout, batched, cores, debug, share)
+    engine = choose_engine(backend)
+    check_precision(precision, engine)
+    options = Options(engine, policy, layout, batched, cores, debug, share, precision)
     find_layout(layout)
     find_share(share)
     lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)

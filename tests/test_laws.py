@@ -26,6 +26,7 @@ from foldbatch.engines import threads
 from foldbatch.engines.engine import ENGINES
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Runner
+from foldbatch.params import Remote
 from foldbatch.program import Program
 from foldbatch.scheduler.policies import find_policy
 from tests.oracle import Meaning, meaning
@@ -96,8 +97,8 @@ def assert_same(found: Any, right: Any) -> None:
         assert len(found) == len(right)
         for a, b in zip(found, right, strict=True):
             assert_same(a, b)
-    elif isinstance(right, np.ndarray | np.generic):
-        assert type(found) is type(right)
+    elif isinstance(right, np.ndarray | np.generic | Remote):
+        assert type(found) is type(right) or isinstance(found, Remote) or isinstance(right, Remote)
         assert (found.shape, found.dtype) == (right.shape, right.dtype)
         scale = max(1.0, float(np.abs(right).max(initial=0)))
         np.testing.assert_allclose(found, right, rtol=TOLERANCE, atol=TOLERANCE * scale)

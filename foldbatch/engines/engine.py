@@ -1,10 +1,16 @@
 """What an engine is: it makes kernels of a Model once, and runs batches of it.
 
-`ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here.
+`ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here. Where
+an engine needs more of a machine than a package, its module has two more functions: ``answers()`` tells at a
+glance whether the machine has it, and ``check()`` raises a `BackendError` that says what is missing. Where an
+engine can compute in several precisions, its `load` has an argument ``precision``.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -110,13 +116,18 @@ ENGINES: dict[str, tuple[str, str]] = {
     "reference": ("foldbatch.engines.reference", ""),
     "numpy": ("foldbatch.engines.numpy", ""),
     "numba": ("foldbatch.engines.numba", "numba"),
+    "cuda": ("foldbatch.engines.cuda", "cupy"),
     "cuda-on-cpu": ("foldbatch.engines.cuda.on_cpu", ""),
 }
-AUTO = ("numba", "numpy")  # the fastest first
+AUTO = ("cuda", "numba", "numpy")  # the fastest first
+VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what ``auto`` is
+PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def choose_engine(name: str) -> str:
     """Return the name of an engine that can be had; ``auto`` is the fastest that is installed and works.
+
+    Where the variable `VARIABLE` of the environment is set, ``auto`` is the engine that it names.
 
     Raises:
         UnknownNameError: when there is none of that name.
@@ -125,43 +136,74 @@ def choose_engine(name: str) -> str:
     >>> choose_engine("numpy")
     'numpy'
     """
+    where = "backend"
+    if name == "auto":
+        where, name = VARIABLE, os.environ.get(VARIABLE) or "auto"
     if name == "auto":
         return next(choice for choice in AUTO if _works(choice))
     if name not in list(ENGINES):  # what cannot be hashed is no name either
-        raise UnknownNameError("backend", f"one of auto, {', '.join([*AUTO, 'reference'])}", repr(name))
+        names = ["auto", *AUTO, *(other for other in ENGINES if other not in AUTO)]
+        raise UnknownNameError(where, f"one of {', '.join(names)}", repr(name))
     _import(name)
     return name
 
 
-def load_engine(name: str, model: Model, *, debug: bool = False) -> Engine:
+def check_precision(precision: str, name: str) -> None:
+    """Refuse a precision that an engine does not compute in.
+
+    Raises:
+        UnknownNameError: when there is none of that name.
+        BackendError: when the engine has only ``fp32``.
+    """
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", f"one of {', '.join(PRECISIONS)}", repr(precision))
+    load = import_module(ENGINES[name][0]).load
+    if precision != "fp32" and "precision" not in inspect.signature(load).parameters:
+        fix = "leave precision out, or take the backend cuda"
+        raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
+
+
+def load_engine(name: str, model: Model, *, debug: bool = False, precision: str = "fp32") -> Engine:
     """Return an engine for a model; its kernels are made now, or when they are first needed.
 
     Args:
         name: of the engine, as `choose_engine` gives it.
         model: what it is to run.
         debug: whether it fills memory with NaN before each batch.
+        precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
     """
-    engine: Engine = _import(name).load(model, debug=debug)
+    others = {} if precision == "fp32" else {"precision": precision}
+    engine: Engine = _import(name).load(model, debug=debug, **others)
     return engine
 
 
 def _import(name: str) -> Any:
+    """Return an engine's module, where the machine has what it needs."""
     module, needed = ENGINES[name]
-    if needed:
+    imported = import_module(module)
+    if hasattr(imported, "check"):
+        imported.check()
+    elif needed:
         try:
             import_module(needed)
         except ImportError as error:
             fix = f"pip install 'foldbatch[{needed}]', or take the backend numpy"
             expected = f"{needed.capitalize()} to be installed"
             raise BackendError(f"backend {name}", expected, str(error), fix) from None
-    return import_module(module)
+    return imported
 
 
 def _works(name: str) -> bool:
-    _, needed = ENGINES[name]
+    """Whether ``auto`` may take an engine; warns of one that the machine seems to be made for."""
+    module, needed = ENGINES[name]
     if needed and find_spec(needed) is None:
+        return False
+    answers = getattr(import_module(module), "answers", None)
+    if answers is not None and not answers():
         return False
     try:
         return bool(_import(name))
-    except BackendError:
+    except BackendError as error:
+        if answers is not None:
+            warnings.warn(f"foldbatch: auto leaves out {name}; {error}", RuntimeWarning, stacklevel=2)
         return False

@@ -59,6 +59,7 @@ class Options:
     threads: int
     debug: bool
     share: str | None = "leaves"
+    precision: str = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,9 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        self.engine = load_engine(choose_engine(options.backend), model, debug=options.debug)
+        self.engine = load_engine(
+            choose_engine(options.backend), model, debug=options.debug, precision=options.precision
+        )
         self._weights = [signature.weights for signature in model.signatures]
         start_in_each_process(self, Runner._start)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +18,10 @@ from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines import cuda
 from foldbatch.engines import engine as engines
-from foldbatch.engines.engine import AUTO, ENGINES, choose_engine, load_engine
+from foldbatch.engines.cuda import card
+from foldbatch.engines.engine import AUTO, ENGINES, VARIABLE, check_precision, choose_engine, load_engine
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic
 from tests.engines import toy
@@ -29,7 +33,14 @@ needs_numba = [
     pytest.mark.numba,
     pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed"),
 ]
-NAMES = ["reference", "numpy", pytest.param("numba", marks=needs_numba)]
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+NAMES = [
+    "reference",
+    "numpy",
+    pytest.param("numba", marks=needs_numba),
+    pytest.param("cuda", marks=needs_gpu),
+    "cuda-on-cpu",
+]
 
 
 def model() -> fb.Block:
@@ -59,7 +70,10 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
         order = batch.schedule.cells[0].order
         right = np.array([x for example in BATCH for x in example]) @ weight + bias
         np.testing.assert_allclose(run.metrics[0, 0], right[order])
-        np.testing.assert_allclose(run.losses[0, 0], (right**2).sum(axis=1)[order])
+        losses = (right**2).sum(axis=1)[order]
+        if name.startswith("cuda"):  # summed on the device
+            losses = losses.sum(keepdims=True)
+        np.testing.assert_allclose(run.losses[0, 0], losses)
         numbers = batch.merged.trace.calls[0][:, 0].tolist()
         np.testing.assert_allclose(run.fetch(numbers), right)
         assert run.fetch([]) == []
@@ -87,12 +101,35 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
 def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
     module, needed = ENGINES[name]
     load = inspect.signature(import_module(module).load)
-    assert list(load.parameters) == ["model", "debug"]
-    assert needed == ("numba" if name == "numba" else "")
+    assert list(load.parameters) == ["model", "debug", *(["precision"] if name == "cuda" else [])]
+    assert needed == {"numba": "numba", "cuda": "cupy"}.get(name, "")
 
 
 def test_all_engines_are_tested_here() -> None:
-    assert [*ENGINES] == ["reference", "numpy", "numba"]
+    assert [*ENGINES] == ["reference", "numpy", "numba", "cuda", "cuda-on-cpu"]
+
+
+@pytest.fixture(autouse=True)
+def no_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@contextmanager
+def gpu(*, answers: bool = True, works: bool = True) -> Iterator[None]:
+    """A machine where a GPU seems to be, or not, and can be used, or not."""
+    trouble = BackendError("backend cuda", "cuBLAS", "none", "pip install it")
+    with (
+        mock.patch.object(engines, "find_spec", lambda name: object() if name == "cupy" else find_spec(name)),
+        mock.patch.object(cuda, "answers", lambda: answers),
+        mock.patch.object(cuda, "load_driver", mock.Mock(side_effect=None if works else trouble)),
+    ):
+        yield
+
+
+@pytest.fixture
+def no_gpu() -> Iterator[None]:
+    with gpu(answers=False):
+        yield
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,14 +138,99 @@ def test_an_engine_is_chosen_by_its_name(name: str) -> None:
     assert fb.compile(fb.Vector(2), name).options.backend == name
 
 
-def test_auto_is_the_first_that_can_be_had() -> None:
+def test_auto_is_the_gpu_where_one_answers() -> None:
+    with gpu():
+        assert choose_engine("auto") == "cuda"
+        assert choose_engine("cuda") == "cuda"
+
+
+def test_auto_says_why_it_leaves_out_a_gpu_that_answers() -> None:
+    with gpu(works=False):
+        with pytest.warns(
+            RuntimeWarning, match="auto leaves out cuda; backend cuda: expected cuBLAS, found none; pip"
+        ):
+            assert choose_engine("auto") in {"numba", "numpy"}
+        with pytest.raises(BackendError, match="backend cuda: expected cuBLAS"):
+            choose_engine("cuda")
+
+
+def test_auto_is_quiet_and_imports_nothing_where_there_is_no_cupy() -> None:
+    imported = mock.Mock(side_effect=AssertionError)
+    with (
+        mock.patch.object(engines, "find_spec", lambda name: None),
+        mock.patch.object(engines, "AUTO", ("cuda", "numpy")),
+        mock.patch.object(
+            engines, "import_module", lambda name: imported() if "cuda" in name else mock.Mock(spec=[])
+        ),
+    ):
+        assert choose_engine("auto") == "numpy"
+
+
+def test_auto_is_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only ``auto``; nothing, or ``auto`` itself, is no name."""
+    monkeypatch.setenv(VARIABLE, "reference")
+    assert choose_engine("auto") == "reference"
+    assert choose_engine("numpy") == "numpy"
+    assert fb.compile(fb.Vector(2)).options.backend == "reference"
+    with gpu():
+        for nothing in ("", "auto"):
+            monkeypatch.setenv(VARIABLE, nothing)
+            assert choose_engine("auto") == "cuda"
+
+
+def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "cdua")
+    names = "auto, cuda, numba, numpy, reference, cuda-on-cpu"
+    with pytest.raises(UnknownNameError) as error:
+        fb.compile(fb.Vector(2))
+    assert str(error.value) == f"FOLDBATCH_BACKEND: expected one of {names}, found 'cdua'"
+
+
+@pytest.mark.parametrize("precision", ["fp16", "FP32", "", None, 32, ["tf32"]])
+def test_an_unknown_precision_lists_what_there_is(precision: Any) -> None:
+    with pytest.raises(UnknownNameError, match=r"precision: expected one of fp32, tf32, bf16, found"):
+        fb.compile(fb.Vector(2), "numpy", precision=precision)
+
+
+@pytest.mark.parametrize("name", ["reference", "numpy", "cuda-on-cpu"])
+def test_an_engine_of_one_precision_refuses_others(name: str) -> None:
+    check_precision("fp32", name)
+    with pytest.raises(
+        BackendError,
+        match=rf"precision: expected fp32, the only one of the backend {name}, found 'tf32'; leave precision out",
+    ):
+        fb.compile(fb.Vector(2), name, precision="tf32")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision: str) -> None:
+    """Also the programs that a program makes of itself."""
+    real = import_module("foldbatch.engines.numpy").load
+    asked = []
+
+    def load(model: Any, *, debug: bool = False, precision: str = "fp32") -> Any:
+        asked.append(precision)
+        return real(model, debug=debug)
+
+    with mock.patch.object(cuda, "load", load), gpu():
+        program = fb.compile(model(), "cuda", precision=precision)
+        program.run(BATCH, losses=True)
+        program.input_gradients(BATCH)
+    assert program.options.precision == precision
+    assert len(asked) > 1
+    assert {*asked} == {precision}
+
+
+def test_auto_is_the_first_that_can_be_had(no_gpu: None) -> None:
     assert choose_engine("auto") == ("numba" if find_spec("numba") else "numpy")
     assert AUTO[-1] == "numpy"  # which needs nothing
     with mock.patch.object(engines, "find_spec", lambda name: None):
         assert choose_engine("auto") == "numpy"
 
 
-def test_auto_leaves_out_what_is_installed_and_broken() -> None:
+def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
     def broken(name: str) -> Any:
         if name == "numba":
             raise ImportError("libllvm is missing")
@@ -138,7 +260,8 @@ def test_what_is_not_installed_is_told_with_what_to_do() -> None:
 @pytest.mark.parametrize("name", ["nunpy", "", None, 3, ["numpy"]])
 def test_an_unknown_name_lists_what_there_is(name: Any) -> None:
     with pytest.raises(
-        UnknownNameError, match=r"backend: expected one of auto, numba, numpy, reference, found"
+        UnknownNameError,
+        match=r"backend: expected one of auto, cuda, numba, numpy, reference, cuda-on-cpu, found",
     ):
         choose_engine(name)
     with pytest.raises(UnknownNameError):
@@ -164,7 +287,7 @@ def test_a_debugging_engine_fills_memory_with_nan() -> None:
 
 def test_a_new_engine_is_a_line_in_the_table() -> None:
     """Its module has a function `load`; what it needs is told if it is missing."""
-    fake = mock.Mock()
+    fake = mock.Mock(spec=["load"])
     lines = {"fake": ("fake_engine", ""), "lacking": ("fake_engine", "no_such_module")}
     with mock.patch.dict(ENGINES, lines), mock.patch.dict(sys.modules, {"fake_engine": fake}):
         assert choose_engine("fake") == "fake"

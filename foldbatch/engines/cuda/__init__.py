@@ -1,1 +1,44 @@
 """The CUDA engine: kernels generated for a model, launched by the launch table on a GPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from foldbatch.engines.cuda import card
+from foldbatch.engines.cuda.cupy_driver import load_driver
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.model.model import Model
+
+
+@cache
+def device(precision: str) -> Device:
+    """Return the GPU, the same for all programs of a process that compute in one precision.
+
+    Raises:
+        BackendError: when there is none that can be used: what is missing, and what to do.
+    """
+    return Device(load_driver(precision))
+
+
+def load(model: Model, *, debug: bool = False, precision: str = "fp32") -> CudaEngine:
+    """Return the engine for a model; `foldbatch.compile` says what the precisions are.
+
+    Raises:
+        BackendError: as `device` does.
+    """
+    return CudaEngine("cuda", model, device(precision), debug=debug)
+
+
+def check() -> None:
+    """Raise an error where no GPU can be used.
+
+    Raises:
+        BackendError: what is missing, and what to do.
+    """
+    load_driver()
+
+
+def answers() -> bool:
+    """Whether there are CuPy, a driver and a GPU; it takes no time where there are not, and says nothing."""
+    return card.answers()

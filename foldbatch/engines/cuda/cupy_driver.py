@@ -20,7 +20,7 @@ import numpy as np
 
 from foldbatch.engines.cuda.card import check, cublas
 from foldbatch.engines.cuda.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.driver import ARGUMENTS, Product, Touched
+from foldbatch.engines.cuda.driver import ARGUMENTS, Buffer, Product, Touched
 from foldbatch.engines.cuda.nvrtc import architecture, compiled, nvrtc
 from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
@@ -195,7 +195,7 @@ class CupyDriver:
             for pointer, nbytes in stretches(p):
                 self.fill(pointer, 0, nbytes, stream)
 
-    def array(self, buffer: CupyBuffer, shape: tuple[int, ...], dtype: str) -> Any:
+    def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of CuPy over a buffer, which it holds.
 
         CuPy's current stream waits for what is computed now. It must be done with the array before the next

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_a_product_changes_places_and_nothing_else() -> None:
 )
 def test_results_lie_in_stretches(changes: dict[str, Any], expected: list[tuple[int, int]]) -> None:
     product = Product("float32", 2, 3, 0, a=0, b=0, c=0, a_lead=0, b_lead=3, c_lead=3)
-    assert stretches(product._replace(**changes)) == expected
+    assert stretches(replace(product, **changes)) == expected
 
 
 @pytest.mark.parametrize("precision", COMPUTE)
@@ -133,7 +134,7 @@ def test_products_of_nothing_are_zero_unless_they_are_added() -> None:
     stream = driver.stream()
     buffer = driver.allocate(1024)
     product = Product("float32", 4, 4, 0, *[buffer.pointer] * 3, 1, 4, 4)
-    driver.multiply(product._replace(adds=True), stream)
+    driver.multiply(replace(product, adds=True), stream)
     assert cupy.asked_for("fill") == []
     driver.multiply(product, stream)
     assert cupy.asked_for("fill") == [(buffer.pointer, 64, stream.ptr)]
