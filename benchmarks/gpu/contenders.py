@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from benchmarks.peers import Array, TorchByLevel, TorchPeer, TorchPerNode, impor
 from benchmarks.workload import tree_lstm, unseen
 from benchmarks.zoo_models import child_sum, dependencies, tagger
 from foldbatch import Block, compile
-from foldbatch.errors import BackendError
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
@@ -108,10 +106,7 @@ class OurModel:
     ) -> None:
         self.model, self.backend = model, backend_name(backend)
         self.vocabulary = Vocabulary([f"w{i}" for i in range(1, words)], unknown="w0")
-        options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
-        if options and "precision" not in signature(compile).parameters:
-            raise BackendError("precision", "fp32", precision, "this version multiplies in fp32 alone")
-        self.program = compile(model.block(hidden, self.vocabulary, dtype), backend, **options)
+        self.program = compile(model.block(hidden, self.vocabulary, dtype), backend, precision=precision)
         self.optimizer = LazyAdam(lr=1e-3)
 
     def step(self, examples: Sequence[Tree]) -> Any:

@@ -58,7 +58,7 @@ def step_costs(
 
 
 def device_seconds(cupy: Any, device: Any, task: Callable[[], object]) -> float:
-    """Return the seconds for which the card works on a task, by events, without gaps where the host is slower.
+    """Return for how many seconds the card works on a task, by events, without gaps where the host is slower.
 
     The card is first kept busy, so that all of the task is enqueued before the card comes to it. The task may
     wait for nothing.
