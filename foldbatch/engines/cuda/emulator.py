@@ -20,6 +20,7 @@ import numpy as np
 
 from foldbatch.cache import cache_directory
 from foldbatch.engines.cuda.driver import ARGUMENTS, THREADS, Product, Touched
+from foldbatch.engines.cuda.spans import array_at, span_of
 from foldbatch.errors import BackendError
 from foldbatch.params import Array
 
@@ -54,12 +55,12 @@ class HostBuffer:
 
     def __init__(self, nbytes: int) -> None:
         self._memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-        self.pointer = -(-address_of(self._memory) // ALIGNMENT) * ALIGNMENT
+        self.pointer = -(-span_of(self._memory).pointer // ALIGNMENT) * ALIGNMENT
         self.nbytes = nbytes
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Return an array over the memory, which holds it."""
-        start = self.pointer - address_of(self._memory)
+        start = self.pointer - span_of(self._memory).pointer
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self._memory[start : start + nbytes].view(dtype).reshape(shape)
 
@@ -126,10 +127,10 @@ class Emulator:
         pass
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
-        ctypes.memmove(pointer, address_of(source), source.nbytes)
+        ctypes.memmove(pointer, *span_of(source))
 
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
-        ctypes.memmove(address_of(target), pointer, target.nbytes)
+        ctypes.memmove(span_of(target).pointer, pointer, target.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         ctypes.memmove(target, source, nbytes)
@@ -173,30 +174,10 @@ class Emulator:
         return buffer.array(shape, dtype)
 
 
-class _View:
-    """Memory at an address, which NumPy takes for an array."""
-
-    def __init__(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> None:
-        self.__array_interface__ = {
-            "data": (pointer, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": np.dtype(dtype).str,
-            "version": 3,
-        }
-
-
 def _matrices(pointer: int, product: Product, step: int, shape: tuple[int, int], lead: int) -> Array:
     """Return matrices in memory: ``[count, *shape]``."""
     size = np.dtype(product.dtype).itemsize
-    strides = (step * size, lead * size, size)
-    return np.asarray(_View(pointer, (product.count, *shape), strides, product.dtype))
-
-
-def address_of(array: Array) -> int:
-    """Return the address of an array's first element."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return array_at(pointer, (product.count, *shape), (step * size, lead * size, size), product.dtype)
 
 
 @cache

@@ -22,7 +22,7 @@
 #define LANES_Y ((i8)emulated_launch.lanes_y)
 #define BLOCK ((i8)emulated.block)
 #define BLOCKS ((i8)emulated_launch.blocks)
-#define RESTRICT __restrict__
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define FIRST_OF(word) emulated_first((long long*)(word))
 #define F4_INF ((float)INFINITY)
 #define F8_INF ((double)INFINITY)

@@ -2,6 +2,7 @@ import struct
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 from foldbatch.engines.cuda import emulator
 from foldbatch.engines.cuda.driver import Product
-from foldbatch.engines.cuda.emulator import OPTIONS, Emulator, address_of, parameters
+from foldbatch.engines.cuda.emulator import OPTIONS, Emulator, parameters
 from foldbatch.errors import BackendError
+from tests.engines.cuda.threaded import address_of
 
 GPU = Emulator()
 TEXT = """
@@ -107,9 +109,9 @@ def test_products_read_and_write_every_arrangement(dtype):
 def test_products_of_nothing_are_zero():
     a, c = np.ones(1), np.ones((2, 2))
     empty = Product("float64", 2, 2, 0, address_of(a), address_of(a), address_of(c), 1, 2, 2)
-    GPU.multiply(empty._replace(adds=True), 0)
+    GPU.multiply(replace(empty, adds=True), 0)
     assert (c == 1).all()
-    GPU.multiply(empty._replace(m=0), 0)
+    GPU.multiply(replace(empty, m=0), 0)
     assert (c == 1).all()
     GPU.multiply(empty, 0)
     assert (c == 0).all()

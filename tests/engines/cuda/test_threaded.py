@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.driver import Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator, address_of
-from tests.engines.cuda.threaded import Threaded, joined, run_threaded
+from foldbatch.engines.cuda.emulator import Emulator
+from tests.engines.cuda.threaded import Threaded, address_of, run_threaded
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
 
@@ -152,8 +152,3 @@ def test_a_driver_of_threads_gives_a_launch_only_what_it_touches():
         launched(5, [(0, 8)], [(0, 4)])
     with pytest.raises(AssertionError, match="does not say"):
         driver.launch(stray, 1, (1, 1), (address_of(x), 0), 0)
-
-
-def test_spans_are_joined():
-    spans = [Span(8, 4), Span(0, 4), Span(4, 1), Span(6, 0), Span(9, 10), Span(30, 2), Span(30, 1)]
-    assert joined(spans) == [(0, 5), (8, 11), (30, 2)]

@@ -15,7 +15,8 @@ import numpy as np
 
 from foldbatch.engines.cuda import emulator
 from foldbatch.engines.cuda.driver import ARGUMENTS, Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator, address_of, parameters
+from foldbatch.engines.cuda.emulator import Emulator, parameters
+from foldbatch.engines.cuda.spans import array_at, joined, span_of, without
 
 AT_ONCE = 8  # blocks; as in emulator_threads.h
 THREADS_AT_ONCE = 512
@@ -61,7 +62,7 @@ def run_threaded(
     data = [struct.pack(f"{len(numbers)}q", *numbers)]
     for buffer in buffers:
         assert buffer.flags.c_contiguous
-        data += [struct.pack("2q", address_of(buffer), buffer.nbytes), buffer.tobytes()]
+        data += [struct.pack("2q", *span_of(buffer)), buffer.tobytes()]
     done = subprocess.run(
         [_compiled(source, sanitize)],
         input=b"".join(data),
@@ -106,17 +107,12 @@ class Threaded(Emulator):
         source, kernel = function
         assert touched is not None, f"{kernel} does not say what it touches"
         reads, writes = touched()
-        spans = joined([*reads, *writes])
-        buffers = [_bytes(span) for span in spans]
-        before = [_bytes(span).copy() for span in reads]
+        buffers = [_bytes(span) for span in joined([*reads, *writes])]
+        unwritten = without(reads, writes)
+        before = [_bytes(span).copy() for span in unwritten]
         run_threaded(source, kernel, blocks, threads, arguments, buffers, self.sanitize)
-        written = joined(writes)
-        for span, old in zip(reads, before, strict=True):
-            changed = span.pointer + np.flatnonzero(_bytes(span) != old)
-            for address in changed:
-                assert any(w.pointer <= address < w.pointer + w.nbytes for w in written), (
-                    f"{kernel} writes {span}"
-                )
+        for span, old in zip(unwritten, before, strict=True):
+            assert (_bytes(span) == old).all(), f"{kernel} writes what it says to read, {span}"
 
 
 class _Text:
@@ -127,20 +123,13 @@ class _Text:
         return self.source, name
 
 
-def joined(spans: Sequence[Span]) -> list[Span]:
-    """Return the same bytes as spans that neither overlap nor adjoin, in order."""
-    result: list[Span] = []
-    for pointer, nbytes in sorted(span for span in spans if span.nbytes):
-        if result and pointer <= sum(result[-1]):
-            last = result.pop()
-            result.append(Span(last.pointer, max(sum(last), pointer + nbytes) - last.pointer))
-        else:
-            result.append(Span(pointer, nbytes))
-    return result
+def address_of(array: np.ndarray) -> int:
+    """Return the address of an array's first element."""
+    return span_of(array).pointer
 
 
 def _bytes(span: Span) -> np.ndarray:
-    return np.asarray(emulator._View(span.pointer, (span.nbytes,), (1,), "uint8"))
+    return array_at(span.pointer, (span.nbytes,), (1,), "uint8")
 
 
 def _shared(match: re.Match) -> str:
