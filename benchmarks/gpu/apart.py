@@ -24,7 +24,7 @@ def law(backend: str, seconds: float) -> Check:
     if not (ROOT / "tests" / "programs").is_dir():
         return Check("random programs", "skipped", "there is no directory tests")
     command = [sys.executable, "-m", "tests.programs", "--seconds", f"{seconds:.0f}", "--engine", backend]
-    return ran("random programs", command, seconds + 120)
+    return ran("random programs", command, seconds + 60)
 
 
 def card_tests(seconds: float) -> Check:

@@ -22,7 +22,7 @@ from benchmarks.workload import load_trees
 from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.output import output_file, write_whole
 
-HANGS = 120.0  # seconds after its time is over when the process ends itself
+HANGS = 60.0  # seconds after its time is over when the process ends itself
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +92,8 @@ def _parser() -> ArgumentParser:
         description="Check the CUDA engine on this machine's card, then time it beside PyTorch.",
     )
     parser.add_argument("--backend", default="cuda", help="what is checked and timed (default cuda)")
-    what = "about how long it may take (default 420); what is left out is named"
-    parser.add_argument("--seconds", type=float, default=420.0, metavar="S", help=what)
+    what = "about how long it may take (default 400); what is left out is named"
+    parser.add_argument("--seconds", type=float, default=400.0, metavar="S", help=what)
     what = "try everything on tiny models, to see that it runs; it needs no card with --backend cuda-on-cpu"
     parser.add_argument("--quick", action="store_true", help=what)
     what = "a directory with train.txt in bracket form (default: random trees like the treebank's)"

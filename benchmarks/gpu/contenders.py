@@ -109,13 +109,13 @@ class OurModel:
         self.program = compile(model.block(hidden, self.vocabulary, dtype), backend, precision=precision)
         self.optimizer = LazyAdam(lr=1e-3)
 
-    def step(self, examples: Sequence[Tree]) -> Any:
-        """Train on a batch; return its summed loss, for which nobody has waited."""
+    def step(self, examples: Any, count: int) -> Any:
+        """Train on a batch of `count` examples; return its summed loss, for which nobody has waited."""
         loss, gradients = self.program.value_and_grad(examples)
-        self.optimizer.update(self.program.params, gradients, scale=1.0 / len(examples))
+        self.optimizer.update(self.program.params, gradients, scale=1.0 / count)
         return loss
 
-    def infer(self, examples: Sequence[Tree]) -> list[Any]:
+    def infer(self, examples: Any) -> list[Any]:
         """Return the results of a batch, on the host. No losses are computed."""
         return list(self.program.run(examples))
 
@@ -157,48 +157,68 @@ class Contender:
     before: Callable[[], object] = lambda: None
 
 
-def our_contenders(ours: OurModel, batches: Sequence[Sequence[Tree]], suffix: str = "") -> list[Contender]:
-    """Return us, on trees whose traces are kept, as from the second epoch on, and on trees that are new."""
-    fresh: list[Sequence[Tree]] = list(batches)
+def our_contenders(
+    ours: OurModel, batches: Sequence[Sequence[Tree]], precision: str = "fp32"
+) -> list[Contender]:
+    """Return us three times: on trees whose traces are kept, on new trees, and on batches planned before.
+
+    The first is as from the second epoch on, the last as when the same batches come again.
+    """
+    fresh: list[Any] = list(batches)
+    planned: list[Any] = []
 
     def renew() -> None:
         fresh[:] = [unseen(trees) for trees in batches]
 
-    def contender(name: str, of: Sequence[Sequence[Tree]], before: Callable[[], object]) -> Contender:
+    def plan() -> None:
+        planned[:] = planned or [ours.program.plan(trees) for trees in batches]
+
+    def contender(name: str, of: Sequence[Any], before: Callable[[], object]) -> Contender:
         return Contender(
-            f"foldbatch{name}{suffix}",
-            lambda k: ours.loss(of[k]),
-            lambda k: ours.step(of[k]),
+            f"foldbatch{name}{_suffix(precision)}",
+            lambda k: ours.loss(batches[k]),
+            lambda k: ours.step(of[k], len(batches[k])),
             lambda k: ours.infer(of[k]),
             before,
         )
 
-    return [contender("", batches, lambda: None), contender(", new trees", fresh, renew)]
+    kinds = (("", batches, lambda: None), (", new trees", fresh, renew), (", planned before", planned, plan))
+    return [contender(*kind) for kind in kinds]
 
 
-def torch_contender(
-    name: str, peer: TorchPeer, batches: Sequence[Flat], precision: str = "fp32"
-) -> Contender:
+def _suffix(precision: str) -> str:
+    return "" if precision == "fp32" else f", {precision}"
+
+
+def torch_contender(name: str, peer: TorchPeer, batches: Sequence[Any], precision: str = "fp32") -> Contender:
     """Return a peer; it multiplies in TF32 if `precision` says so."""
-    matmul = peer.torch.backends.cuda.matmul
 
-    def run(method: Callable[[Flat], Any]) -> Callable[[int], Any]:
+    def run(method: Callable[[Any], Any]) -> Callable[[int], Any]:
         def do(k: int) -> Any:
-            matmul.allow_tf32 = precision == "tf32"
+            set_precision(peer.torch, precision)
             return method(batches[k])
 
         return do
 
-    suffix = "" if precision == "fp32" else f", {precision}"
-    return Contender(f"PyTorch {name}{suffix}", run(peer.loss), run(peer.advance), run(peer.infer))
+    return Contender(
+        f"PyTorch {name}{_suffix(precision)}", run(peer.loss), run(peer.advance), run(peer.infer)
+    )
 
 
-def captured_contender(
+def set_precision(torch: Any, precision: str) -> None:
+    """Let PyTorch multiply matrices of float32 in TF32, or strictly: cuDNN would not by default."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def captured_contenders(
     ours: OurModel, hidden: int, batches: Sequence[Flat], device: str, precision: str = "fp32"
-) -> Contender:
-    """Return the peer that is one CUDA graph a batch."""
+) -> list[Contender]:
+    """Return the peer that is one CUDA graph a batch, on flat trees and on batches planned before."""
     parameters = ours.parameters()
-    # a graph multiplies for ever as when it was captured
-    import_torch().backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    set_precision(import_torch(), precision)  # a graph multiplies for ever as when it was captured
     peer = TorchCaptured(hidden, len(parameters["embedding"]), parameters, batches, device=device)
-    return torch_contender("by level, CUDA graph", peer, batches, precision)
+    graph, planned = (f"by level, CUDA graph{more}" for more in ("", ", planned before"))
+    return [
+        torch_contender(graph, peer, batches, precision),
+        torch_contender(planned, peer, [peer.planned(trees) for trees in batches], precision),
+    ]

@@ -101,8 +101,9 @@ def _cell(row: Row | None) -> str:
 
 
 def _gain(rows: Iterable[Row], batch: int) -> str:
-    """Return the quickest peer's time over ours, both in fp32."""
-    at = [row for row in rows if row.batch == batch and "tf32" not in row.who and "bf16" not in row.who]
+    """Return the quickest peer's time over ours, both in fp32 and from trees."""
+    others = "tf32", "bf16", "planned before"
+    at = [row for row in rows if row.batch == batch and not any(word in row.who for word in others)]
     ours = [row.seconds for row in at if row.who in ("foldbatch", "foldbatch, different trees")]
     peers = [row.seconds for row in at if row.who.startswith("PyTorch")]
     return f"{min(peers) / ours[0]:.2f}x" if ours and peers else ""

@@ -20,7 +20,7 @@ def main() -> None:
     trees = sst_like_trees(4, seed=3, words=40)
     ours = OurModel(MODELS[SST], 20, 40, backend)
     for _ in range(2):
-        loss = ours.step(trees)
+        loss = ours.step(trees, len(trees))
     ours.infer(trees)
     print(f"loss {float(loss):.6f}")
 

@@ -47,7 +47,10 @@ def step_costs(
     }
     device = device_of(ours.program)
     if card.is_gpu and card.cupy is not None and device is not None:
-        runs = [device_seconds(card.cupy, device, lambda: ours.step(examples)) for _ in range(1 + repeats)]
+        runs = [
+            device_seconds(card.cupy, device, lambda: ours.step(examples, len(examples)))
+            for _ in range(1 + repeats)
+        ]
         found["device"] = median(runs[1:])
     if costs := direction_costs(ours, examples):
         found |= {

@@ -17,7 +17,7 @@ from benchmarks.gpu.contenders import (
     SST,
     Contender,
     OurModel,
-    captured_contender,
+    captured_contenders,
     our_contenders,
     torch_contender,
 )
@@ -39,8 +39,7 @@ def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") 
     batches = [[model.example(tree) for tree in trees] for trees in run.batches(size)]
     ours = OurModel(model, hidden, run.settings.words, run.settings.backend, precision)
     where = f"{name}, hidden {hidden}, batch {size}" + ("" if precision == "fp32" else f", {precision}")
-    suffix = "" if precision == "fp32" else f", {precision}"
-    contenders = our_contenders(ours, batches, suffix)
+    contenders = our_contenders(ours, batches, precision)
     if run.card.torch is None:
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
     else:
@@ -68,7 +67,7 @@ def _times_beside(run: Run, hidden: int, size: int, name: str, make: Callable[..
     parameters = ours.parameters()
     peer = make(hidden, len(parameters["embedding"]), parameters, device=run.card.device)
     contender = torch_contender(name, peer, flat)
-    known, _ = our_contenders(ours, batches)
+    known, *_ = our_contenders(ours, batches)
     if why := differs(contender, *_ours_before_and_after(ours, batches[0]), TOLERANCE["fp32"]):
         run.record.left_out[f"{SST}, hidden {hidden}, batch {size}, {name}"] = why
         return
@@ -84,15 +83,15 @@ def _peers(
     parameters = ours.parameters()
     words, device = len(parameters["embedding"]), run.card.device
 
-    def by_level(name: str, make: Callable[..., Any]) -> Contender:
-        return torch_contender(name, make(hidden, words, parameters, device=device), flat, precision)
+    def by_level(name: str, make: Callable[..., Any]) -> list[Contender]:
+        return [torch_contender(name, make(hidden, words, parameters, device=device), flat, precision)]
 
-    makers: dict[str, Callable[[], Contender]] = {
+    makers: dict[str, Callable[[], list[Contender]]] = {
         name: partial(by_level, name, make) for name, make in ours.model.peers.items() if name != BY_NODE
     }
     if ours.model is MODELS[SST]:
-        makers[GRAPH] = partial(captured_contender, ours, hidden, flat, device, precision)
-    made: list[Contender] = []
+        makers[GRAPH] = partial(captured_contenders, ours, hidden, flat, device, precision)
+    made: list[list[Contender]] = []
     for name, make in makers.items():
         try:
             made.append(make())
@@ -100,18 +99,18 @@ def _peers(
             run.record.left_out[f"{where}, PyTorch {name}"] = described(error)
     before, after = _ours_before_and_after(ours, batches[0])
     found = []
-    for contender in made:
-        if why := differs(contender, before, after, TOLERANCE[precision]):
-            run.record.left_out[f"{where}, {contender.name}"] = why
+    for contenders in made:  # of one peer
+        if why := differs(contenders[0], before, after, TOLERANCE[precision]):
+            run.record.left_out[f"{where}, {contenders[0].name}"] = why
         else:
-            found.append(contender)
+            found += contenders
     return found
 
 
 def _ours_before_and_after(ours: OurModel, batch: Sequence[Tree]) -> tuple[float, float]:
     """Return our loss of a batch, and that after a training step on it."""
     before = ours.loss(batch)
-    ours.step(batch)
+    ours.step(batch, len(batch))
     return before, ours.loss(batch)
 
 

@@ -20,6 +20,7 @@ from benchmarks.gpu.room import packed, room_for
 from benchmarks.jax_peer import common_shape
 from benchmarks.peers import BETAS, EPS, LEARNING_RATE, Array, Tensor, TorchPeer
 
+Batch = Sequence[FlatTree] | Array  # trees, or what `TorchCaptured.planned` made of them
 WARM_UP = 3  # runs before a graph is captured
 
 
@@ -29,7 +30,6 @@ class TorchCaptured(TorchPeer):
     Args:
         hidden: as of `TorchPeer`, with `vocabulary_size`, `parameters` and `device`.
         batches: all batches that will be run, each of as many trees.
-        memoize: keep a batch's packed numbers from one run to the next, so that no run plans.
     """
 
     def __init__(
@@ -40,14 +40,12 @@ class TorchCaptured(TorchPeer):
         batches: Sequence[Sequence[FlatTree]],
         *,
         device: str = "cpu",
-        memoize: bool = False,
     ) -> None:
         spare = np.zeros_like(parameters["embedding"][:1])
         more = {**parameters, "embedding": np.concatenate([parameters["embedding"], spare])}
         super().__init__(hidden, vocabulary_size + 1, more, device=device)
         torch = self.torch
         self.room = room = room_for(common_shape([level_order(trees) for trees in batches]), len(batches[0]))
-        self._memory: dict[int, Array] | None = {} if memoize else None
         sizes = room.sizes
         self._numbers = torch.zeros(sum(sizes.values()), dtype=torch.int64, device=device)
         self.at = dict(zip(sizes, self._numbers.split(list(sizes.values())), strict=True))
@@ -66,33 +64,32 @@ class TorchCaptured(TorchPeer):
         self._train = self._captured(self._whole_step, state)
         self._infer = self._captured(self._whole_inference, state)
 
-    def advance(self, trees: Sequence[FlatTree]) -> Tensor:
+    def advance(self, trees: Batch) -> Tensor:
         """Train on a batch; return the loss before the update, which the next batch overwrites."""
         self._bring(trees)
         self._train()
         return self.total
 
-    def loss(self, trees: Sequence[FlatTree]) -> float:
+    def loss(self, trees: Batch) -> float:
         """Return the loss of a batch, without learning from it."""
         self._bring(trees)
         with self.torch.no_grad():
             self._forward()
             return float(self._losses()[0])
 
-    def infer(self, trees: Sequence[FlatTree]) -> Array:
+    def infer(self, trees: Batch) -> Array:
         """Return the logits of the roots: ``[trees, 5]``."""
         self._bring(trees)
         self._infer()
         scores: Array = self.scores.cpu().numpy()
         return scores
 
-    def _bring(self, trees: Sequence[FlatTree]) -> None:
-        torch, known = self.torch, (self._memory or {}).get(id(trees))
-        if known is None:
-            known = packed(level_order(trees), self.room, len(self.embedding) - 1)
-            if self._memory is not None:
-                self._memory[id(trees)] = known
-        numbers = torch.from_numpy(known)
+    def planned(self, trees: Sequence[FlatTree]) -> Array:
+        """Return a batch's row numbers, which all methods take in the place of its trees."""
+        return packed(level_order(trees), self.room, len(self.embedding) - 1)
+
+    def _bring(self, batch: Batch) -> None:
+        numbers = self.torch.from_numpy(batch if isinstance(batch, np.ndarray) else self.planned(batch))
         if self.device != "cpu":
             numbers = numbers.pin_memory()
         self._numbers.copy_(numbers, non_blocking=True)

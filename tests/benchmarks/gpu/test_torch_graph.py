@@ -41,3 +41,12 @@ def test_it_learns_as_the_program_by_level_does(batches):
         np.testing.assert_allclose(weight.detach(), other.parameters[name].detach(), rtol=1e-7, err_msg=name)
     np.testing.assert_allclose(model.embedding[:WORDS], other.embedding, rtol=1e-7)
     assert not model.embedding[WORDS:].any()  # the word of rows to spare
+
+
+def test_a_batch_may_be_planned_before(batches):
+    parameters = random_parameters(1, HIDDEN, WORDS)
+    model, other = captured(batches, parameters), captured(batches, parameters)
+    plans = [other.planned(trees) for trees in batches]
+    for trees, plan in zip(batches, plans, strict=True):
+        assert model.step(trees) == other.step(plan)
+        np.testing.assert_array_equal(model.infer(trees), other.infer(plan))

@@ -19,5 +19,5 @@ def test_loss_and_training_are_those_of_our_block(name):
     peer = make(5, 50, ours.parameters())
     flat = [ours.flat(example) for example in examples]
     for _ in range(3):
-        assert float(ours.step(examples)) / 6 == pytest.approx(peer.step(flat), rel=1e-4)
+        assert float(ours.step(examples, 6)) / 6 == pytest.approx(peer.step(flat), rel=1e-4)
     assert np.isfinite(peer.infer(flat)).all()
