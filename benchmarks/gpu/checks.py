@@ -1,4 +1,4 @@
-"""Whether the engine is right on the card: a training step against float64, in each precision."""
+"""Whether the engine is right on the card: a training step in each precision, and several steps in a row."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ LIMITS: Mapping[tuple[str, str], float | None] = {
     ("float32", "tf32"): None,
     ("float32", "bf16"): None,
 }
+TRAINED = 1e-9  # how far parameters may be from NumPy's after training in float64
 
 
 def accuracy(trees: Sequence[Tree], hidden: int, words: int, backend: str, oracle: str) -> list[Check]:
@@ -84,3 +85,31 @@ def compare(expected: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, 
         difference = float(np.linalg.norm(found[name] - value) / (np.linalg.norm(value) or 1.0))
         errors[name] = difference if np.isfinite(difference) else float("inf")
     return errors
+
+
+def training(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> list[Check]:
+    """Train for two rounds of batches without looking; compare parameters with NumPy's, and with a second time.
+
+    Batches of several sizes follow each other while the device may be behind, so a table that is overwritten
+    too early, or memory that is used twice, changes numbers. In float64, to `TRAINED`; the second time to the
+    last bit.
+    """
+    exact = _trained(batches, hidden, words, "numpy")
+    first, second = (_trained(batches, hidden, words, backend) for _ in range(2))
+    errors = compare(exact, first)
+    worst = max(errors, key=errors.__getitem__)
+    name = f"{2 * len(batches)} training steps without looking, hidden {hidden}, float64"
+    found = f"relative error at most {errors[worst]:.2g} ({worst}); {TRAINED:g} allowed"
+    other = [key for key, value in first.items() if value.tobytes() != second[key].tobytes()]
+    return [
+        Check(f"{name}, against numpy", "passed" if errors[worst] <= TRAINED else "failed", found),
+        Check(f"{name}, twice", "failed" if other else "passed", ", ".join(other) or "the same bits"),
+    ]
+
+
+def _trained(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> dict[str, Any]:
+    """Return the parameters after training, and the last loss."""
+    ours = OurModel(MODELS[SST], hidden, words, backend, dtype="float64")
+    for trees in [*batches, *batches]:
+        loss = ours.step(trees, len(trees))
+    return {"loss": np.asarray(float(loss)), **ours.parameters()}
