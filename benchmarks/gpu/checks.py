@@ -88,7 +88,7 @@ def compare(expected: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, 
 
 
 def training(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> list[Check]:
-    """Train for two rounds of batches without looking; compare parameters with NumPy's, and with a second time.
+    """Train for two rounds of batches without looking; compare parameters with NumPy's and a second time's.
 
     Batches of several sizes follow each other while the device may be behind, so a table that is overwritten
     too early, or memory that is used twice, changes numbers. In float64, to `TRAINED`; the second time to the
