@@ -13,12 +13,12 @@ from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.expressions import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
+from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables

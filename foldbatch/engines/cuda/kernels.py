@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foldbatch.engines.bindings import Bound, Key
-from foldbatch.engines.cuda.kernel_text import KernelText, Setting, indented
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, Setting, indented
 from foldbatch.model.model import Model
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.statements import Routine

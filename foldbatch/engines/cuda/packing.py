@@ -1,7 +1,7 @@
 """A batch's packed table: all whole numbers that kernels read of it, in one run that is copied once.
 
-The head (see `kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and the
-address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds of
+The head (see `texts.kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and
+the address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds of
 levels and plans; plans of sums of rows; rows that are set to zero.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foldbatch.engines.bindings import Bound
-from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.plans import joined, plan_of
+from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
 from foldbatch.engines.launches import Directions
 from foldbatch.scheduler.schedule import Schedule

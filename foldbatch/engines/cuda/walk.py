@@ -65,11 +65,11 @@ class Walker:
     ) -> None:
         driver, stream = self._device.driver, self._device.stream
         _, rows = here.rows(task.axis)
-        if not rows and not task.columns:
-            return
         if task.multiplied is not None:
-            if rows or task.multiplied.by == "k":
+            if rows or task.multiplied.by == "k":  # a sum over no rows is zero
                 driver.multiply(here.product(task.multiplied, rows), stream)
+            return
+        if not rows and not task.columns:
             return
         if task.taken and not any(here.is_apart(slot) for slot in task.taken):
             return
