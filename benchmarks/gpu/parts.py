@@ -97,7 +97,8 @@ def parts_of(run: Run) -> list[Part]:
 
 
 def _rates(run: Run) -> None:
-    measured, failed = rates.measure(run.card, run.settings.rates)
+    sizes = run.settings.rates if run.card.is_gpu else rates.QUICK  # else it would take minutes
+    measured, failed = rates.measure(run.card, sizes)
     run.record.rates |= measured
     run.record.left_out |= failed
 
