@@ -80,6 +80,7 @@ class ArrayEngine:
     """
 
     one_by_one = False
+    splits = True
 
     def __init__(
         self,

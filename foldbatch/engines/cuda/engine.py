@@ -74,6 +74,7 @@ class CudaEngine:
     """
 
     one_by_one = False
+    splits = False  # the device computes a whole batch side by side
     target = TARGET
     updates: Any = None
 
