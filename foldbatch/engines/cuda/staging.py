@@ -25,8 +25,8 @@ class Block:
         host: ``[nbytes] uint8``.
         device: its copy.
         copied: when the copy is done.
-        used: when the device needs no more what lies there.
-        busy: whether it was ever sent.
+        used: when the device needs it no more.
+        busy: whether it was sent.
     """
 
     host: Array
@@ -57,8 +57,8 @@ class Staging:
             size = capacity(-(-nbytes // GRAIN)) * GRAIN
             copied, used = (block.copied, block.used) if block else (driver.event(), driver.event())
             block = Block(driver.pinned(size), self.device.allocate(size), copied, used)
-            driver.record(used, self.device.stream)  # what was enqueued before may still use the memory
             self.blocks[self.turn] = block
+            driver.record(used, self.device.stream)  # who had the memory before may still compute with it
         return block
 
     def send(self, block: Block, nbytes: int) -> None:
@@ -68,8 +68,8 @@ class Staging:
         driver.copy_in(block.device.pointer, block.host[:nbytes], copies)
         driver.record(block.copied, copies)
         driver.wait(self.device.stream, block.copied)
+        block.busy = True
 
     def done(self, block: Block) -> None:
         """Tell that nothing that was enqueued later needs the block."""
         self.device.driver.record(block.used, self.device.stream)
-        block.busy = True
