@@ -121,7 +121,7 @@ def test_an_id_out_of_range_is_told_by_a_kernel_that_says_so():
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitize", ["thread", "address"])
 def test_kernels_have_no_race_and_stay_in_bounds_with_real_threads(sanitize):
-    with recording(Recorder(Threaded(sanitize))):
+    with recording(Recorder(Threaded(sanitize, named=True, most=(3, 8, 4)))):
         losses, _ = trained(1)
     with recording():
         np.testing.assert_allclose(losses, trained(1)[0], rtol=1e-5)
