@@ -28,7 +28,7 @@ from foldbatch.params import Array, Gradient, Parameter
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
-WORDS = 8  # of a status, before the losses
+WORDS, FAULTS = 8, 5  # of a status, before the losses; where the word of the device's faults is
 KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
 THREADS = 256
 
@@ -42,7 +42,8 @@ class Status:
 
     Attributes:
         word: ``[WORDS + losses] int64`` on the device: whether an id was out of range; its call's rank; the
-            id; what it should be below; the cell. The sums of losses follow, as bits of doubles.
+            id; what it should be below; the cell; the word of the device's faults. The sums of losses follow,
+            as bits of doubles.
         within: what errors are raised within, which may change them.
     """
 
@@ -54,6 +55,8 @@ class Status:
 
     def send(self) -> None:
         """Copy it to the host when all is computed that was enqueued."""
+        device = self.word.device
+        device.driver.copy(self.word.pointer + 8 * FAULTS, device.faults.word.pointer, 8, device.stream)
         self._wait = self.word.device.read_later(self.word)
 
     def look(self) -> Array:
@@ -61,13 +64,16 @@ class Status:
 
         Raises:
             OutOfRangeError: with cell and rank.
+            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
         """
         if self._numbers is None:
             assert self._wait is not None, "the batch has run"
             self._numbers, self._wait = self._wait(), None
         bad, rank, found, size, cell = self._numbers[:5].tolist()
         if bad:
+            self.word.device.faults.forget()  # updates by gradients of this batch were refused
             raise OutOfRangeError(rank, found, size, cell=cell)
+        self.word.device.faults.look(int(self._numbers[FAULTS]))
         return self._numbers[WORDS:].view(np.float64)
 
     def check(self) -> None:
@@ -77,7 +83,8 @@ class Status:
 
     def loss(self, number: int) -> float:
         """Return a summed loss."""
-        return float(self.look()[number])
+        with self.within():
+            return float(self.look()[number])
 
 
 class CudaRun:
@@ -97,6 +104,15 @@ class CudaRun:
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys))
+
+    @property
+    def within(self) -> Callable[[], AbstractContextManager[None]]:
+        """What losses and gradients are read within."""
+        return self._status.within
+
+    @within.setter
+    def within(self, within: Callable[[], AbstractContextManager[None]]) -> None:
+        self._status.within = within
 
     # -- running
 
@@ -251,6 +267,7 @@ class CudaRun:
                     place, rows = self.ready.packed.sums[k, i]
                     plan = (self._table, 8 * place)
                 else:  # a cell computed the ids: the host must look at them
+                    self._status.look()  # first at whether they are in range
                     made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
                     held = self.device.put(made)
                     rows, plan = made[1 : 1 + made[0]], (held, 0)
