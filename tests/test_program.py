@@ -777,7 +777,8 @@ def test_a_gradient_that_is_not_finite_warns_when_the_loss_is_read(later):
 def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(later, monkeypatch):
     def sums(run):
         def reading():
-            raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
+            with run.within():
+                raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
 
         return {(1, 0): pending(reading)}
 

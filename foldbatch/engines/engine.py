@@ -12,6 +12,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -35,16 +36,19 @@ class Run(Protocol):
         inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells
             yield them.
         launches: kernels launched so far.
+        within: what is entered where losses and gradients are read later, and may change errors; set by a
+            runner.
     """
 
     metrics: Mapping[tuple[int, int], Array]
     inputs: Mapping[tuple[int, int], Array]
     launches: int
+    within: Callable[[], AbstractContextManager[Any]]
 
     def loss_sums(self) -> Mapping[tuple[int, int], float]:
         """Return the sum over the batch of each loss, by cell and number; see `foldbatch.engines.pending`.
 
-        Where they are pending, reading one raises `OutOfRangeError` as `Engine.forward` does.
+        Where they are pending, reading one may raise what `Engine.forward` raises.
         """
         ...
 

@@ -110,6 +110,10 @@ class ToyRun:
             return values
         return np.stack(values) if span.width > 1 else values[0]
 
+    def loss_sums(self) -> dict[tuple[int, int], float]:
+        """Return the sum of each loss."""
+        return {key: float(values.sum()) for key, values in self.losses.items()}
+
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return values, by their numbers."""
         arenas, rows = arenas_of(self.batch, self.model.signatures), self.batch.schedule.row_of

@@ -19,6 +19,7 @@ from foldbatch.engines.cuda.packing import Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
@@ -76,7 +77,6 @@ class CudaEngine:
     one_by_one = False
     splits = False  # the device computes a whole batch side by side
     target = TARGET
-    updates: Any = None
 
     def __init__(
         self, name: str, model: Model, device: Device, arithmetic: Arithmetic = NUMPY, *, debug: bool = False
@@ -85,6 +85,7 @@ class CudaEngine:
         self.model = model
         self.device = device
         self.arithmetic = arithmetic
+        self.updates = updates(device)
         self.debug = debug
 
     @staticmethod
