@@ -24,6 +24,7 @@ def test_times_stand_by_batch_with_the_gain_over_the_best_peer():
     assert "| training step, ms a batch | batch 4 | batch 16 |" in text
     assert "| foldbatch | 2 (1) | 4 (2) |" in text
     assert "| PyTorch's best over foldbatch | 1.50x |  |" in text
+    assert "| examples a second, foldbatch | 2,000 | 4,000 |" in text
 
 
 def test_checks_rates_steps_and_what_was_left_out_are_told():
