@@ -44,8 +44,6 @@ def page(record: Record) -> str:
         "## Left out",
         _table(("part", "why"), record.left_out.items()),
     ]
-    if record.notes:
-        parts += ["## Notes", _table(("of", "note"), record.notes.items())]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -58,7 +58,6 @@ def test_checks_rates_steps_and_what_was_left_out_are_told():
         checks=[Check("law", "failed", "why | how")],
         steps=[step],
         left_out={"a part": "no time"},
-        notes={"a peer": "slow"},
     )
     text = page(record)
     for line in (
@@ -71,7 +70,6 @@ def test_checks_rates_steps_and_what_was_left_out_are_told():
         "| forward | launches | 3.0 | 1.50 |",
         "| bytes | 2.000 |",
         "| a part | no time |",
-        "| a peer | slow |",
     ):
         assert line in text
     assert "| forward | copies |" not in text
