@@ -81,6 +81,7 @@ class ArrayEngine:
     """
 
     one_by_one = False
+    splits = True
 
     def __init__(
         self,

@@ -68,6 +68,7 @@ class Engine(Protocol):
         name: in `ENGINES`.
         target: what its kernels can do.
         one_by_one: whether each example is a batch of its own.
+        splits: whether parts of a large batch may run side by side, in threads.
         arithmetic: what the scheduler computes on whole arrays with.
         updates: compiled steps of optimizers, or None.
         sum_copies: by dtype, what sums rows of equal id (see `sums.total`), or None for NumPy's way.
@@ -76,6 +77,7 @@ class Engine(Protocol):
     name: str
     target: Target
     one_by_one: bool
+    splits: bool
     arithmetic: Arithmetic
     updates: Any
     sum_copies: Callable[[str], Callable[..., None] | None]

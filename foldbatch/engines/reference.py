@@ -155,6 +155,7 @@ class ReferenceEngine:
     name = "reference"
     target = Target()
     one_by_one = True
+    splits = False
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
 

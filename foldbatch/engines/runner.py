@@ -263,7 +263,8 @@ class Runner:
         """Cut a batch into the parts that run side by side, or one after the other."""
         if self._one_by_one:
             return tuple(SubBatch(number, [trace]) for number, trace in enumerate(traces))
-        runs = split(traces, self.options.threads, self._weights) if traces else ()
+        threads = self.options.threads if self.engine.splits else 1
+        runs = split(traces, threads, self._weights) if traces else ()
         return tuple(SubBatch(first, run) for first, run in runs)
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:

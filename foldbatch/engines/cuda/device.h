@@ -1,5 +1,6 @@
 // What every kernel text begins with. The text is CUDA C++ and, for tests, C: so it keeps to what both know.
-// A block has LANES_X times LANES_Y threads; a thread is LANE_X, LANE_Y of block BLOCK of BLOCKS.
+// A block has LANES_X times LANES_Y threads, at most 256, or 1024 of a KERNEL_WIDE; a thread is LANE_X, LANE_Y of
+// block BLOCK of BLOCKS.
 
 #ifdef __CUDACC_RTC__
 #define FB_CUDA 1
@@ -16,7 +17,8 @@ typedef double f8;
 typedef unsigned char b1;
 
 #ifdef FB_CUDA
-#define KERNEL extern "C" __global__ void
+#define KERNEL extern "C" __global__ void __launch_bounds__(256)
+#define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024)
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define BARRIER() __syncthreads()

@@ -15,7 +15,7 @@ from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
 from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.engines.cuda.moves import MOVES
+from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array, Parameter
 
@@ -144,7 +144,7 @@ class Device:
         reads: Sequence[Any] = (),
         writes: Sequence[Any] = (),
     ) -> None:
-        """Run a kernel, or one of `common.COMMON` or `moves.MOVES` by its name.
+        """Run a kernel, or one of `common.COMMON` or `row_kernels.MOVES` by its name.
 
         Where `touched` is not given, the kernel reads and writes whole arrays.
         """

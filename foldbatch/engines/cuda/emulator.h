@@ -3,6 +3,7 @@
 // No header is included: reading math.h would take as long as compiling a small kernel.
 
 #define KERNEL void
+#define KERNEL_WIDE void
 #define DEVICE static inline
 #define SHARED static
 #define BARRIER() ((void)0)

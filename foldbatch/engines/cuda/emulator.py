@@ -36,7 +36,7 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL\s+(\w+)\s*\(([^)]*)\)")
+_KERNEL = re.compile(r"\bKERNEL(?:_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
 
 
 def parameters(source: str) -> dict[str, int]:

@@ -13,12 +13,12 @@ from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.expressions import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
+from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import Ints
@@ -75,6 +75,7 @@ class CudaEngine:
     """
 
     one_by_one = False
+    splits = False  # the device computes a whole batch side by side
     target = TARGET
 
     def __init__(

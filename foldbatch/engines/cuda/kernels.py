@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foldbatch.engines.bindings import Bound, Key
-from foldbatch.engines.cuda.kernel_text import KernelText, Setting, indented
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, Setting, indented
 from foldbatch.model.model import Model
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.statements import Routine
@@ -218,6 +218,7 @@ class _Writer:
     ) -> None:
         name = f"{self.name}_{len(self.texts)}"
         last = ", i8 plan" if planned >= 0 else ""
+        kernel = "KERNEL" if threads[0] * threads[1] <= BLOCK else "KERNEL_WIDE"
         head = [
             "const i8 *t = (const i8*)table, *o = t + launch;",
             "const i8 start = t[level], calls = t[level + 1] - start;",
@@ -226,7 +227,7 @@ class _Writer:
         self.texts.append(
             "\n".join(
                 [
-                    f"KERNEL {name}(i8 table, i8 launch, i8 level{last}) {{",
+                    f"{kernel} {name}(i8 table, i8 launch, i8 level{last}) {{",
                     *indented([*head, *lines]),
                     "}",
                 ]

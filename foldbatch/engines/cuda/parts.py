@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
-from foldbatch.engines.cuda import batch_texts, element_texts, line_texts, move_texts, row_texts
-from foldbatch.engines.cuda.expressions import EXPRESSIONS
-from foldbatch.engines.cuda.kernel_text import KernelText
 from foldbatch.engines.cuda.matrices import Multiplied, multiplied
+from foldbatch.engines.cuda.texts import elements, moves, rows, sums
+from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
+from foldbatch.engines.cuda.texts.kernel_text import KernelText
+from foldbatch.engines.cuda.texts.lines import BODIES, line_lines, sum_lines
 from foldbatch.engines.places import axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.statements import Place, Routine, Statement
@@ -97,7 +99,7 @@ class Cut:
                 self.parts.append(
                     Part(
                         slot.axis,
-                        lambda text, n=number: move_texts.take_lines(text, n),  # type: ignore[misc]
+                        partial(moves.take_lines, number=number),
                         writes=frozenset({number}),
                         elements=slot.type.size,
                         taken=number,
@@ -116,23 +118,23 @@ class Cut:
             write = written(statement)
             yield self._part(
                 statement,
-                lambda text: element_texts.op_lines(text, statement, reads, write),
+                partial(elements.op_lines, statement=statement, reads=reads, write=write),
                 prod(write.shape),
             )
         elif name in ("copy", "when_training"):
             yield self._copy(statement, reads[0], written(statement))
         elif name in PIECES:
             yield from PIECES[name](self, statement)
-        elif name in line_texts.BODIES:
-            lines = prod(written(statement).shape)
+        elif name in BODIES:
+            count = prod(written(statement).shape)
             if name in ("softmax", "log_softmax"):
-                lines //= max(1, written(statement).shape[statement.attrs["axis"]])
+                count //= max(1, written(statement).shape[statement.attrs["axis"]])
             elif name == "one_hot":
-                lines = prod(reads[0].shape)
-            yield self._part(statement, lambda text: line_texts.line_lines(text, statement), lines)
-        elif name in row_texts.ON_SEGMENTS:
+                count = prod(reads[0].shape)
+            yield self._part(statement, partial(line_lines, statement=statement), count)
+        elif name in rows.ON_SEGMENTS:
             yield self._part(
-                statement, lambda text: row_texts.segment_lines(text, statement), prod(reads[0].shape), CALL
+                statement, partial(rows.segment_lines, statement=statement), prod(reads[0].shape), CALL
             )
         elif name in PRODUCTS:
             yield from PRODUCTS[name](self, statement)
@@ -150,7 +152,7 @@ class Cut:
         for sweep in statement.loop.sweeps:
             yield Part(
                 statement.axis,
-                lambda text, sweep=sweep: element_texts.sweep_lines(text, statement, sweep),  # type: ignore[misc]
+                partial(elements.sweep_lines, statement=statement, sweep=sweep),
                 frozenset(statement.slots[element.buffer] for element in sweep.loads),
                 frozenset(statement.slots[element.buffer] for _, element in sweep.stores),
                 prod(sweep.shape),
@@ -159,7 +161,7 @@ class Cut:
     def _copy(self, statement: Statement, read: Place, write: Place) -> Part:
         return Part(
             axis_of(statement, [read, write]),
-            lambda text: element_texts.copy_lines(text, read, write),
+            partial(elements.copy_lines, read=read, write=write),
             frozenset({read.slot}),
             frozenset({write.slot}),
             prod(write.shape),
@@ -167,11 +169,10 @@ class Cut:
 
     def _zero(self, statement: Statement, write: Place) -> Part:
         axis = axis_of(statement, [write])
-        lines: Lines = lambda text: element_texts.zero_lines(text, write)  # noqa: E731
+        lines = partial(elements.zero_lines, write=write)
         return Part(axis, lines, writes=frozenset({write.slot}), elements=prod(write.shape))
 
     def _whole(self, statement: Statement) -> Part:
-        lines = WHOLE[statement.op]
         places = [*given(statement), written(statement)]
         if axis_of(statement, given(statement)) is UNBATCHED and statement.op == "sum_batch":
             return self._copy(statement, given(statement)[0], written(statement))
@@ -179,7 +180,7 @@ class Cut:
         elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
         return Part(
             axis_of(statement, places),
-            lambda text: lines(text, statement),
+            partial(WHOLE[statement.op], statement=statement),
             frozenset(place.slot for place in given(statement)),
             frozenset({written(statement).slot}),
             prod(elements),
@@ -199,12 +200,11 @@ class Cut:
                 slot = stores[number]
                 shape = slot.type.shape
                 place = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
-                lines: Lines = lambda text, n=number: move_texts.store_lines(text, n)  # type: ignore[misc]  # noqa: E731
+                lines: Lines = partial(moves.store_lines, number=number)
             else:
                 place = results[number].place
-                lines = lambda text, n=number, p=place: move_texts.cotangent_lines(  # type: ignore[misc]  # noqa: E731
-                    text, n, p, self.widths.get(n, 1)
-                )
+                width = self.widths.get(number, 1)
+                lines = partial(moves.cotangent_lines, number=number, place=place, width=width)
             yield from self._cotangent(number, place, lines)
         for number, result in results.items():
             if result.binding.kind != "cotangent":
@@ -216,7 +216,7 @@ class Cut:
         yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, brings=number)
         yield Part(
             axis,
-            lambda text: batch_texts.add_planned_lines(text, number, place, width),
+            partial(sums.add_planned_lines, number=number, place=place, width=width),
             reads,
             elements=prod(place.shape) // width,
             whole=True,
@@ -230,12 +230,12 @@ class Cut:
         lines: Lines
         match kind:
             case "value":
-                lines = lambda text: move_texts.value_lines(text, number, place)  # noqa: E731
+                lines = partial(moves.value_lines, number=number, place=place)
             case "gradient":
                 axis = UNBATCHED
-                lines = lambda text: move_texts.gradient_lines(text, number, place)  # noqa: E731
+                lines = partial(moves.gradient_lines, number=number, place=place)
             case _:
-                lines = lambda text: move_texts.ranked_lines(text, number, place, axis)  # noqa: E731
+                lines = partial(moves.ranked_lines, number=number, place=place, axis=axis)
         return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape), brings=number)
 
 
@@ -268,27 +268,25 @@ def _flip(cut: Cut, statement: Statement) -> Iterator[Part]:
 
 
 def _sum(cut: Cut, statement: Statement) -> Iterator[Part]:
-    yield cut._part(
-        statement, lambda text: line_texts.sum_lines(text, statement), prod(written(statement).shape)
-    )
+    yield cut._part(statement, partial(sum_lines, statement=statement), prod(written(statement).shape))
 
 
 def _gather(cut: Cut, statement: Statement) -> Iterator[Part]:
     yield cut._part(
-        statement, lambda text: row_texts.gather_lines(text, statement), prod(written(statement).shape)
+        statement, partial(rows.gather_lines, statement=statement), prod(written(statement).shape)
     )
 
 
 def _random(cut: Cut, statement: Statement) -> Iterator[Part]:
     yield cut._part(
-        statement, lambda text: row_texts.random_lines(text, statement), prod(written(statement).shape)
+        statement, partial(rows.random_lines, statement=statement), prod(written(statement).shape)
     )
 
 
 def _check(cut: Cut, statement: Statement) -> Iterator[Part]:
     ids, *segments = given(statement)
     axis = CALL if segments or ids.axis.rank == 0 else None
-    lines: Lines = lambda text: row_texts.check_lines(text, statement)  # noqa: E731
+    lines = partial(rows.check_lines, statement=statement)
     yield cut._part(statement, lines, prod(ids.shape), axis)
 
 
@@ -301,7 +299,7 @@ def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
     else:
         yield cut._part(
             statement,
-            lambda text: row_texts.product_lines(text, x, weight, write, ids[0] if ids else None),
+            partial(rows.product_lines, x=x, weight=weight, write=write, ids=ids[0] if ids else None),
             prod(write.shape),
         )
 
@@ -341,9 +339,9 @@ PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
     "sum_outer": _sum_outer,
     "sum_outer_by": _sum_outer,
 }
-WHOLE: dict[str, Callable[[KernelText, Statement], list[str]]] = {
-    "sum_batch": batch_texts.sum_batch_lines,
-    "sum_rows": batch_texts.sum_rows_lines,
-    "sum_outer": batch_texts.sum_outer_lines,
-    "sum_outer_by": batch_texts.sum_outer_lines,
+WHOLE: dict[str, Callable[..., list[str]]] = {  # of a text and a `statement`
+    "sum_batch": sums.sum_batch_lines,
+    "sum_rows": sums.sum_rows_lines,
+    "sum_outer": sums.sum_outer_lines,
+    "sum_outer_by": sums.sum_outer_lines,
 }

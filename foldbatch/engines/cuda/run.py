@@ -188,7 +188,7 @@ class CudaRun:
         rows = direction.table.launches
         self.launches += int((rows[:, 2] - rows[:, 1]).sum())
         table = Span(self._table, self.ready.packed.numbers.nbytes)
-        self.ready.phase.walker.run(direction, table, self.memory)
+        self.ready.phase.walker.run(direction.steps, table, self.memory)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""

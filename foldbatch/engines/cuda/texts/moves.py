@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from foldbatch.engines.cuda.element_texts import each, visit
-from foldbatch.engines.cuda.kernel_text import INDEX_AT, KernelText, buffer_of, field_of, indented
+from foldbatch.engines.cuda.texts.elements import each, visit
+from foldbatch.engines.cuda.texts.kernel_text import INDEX_AT, KernelText, buffer_of, field_of, indented
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, Axis

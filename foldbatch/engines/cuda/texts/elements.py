@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from foldbatch.engines.cuda.expressions import KINDS, expression, literal
-from foldbatch.engines.cuda.kernel_text import KernelText, indented, offset_of
+from foldbatch.engines.cuda.texts.expressions import KINDS, expression, literal
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import aligned
 from foldbatch.static.loops import Element, Sweep

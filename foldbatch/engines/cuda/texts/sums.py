@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from math import prod
 
-from foldbatch.engines.cuda.element_texts import index_lines
-from foldbatch.engines.cuda.kernel_text import KernelText, buffer_of, field_of, indented, offset_of
-from foldbatch.engines.cuda.line_texts import added, total_of
-from foldbatch.engines.cuda.row_texts import in_range
+from foldbatch.engines.cuda.texts.elements import index_lines
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, buffer_of, field_of, indented, offset_of
+from foldbatch.engines.cuda.texts.lines import added, total_of
+from foldbatch.engines.cuda.texts.rows import in_range
 from foldbatch.engines.launch import BASE
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import axis_of, given, written

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foldbatch.engines.cuda.expressions import KINDS
+from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.statements import Place, Routine

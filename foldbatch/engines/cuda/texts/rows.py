@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from foldbatch.engines.cuda.element_texts import each, index_lines
-from foldbatch.engines.cuda.expressions import SUFFIX
-from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, indented, offset_of
-from foldbatch.engines.cuda.line_texts import added, total_of
+from foldbatch.engines.cuda.texts.elements import each, index_lines
+from foldbatch.engines.cuda.texts.expressions import SUFFIX
+from foldbatch.engines.cuda.texts.kernel_text import STATUS_AT, KernelText, indented, offset_of
+from foldbatch.engines.cuda.texts.lines import added, total_of
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import contiguous, given, written
 from foldbatch.static.ops.random import BITS, GAMMA, WORD

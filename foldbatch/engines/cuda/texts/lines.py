@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from foldbatch.engines.cuda.element_texts import each, index_lines, zero_lines
-from foldbatch.engines.cuda.expressions import SUFFIX
-from foldbatch.engines.cuda.kernel_text import KernelText, offset_of
+from foldbatch.engines.cuda.texts.elements import each, index_lines, zero_lines
+from foldbatch.engines.cuda.texts.expressions import SUFFIX
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, offset_of
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import given, without, written
 from foldbatch.static.statements import Place, Statement
