@@ -184,6 +184,21 @@ def test_an_optimizer_goes_on_wherever_its_parameters_are(name):
     assert all(isinstance(m, DeviceArray) for moments in second._moments.values() for m in moments)
 
 
+def test_a_step_for_which_memory_is_missing_is_not_taken(monkeypatch):
+    store, opt = on_device(parameters()), Adam()
+    opt.update(store, there(gradients(0)))
+    before, state, grads = copied(store), opt.state(), there(gradients(1))
+
+    def spread(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(DeviceArray, "spread", spread)
+    with pytest.raises(MemoryError):
+        opt.update(store, grads)
+    assert_same(store, before)
+    assert_same(opt.state(), state)
+
+
 class Waits(Emulator):
     """Counts waits and kernels."""
 
