@@ -70,7 +70,7 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
         order = batch.schedule.cells[0].order
         right = np.array([x for example in BATCH for x in example]) @ weight + bias
         np.testing.assert_allclose(run.metrics[0, 0], right[order])
-        np.testing.assert_allclose(float(run.loss_sums()[0, 0]), (right**2).sum())
+        np.testing.assert_allclose(run.loss_sums()[0, 0], (right**2).sum())
         numbers = batch.merged.trace.calls[0][:, 0].tolist()
         np.testing.assert_allclose(run.fetch(numbers), right)
         assert run.fetch([]) == []

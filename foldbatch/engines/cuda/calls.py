@@ -36,14 +36,12 @@ class Launch(NamedTuple):
         blocks: how many.
         threads: of a block.
         arguments: all of them.
-        says: whether the launch says what it touches.
     """
 
     kernel: str
     blocks: int
     threads: tuple[int, int]
     arguments: tuple[int, ...]
-    says: bool
 
 
 class Work(NamedTuple):

@@ -139,34 +139,20 @@ class Blas:
         Raises:
             BackendError: when cuBLAS refuses.
         """
-        q, kind = as_columns(product), KINDS[product.dtype]
         (a, b, c), (step_a, step_b, step_c) = self._words
-        a.value, b.value, c.value = q.a, q.b, q.c
+        across_a, across_b, m, n, k, *places = as_columns(product)
+        a.value, lead_a, step_a.value, b.value, lead_b, step_b.value, c.value, lead_c, step_c.value = places
+        kind, compute = KINDS[product.dtype], self._compute[product.dtype]
         zero, one = self._constants[product.dtype]
-        beta, compute = one if product.adds else zero, self._compute[product.dtype]
-        head = (self._handle, q.across_a, q.across_b, q.m, q.n, q.k, one)
+        beta = one if product.adds else zero
+        head = (self._handle, across_a, across_b, m, n, k, one)
         if product.count == 1:
-            status = self._library.cublasGemmEx(
-                *head,
-                a,
-                kind,
-                q.lead_a,
-                b,
-                kind,
-                q.lead_b,
-                beta,
-                c,
-                kind,
-                q.lead_c,
-                compute,
-                DEFAULT_ALGORITHM,
-            )
+            operands = (a, kind, lead_a, b, kind, lead_b, beta, c, kind, lead_c)
+            status = self._library.cublasGemmEx(*head, *operands, compute, DEFAULT_ALGORITHM)
         else:
-            step_a.value, step_b.value, step_c.value = q.step_a, q.step_b, q.step_c
+            batched = (a, kind, lead_a, step_a, b, kind, lead_b, step_b, beta, c, kind, lead_c, step_c)
             status = self._library.cublasGemmStridedBatchedEx(
-                *head,
-                *(a, kind, q.lead_a, step_a, b, kind, q.lead_b, step_b, beta, c, kind, q.lead_c, step_c),
-                *(product.count, compute, DEFAULT_ALGORITHM),
+                *head, *batched, product.count, compute, DEFAULT_ALGORITHM
             )
         if status:
             self._checked(status)

@@ -174,13 +174,10 @@ class CupyDriver:
         stream: Any,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        if blocks:  # the GPU's driver refuses to run none
-            values, addresses = self._words()
-            _PACKED[len(arguments)](values, 0, *arguments)
-            # CuPy's functions make two objects of each argument, which takes several times as long as this
-            self._start_kernel(
-                function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0
-            )
+        values, addresses = self._words()
+        _PACKED[len(arguments)](values, 0, *arguments)
+        # CuPy's functions make two objects of each argument, which takes several times as long as this
+        self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 
     def multiply(self, product: Product, stream: Any) -> None:
         p = product

@@ -1,8 +1,8 @@
 """What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, streams and events.
 
-`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what another driver
-is asked. Everything is enqueued on a stream and done later, in that stream's order; only `Driver.synchronize`
-waits. An address is a whole number; 0 is none.
+`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what is asked of
+another driver. Everything is enqueued on a stream and done later, in that stream's order; only
+`Driver.synchronize` waits. An address is a whole number; 0 is none.
 """
 
 from __future__ import annotations

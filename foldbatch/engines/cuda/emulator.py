@@ -36,7 +36,8 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL(?:_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
+_KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
+_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
 
 
 def parameters(source: str) -> dict[str, int]:
@@ -45,7 +46,7 @@ def parameters(source: str) -> dict[str, int]:
     >>> parameters("KERNEL none() {} KERNEL two(i8 a, i8 b) {}")
     {'none': 0, 'two': 2}
     """
-    return {name: listed.count(",") + bool(listed.strip()) for name, listed in _KERNEL.findall(source)}
+    return {name: listed.count(",") + bool(listed.strip()) for _, name, listed in _KERNEL.findall(source)}
 
 
 class HostBuffer:
@@ -72,11 +73,13 @@ class HostFunction(NamedTuple):
         emulate: runs it; a function of C.
         address: of the kernel.
         pack: makes the bytes of its arguments; an error where their number is wrong.
+        threads: of a block, at most.
     """
 
     emulate: Callable[[int, int, bytes], None]
     address: int
     pack: Callable[..., bytes]
+    threads: int
 
 
 class HostModule:
@@ -86,6 +89,7 @@ class HostModule:
         # PyDLL keeps Python's lock while a kernel runs: the number of its block is in static memory.
         self._library = ctypes.PyDLL(str(path))
         self._parameters = parameters(source)
+        self._threads = {name: _THREADS[wide] for wide, name, _ in _KERNEL.findall(source)}
         self._emulate: Any = self._library.emulate
         self._emulate.argtypes = (ctypes.c_void_p, ctypes.c_longlong, ctypes.c_char_p)
         self._emulate.restype = None
@@ -96,7 +100,8 @@ class HostModule:
         assert count <= ARGUMENTS, f"{name}: {count} parameters"
         address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
         assert address is not None
-        return HostFunction(self._emulate, address, struct.Struct(f"{count}q{8 * (ARGUMENTS - count)}x").pack)
+        pack = struct.Struct(f"{count}q{8 * (ARGUMENTS - count)}x").pack
+        return HostFunction(self._emulate, address, pack, self._threads[name])
 
 
 class Emulator:
@@ -151,8 +156,8 @@ class Emulator:
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         assert blocks > 0, "a GPU refuses to run no block"
-        assert 0 < threads[0] * threads[1] <= THREADS, f"a GPU refuses to run {threads} threads"
-        emulate, address, pack = function
+        emulate, address, pack, limit = function
+        assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
         emulate(address, blocks, pack(*arguments))
 
     def multiply(self, product: Product, stream: Any) -> None:

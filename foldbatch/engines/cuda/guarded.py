@@ -28,8 +28,8 @@ class Guarded:
 
     Args:
         driver: the other one; it does at once what it is asked, and its arrays are the memory itself.
-        hides: whether a launch finds NaN everywhere but where it says to read or write, and an error is raised
-            where it writes anything else. That takes time: all memory is copied for each launch.
+        hides: whether a launch finds NaN everywhere but where it says to read or write, and an error is
+            raised where it writes anything else. That takes time: all memory is copied for each launch.
 
     Raises:
         AssertionError: by `launch` and `synchronize`, where something was written out of bounds.

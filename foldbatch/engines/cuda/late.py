@@ -95,8 +95,8 @@ class Late:
 
     Args:
         driver: the other one; it does at once what it is asked.
-        eagerness: how likely each stream goes on after something is enqueued anywhere, from 0: only when the
-            host waits for it, to 1: at once, unless it waits for another stream. Streams take turns.
+        eagerness: of each stream, how likely it does all that it can after something is enqueued anywhere,
+            from 0: only when the host waits for it, to 1: always. Streams take turns.
         seed: of the choices.
     """
 
@@ -114,8 +114,9 @@ class Late:
         queue.add(item)
         for number, each in enumerate(self._queues):
             eagerness = self._eagerness[number % len(self._eagerness)]
-            while each.can_run() and self._random.random() < eagerness:
-                each.run()
+            if self._random.random() < eagerness:
+                while each.can_run():
+                    each.run()
         self._forget()
 
     def _forget(self) -> None:

@@ -5,7 +5,7 @@
 - *reuse*: new memory may be what was freed before, which earlier work on another stream may still use.
 - *pinned*: pinned memory is freed or overwritten while a copy may still use it.
 - *event*: an event is waited for that was never recorded.
-- *touched*: a launch does not say what it touches, so the rules above do not see it.
+- *touched*: a launch does not say what it writes, so the rules above do not see it.
 - *launch*, *product*: what CUDA or cuBLAS refuse, or where they do something undefined.
 """
 
@@ -107,6 +107,8 @@ class _Checker:
     def work(self, number: int, call: Work) -> Iterator[Fault]:
         if isinstance(call.detail, Launch):
             yield from _launch_faults(number, call.detail)
+            if not call.writes:
+                yield Fault(number, "touched", f"{call} does not say what it writes")
         if isinstance(call.detail, Product):
             yield from _product_faults(number, call.detail, call)
         time = self.clocks.work(call.stream)
@@ -180,8 +182,6 @@ def _launch_faults(number: int, launch: Launch) -> Iterator[Fault]:
     for what, is_wrong in wrong.items():
         if is_wrong:
             yield Fault(number, "launch", f"{launch.kernel} is launched with {what}")
-    if not launch.says:
-        yield Fault(number, "touched", f"{launch.kernel} is launched without saying what it touches")
 
 
 def _product_faults(number: int, product: Product, call: Work) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""A driver that writes down what another driver is asked: `faults` checks the record, and `calls` counts."""
+"""A driver that writes down what another driver is asked; `record_faults` and `calls` look at the record."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Recorder:
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         spans = Touched((), ()) if touched is None else touched()
-        launch = Launch(function.number, blocks, threads, tuple(arguments), touched is not None)
+        launch = Launch(function.number, blocks, threads, tuple(arguments))
         self._work(Work("launch", stream.number, tuple(spans.reads), tuple(spans.writes), launch))
         told = None if touched is None else lambda: spans
         self.driver.launch(function.inner, blocks, threads, arguments, stream.inner, told)

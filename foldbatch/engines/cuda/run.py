@@ -100,7 +100,7 @@ class CudaRun:
         self.staging = staging
         self.launches = 0
         self._block: Block | None = None
-        self._table = 0
+        self._table = Span(0, 0)
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys))
@@ -136,8 +136,15 @@ class CudaRun:
             if count:
                 kind = KIND[self.model.cells[k].graph.losses[i].dtype]
                 target = self._status.word.pointer + 8 * (WORDS + place)
-                address = int(self.memory.addresses[number])
-                device.launch(f"total_{kind}", 1, (THREADS, 1), [address, count, target])
+                terms = self.memory.span(number)
+                device.launch(
+                    f"total_{kind}",
+                    1,
+                    (THREADS, 1),
+                    [terms.pointer, count, target],
+                    reads=[terms],
+                    writes=[Span(target, 8)],
+                )
         self._status.send()
 
     def _loss_buffers(self) -> list[int]:
@@ -181,14 +188,14 @@ class CudaRun:
             target[...] = data
         table = block.host[: packed.numbers.nbytes].view(np.int64)
         packed.filled(table, self.memory.addresses, self._status.word.pointer)
-        self._table = block.device.pointer
+        self._table = Span(block.device.pointer, packed.numbers.nbytes)
         self.staging.send(block, end)
 
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches
         self.launches += int((rows[:, 2] - rows[:, 1]).sum())
-        table = Span(self._table, self.ready.packed.numbers.nbytes)
-        self.ready.phase.walker.run(direction.steps, table, self.memory)
+        status = Span(self._status.word.pointer, self._status.word.nbytes)
+        self.ready.phase.walker.run(direction.steps, self._table, self.memory, status)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -198,8 +205,11 @@ class CudaRun:
         with device.lock:
             for arena, (place, count) in packed.zeros.items():
                 size = self.model.arenas[arena].nbytes
-                arguments = [self._arena("cotangents", arena), self._table + 8 * place, count, size]
-                device.launch("zero_rows", _blocks(count * size), (THREADS, 1), arguments)
+                rows = self._arena("cotangents", arena)
+                arguments = [rows.pointer, self._table.pointer + 8 * place, count, size]
+                blocks = _blocks(count * size)
+                reads = [self._table]
+                device.launch("zero_rows", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {
@@ -222,14 +232,26 @@ class CudaRun:
             type_ = self.model.arenas[arena]
             terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
             plan = self.device.put(plan_of(rows[own]))
-            address = self._arena("cotangents", arena)
-            self._add_rows(terms.pointer, plan.pointer, type_.size, len(own), address, type_.dtype, add=True)
+            sums = self._arena("cotangents", arena)
+            self._add_rows(terms, (plan, 0), type_.size, len(own), sums, type_.dtype, add=True)
 
     def _add_rows(
-        self, terms: int, plan: int, width: int, rows: int, target: int, dtype: str, *, add: bool
+        self,
+        terms: Span | DeviceArray,
+        plan: tuple[Span | DeviceArray, int],
+        width: int,
+        rows: int,
+        target: Span | DeviceArray,
+        dtype: str,
+        *,
+        add: bool,
     ) -> None:
-        arguments = [terms, plan, width, target, int(add)]
-        self.device.launch(f"add_rows_{KIND[dtype]}", _blocks(rows * width), (THREADS, 1), arguments)
+        """Add terms to rows as a plan tells, which begins at some byte of memory."""
+        held, begin = plan
+        arguments = [terms.pointer, held.pointer + begin, width, target.pointer, int(add)]
+        blocks = _blocks(rows * width)
+        name = f"add_rows_{KIND[dtype]}"
+        self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[terms, held], writes=[target])
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables, whose rows and ids the kernels have left."""
@@ -238,26 +260,25 @@ class CudaRun:
                 continue
             for i, sums in enumerate(cell.sums):
                 type_ = sums.parameter.type
-                values = int(
-                    self.memory.addresses[
-                        self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
-                    ]
-                )
+                number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
+                values = self.memory.span(number)
+                plan: tuple[Span | DeviceArray, int]
                 if (k, i) in self.ready.packed.sums:
                     place, rows = self.ready.packed.sums[k, i]
-                    plan = self._table + 8 * place
+                    plan = (self._table, 8 * place)
                 else:  # a cell computed the ids: the host must look at them
                     self._status.look()  # first at whether they are in range
                     made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
                     held = self.device.put(made)
-                    rows, plan = made[1 : 1 + made[0]], held.pointer
+                    rows, plan = made[1 : 1 + made[0]], (held, 0)
                 width = type_.size // max(1, type_.shape[0])
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
-                self._add_rows(values, plan, width, len(rows), target.pointer, type_.dtype, add=False)
+                self._add_rows(values, plan, width, len(rows), target, type_.dtype, add=False)
                 target.guards = (self._status,)
                 places = self.device.empty((len(rows),), "int64")
                 if len(rows):
-                    self.device.driver.copy(places.pointer, plan + 8, places.nbytes, self.device.stream)
+                    start = plan[0].pointer + plan[1] + 8
+                    self.device.driver.copy(places.pointer, start, places.nbytes, self.device.stream)
                 sparse = DeviceRows(rows.copy(), target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
@@ -312,16 +333,19 @@ class CudaRun:
             taken = self.device.empty((len(places), *type_.shape), type_.dtype)
             kind, item = ("i4", 4) if type_.nbytes % 4 == 0 else ("b1", 1)
             words = type_.nbytes // item
-            arguments = [self._arena("values", arena), index.pointer, len(places), words, taken.pointer]
-            self.device.launch(f"take_{kind}", _blocks(len(places) * words), (THREADS, 1), arguments)
+            held = self._arena("values", arena)
+            arguments = [held.pointer, index.pointer, len(places), words, taken.pointer]
+            blocks = _blocks(len(places) * words)
+            name = f"take_{kind}"
+            self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[held, index], writes=[taken])
             copied = np.asarray(taken)
             for i, place in enumerate(places.tolist()):
                 arrays[place] = copied[i, ...]
         return arrays
 
-    def _arena(self, kind: str, arena: int) -> int:
-        """Return the address of the values or cotangents of an arena."""
-        return int(self.memory.addresses[self.ready.phase.bound.buffers[kind, arena]])
+    def _arena(self, kind: str, arena: int) -> Span:
+        """Return the memory of the values or cotangents of an arena."""
+        return self.memory.span(self.ready.phase.bound.buffers[kind, arena])
 
 
 def _blocks(elements: int) -> int:

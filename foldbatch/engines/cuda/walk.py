@@ -27,13 +27,14 @@ class Walker:
         self._kernels = kernels
         self._functions = functions
 
-    def run(self, steps: Sequence[Step], table: Span, memory: DeviceMemory) -> None:
+    def run(self, steps: Sequence[Step], table: Span, memory: DeviceMemory, status: Span) -> None:
         """Enqueue steps.
 
         Args:
             steps: what to run.
             table: where the packed table lies.
             memory: the batch's buffers.
+            status: what kernels tell of ids out of range.
         """
         driver, stream, functions = self._device.driver, self._device.stream, self._functions
         addresses = memory.addresses.tolist()
@@ -44,11 +45,11 @@ class Walker:
                 driver.multiply(_product(step, addresses), stream)
                 continue
             if driver.recording:
-                touched = partial(self._touched, step, table, memory)
+                touched = partial(self._touched, step, table, memory, status)
             arguments = (table.pointer, *step.arguments)
             driver.launch(functions[task.name], step.blocks, task.threads, arguments, stream, touched)
 
-    def _touched(self, step: Step, table: Span, memory: DeviceMemory) -> Touched:
+    def _touched(self, step: Step, table: Span, memory: DeviceMemory, status: Span) -> Touched:
         """Return what memory a step may touch: the buffers of its slots and results, whole."""
         task, row, slots = step.task, step.row, self._kernels[step.row[0]].routine.slots
         reads, writes = set[int](), set[int]()
@@ -66,7 +67,7 @@ class Walker:
             [Span(int(memory.addresses[b]), int(memory.sizes[b])) for b in sorted(buffers - {-1})]
             for buffers in (reads, writes)
         )
-        return Touched([table, *read], written)
+        return Touched([table, *read], [status, *written])
 
 
 def _product(step: Step, addresses: Sequence[int]) -> Product:

@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -15,12 +15,18 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.engines import cuda
 from foldbatch.engines.cuda import card, cupy_driver
 from foldbatch.engines.cuda.cupy_driver import CupyDriver, capacity, load_driver
+from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Driver, Product
 from foldbatch.engines.cuda.nvrtc import Compiled
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
+from tests.programs import drawn
+from tests.test_laws import assert_same, gradients_of
 
 on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
 DRIVERS = [
@@ -107,12 +113,6 @@ def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
     assert extra == 0
 
 
-def test_no_block_is_no_launch() -> None:
-    driver, cupy, _ = stand_in.driver()
-    driver.launch(SimpleNamespace(ptr=99), 0, (32, 1), [1], driver.stream())
-    assert launched(cupy) == []
-
-
 def test_each_thread_works_on_the_drivers_gpu_with_arguments_of_its_own() -> None:
     driver, cupy, _ = stand_in.driver()
     driver.stream()
@@ -153,13 +153,12 @@ def test_too_little_memory_says_how_much_there_is() -> None:
 
 def test_a_text_is_compiled_for_the_gpu_by_the_compiler_of_its_cuda() -> None:
     driver, _, _ = stand_in.driver()
-    with mock.patch.object(
-        cupy_driver, "compiled", mock.Mock(return_value=Compiled(b"code", ""))
-    ) as compiled:
-        module = driver.load("KERNEL f() {}")
-    compiled.assert_called_once_with("KERNEL f() {}", "sm_90", 13)
+    text = b"KERNEL f(i8 x) { *(i8*)x = 5; }"
+    with mock.patch.object(cupy_driver, "compiled", mock.Mock(return_value=Compiled(text, ""))) as compiled:
+        module = driver.load("a text")
+    compiled.assert_called_once_with("a text", "sm_90", 13)
     function = module.function("f")
-    assert function.module.code == b"code"
+    assert function.module.code == text
     held = weakref.ref(function.module)
     del module
     gc.collect()
@@ -199,6 +198,55 @@ def test_cupy_has_what_the_driver_asks_of_it() -> None:
         " int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z, unsigned int shared_mem_bytes, intptr_t"
         " stream, intptr_t kernel_params, intptr_t extra)"
     )
+
+
+@pytest.fixture
+def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
+    """The engine on the driver, on stand-ins, whose memory holds NaN until it is written."""
+    driver, cupy, products = stand_in.driver()
+    made = Device(driver)
+    with (
+        mock.patch.object(cuda, "device", lambda precision: made),
+        mock.patch.object(cuda, "check", lambda: None),
+        mock.patch.object(cupy_driver, "compiled", lambda text, *_: Compiled(text.encode(), "")),
+    ):
+        yield cupy, products
+
+
+@pytest.mark.parametrize("seed", [23, 24, 112])  # in 23, a weight multiplies no rows
+def test_the_engine_runs_programs_on_it(seed: int, on_stand_ins: Any) -> None:
+    """All that the engine asks, the driver passes on to CuPy and cuBLAS, in their terms."""
+    program = drawn(seed, 10**6)
+    expected = fb.compile(program.block, "numpy", threads=1)
+    found = fb.compile(program.block, "cuda", threads=1)
+    assert_same(list(found.run(program.examples)), list(expected.run(program.examples)))
+    (loss, gradients), (right, others) = (gradients_of(p, program.examples) for p in (found, expected))
+    assert_same(np.array(loss), np.array(right))
+    assert gradients.keys() == others.keys()
+    for name in gradients:
+        assert_same(gradients[name], others[name])
+
+
+def test_a_training_step_multiplies_and_copies_in_the_order_of_streams(on_stand_ins: Any) -> None:
+    """The stream that copies batches waits for the other one before each copy, and is waited for after it."""
+    cupy, products = on_stand_ins
+    block = fb.Map(fb.Vector(3) >> fb.Linear(2) >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
+    program = fb.compile(block, "cuda", threads=1)
+    for rows in (1, 3, 2000, 2):
+        float(program.value_and_grad([[[1.0, 2.0, 3.0]] * rows])[0])
+    assert "gemm" in {name for name, *_ in products.asked}
+    assert cupy.asked_for("launch")
+    copying = {target: i for i, (kind, *_, target) in enumerate(cupy.asked) if kind == "copy"}
+    main, copies = program.engine.device.stream, program.engine.device.copies
+    assert {main.ptr, copies.ptr} == copying.keys()
+    begun = [i for i, asked in enumerate(cupy.asked) if asked[0] == "copy" and asked[-1] == copies.ptr]
+    assert len(begun) == 4
+    for i in begun:
+        kind, stream, event = cupy.asked[i - 1]
+        assert (kind, stream) == ("wait", copies)
+        assert ("record", event, main) in cupy.asked[:i]
+        (kind, event, stream), (waits, other, same) = cupy.asked[i + 1 : i + 3]
+        assert (kind, stream, waits, other, same) == ("record", copies, "wait", main, event)
 
 
 @pytest.mark.gpu

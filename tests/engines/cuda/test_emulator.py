@@ -77,14 +77,21 @@ def test_wrong_arguments_are_refused(kernels, arguments):
         GPU.launch(kernels.function("numbered"), 1, (1, 1), arguments, 0)
 
 
-@pytest.mark.parametrize(("blocks", "threads"), [(0, (1, 1)), (1, (0, 1)), (1, (1024, 2))])
+@pytest.mark.parametrize(("blocks", "threads"), [(0, (1, 1)), (1, (0, 1)), (1, (128, 3))])
 def test_a_launch_that_a_gpu_refuses_is_refused(kernels, blocks, threads):
     with pytest.raises(AssertionError, match="a GPU refuses"):
         GPU.launch(kernels.function("numbered"), blocks, threads, (0, 0), 0)
 
 
+def test_a_wide_kernel_runs_more_threads():
+    wide = GPU.load("KERNEL_WIDE wide(i8 x) {}").function("wide")
+    GPU.launch(wide, 1, (512, 2), (0,), 0)
+    with pytest.raises(AssertionError, match="a GPU refuses"):
+        GPU.launch(wide, 1, (512, 3), (0,), 0)
+
+
 def test_parameters_are_counted_over_lines():
-    assert parameters("KERNEL a(i8 x,\n  i8 y) {}\nKERNEL b( ) {}\nvoid c(i8 x) {}") == {"a": 2, "b": 0}
+    assert parameters("KERNEL a(i8 x,\n  i8 y) {}\nKERNEL_WIDE b( ) {}\nvoid c(i8 x) {}") == {"a": 2, "b": 0}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

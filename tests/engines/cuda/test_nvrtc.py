@@ -7,12 +7,18 @@ import hashlib
 import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
+import foldbatch as fb
+from benchmarks import models
 from foldbatch.engines.cuda import nvrtc as module
+from foldbatch.engines.cuda import on_cpu
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.emulator import Emulator
 from foldbatch.engines.cuda.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
 from foldbatch.errors import BackendError
 
@@ -27,6 +33,8 @@ def has_nvrtc() -> bool:
 needs_nvrtc = pytest.mark.skipif(
     not has_nvrtc(), reason="NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 )
+
+STACK = 64  # bytes: what sin and cos of large numbers need
 
 SOME = """
 KERNEL bent(i8 n, i8 x, i8 y, i8 scale) {
@@ -200,3 +208,61 @@ def test_it_is_looked_for_where_it_may_be(tmp_path: Path, monkeypatch: pytest.Mo
                 nvrtc.__wrapped__(major)
             assert opened[0][1] & os.RTLD_NOLOAD
             assert opened[-1][1] == os.RTLD_NOW
+
+
+class Listener(Emulator):
+    """The emulator, which notes each text that it loads, and how many threads each of its kernels runs with."""
+
+    def __init__(self) -> None:
+        self.threads: dict[str, dict[str, int]] = {}
+        self.kernels: dict[int, tuple[str, str]] = {}
+
+    def load(self, source: str) -> Any:
+        loaded = super().load(source)
+        self.threads[source] = {}
+
+        def function(name: str) -> Any:
+            made = loaded.function(name)
+            self.kernels[made.address] = source, name
+            return made
+
+        return SimpleNamespace(function=function)
+
+    def launch(
+        self,
+        function: Any,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Any,
+        stream: Any,
+        touched: Any = None,
+    ) -> None:
+        source, name = self.kernels[function.address]
+        self.threads[source][name] = max(threads[0] * threads[1], self.threads[source].get(name, 0))
+        super().launch(function, blocks, threads, arguments, stream, touched)
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "block"),
+    [("sm_80", models.tree_over_tagger), ("sm_90", models.shift_reduce), ("sm_100", models.tagger)],
+)
+def test_all_kernels_of_a_training_step_fit_a_gpu(where: str, block: Any) -> None:
+    """They compile without warnings, keep all in registers, and a block's registers and shared memory suffice."""
+    device = Device(Listener())
+    trees = [fb.trees.parse_brackets("(1 (2 a) (3 (1 bb) (2 ccc)))", labels=int)]
+    with mock.patch.object(on_cpu, "device", lambda: device):
+        program = fb.compile(block(), "cuda-on-cpu")
+        _, gradients = program.value_and_grad([models.sentence(tree) for tree in trees])
+        fb.Adam(lr=0.01).update(program.params, gradients)
+    kernels = 0
+    for text, threads in device.driver.threads.items():
+        assert "warning" not in compiled(text, where).log
+        for name, taken in resources(text, where).items():
+            assert taken.spilled == 0, name
+            assert taken.stack <= STACK, name
+            assert taken.shared <= 48 << 10, name
+            assert -(-taken.registers // 8) * 8 * threads.get(name, 256) <= 64 << 10, name
+            kernels += 1
+    assert kernels > 30

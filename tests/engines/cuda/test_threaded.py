@@ -134,7 +134,7 @@ def test_addresses_in_memory_stay_addresses():
 
 
 def test_a_driver_of_threads_gives_a_launch_only_what_it_touches():
-    driver = Threaded("address")
+    driver = Threaded("address", named=True)
     x = np.zeros(8, np.float32)
     stray = driver.load(TEXT).function("stray")
 
