@@ -151,7 +151,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         return format(np.asarray(self), spec)
 
     def __repr__(self) -> str:
-        return f"DeviceArray({np.asarray(self)!r})"
+        return repr(np.asarray(self))
 
     def __str__(self) -> str:
         return str(np.asarray(self))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from foldbatch.engines.cuda.arrays import DeviceArray
@@ -108,20 +108,25 @@ class DeviceUpdates(RemoteUpdates):
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
         """Change parameters and moments, all or none, without waiting."""
         with self.device.lock:
-            there = [change for change in changes if isinstance(_values(change.gradient), DeviceArray)]
-            arrays = [on_device(self.device, _values(change.gradient)) for change in there]
-            factor = there[0].factor if there else 1.0
+            try:  # whatever may fail comes before anything is changed or expected
+                launches = [self._launch(change) for change in changes]
+                there = [change for change in changes if isinstance(_values(change.gradient), DeviceArray)]
+                arrays = [on_device(self.device, _values(change.gradient)) for change in there]
+                flags = flags_of(self.device, arrays, there[0].factor if there else 1.0)
+            except BaseException:
+                undo()
+                raise
             words = [guard.word for guard in guards_of(arrays)]
-            names = [change.name for change in there]
-            self.device.faults.expect(names, undo, flags_of(self.device, arrays, factor), words)
-            for change in changes:
-                self._change(change)
+            self.device.faults.expect([change.name for change in there], undo, flags, words)
+            for launch in launches:
+                launch()
 
     def look(self) -> None:
         """Wait, and raise the error of the first bad update."""
         self.device.faults.look()
 
-    def _change(self, change: Change) -> None:
+    def _launch(self, change: Change) -> Callable[[], None]:
+        """Return what changes a parameter, all of it made ready."""
         device, gradient = self.device, change.gradient
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
@@ -137,7 +142,8 @@ class DeviceUpdates(RemoteUpdates):
         arguments += [rows[0].pointer if rows else 0, g.size, width, word.pointer]
         arguments += map(bits, (change.factor, *change.numbers))
         kernel = device.kernel(step_text(change.rule, KINDS[tables[0].dtype.name]), "step")
-        elementwise(device, kernel, g.size, arguments, reads=[g, word, *tables, *rows], writes=tables)
+        reads = [g, word, *tables, *rows]
+        return partial(elementwise, device, kernel, g.size, arguments, reads=reads, writes=tables)
 
 
 def _values(gradient: Any) -> Any:

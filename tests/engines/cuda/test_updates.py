@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,11 @@ from foldbatch.engines.cuda.emulator import Emulator
 from foldbatch.engines.cuda.gradients import DeviceRows
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.pending import Pending
+from foldbatch.engines.sums import total
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
 from foldbatch.params import SparseRows
-from foldbatch.train import SGD, Adam, clip_by_global_norm
+from foldbatch.train import SGD, AdaGrad, Adam, clip_by_global_norm
+from tests.engines.cuda.checked import assert_faultless, recorder
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.train.optimizing import (
     MAKERS,
@@ -31,16 +35,17 @@ from tests.train.optimizing import (
 pytestmark = needs_compiler
 
 
-def there(grads, *, known=False):
-    """Copy gradients to the device; with `known` rows there, too."""
+def there(grads, *, known=False, where=None):
+    """Copy gradients to a device; with `known` rows there, too."""
+    put = (where or device()).put
     copies = {}
     for name, g in grads.items():
         if not isinstance(g, SparseRows):
-            copies[name] = device().put(g)
+            copies[name] = put(g)
         elif known:
-            copies[name] = DeviceRows(g.rows, device().put(g.values), g.shape, device().put(g.rows))
+            copies[name] = DeviceRows(g.rows, put(g.values), g.shape, put(g.rows))
         else:
-            copies[name] = SparseRows(g.rows, device().put(g.values), g.shape)
+            copies[name] = SparseRows(g.rows, put(g.values), g.shape)
     return copies
 
 
@@ -184,6 +189,21 @@ def test_an_optimizer_goes_on_wherever_its_parameters_are(name):
     assert all(isinstance(m, DeviceArray) for moments in second._moments.values() for m in moments)
 
 
+def test_a_step_for_which_memory_is_missing_is_not_taken(monkeypatch):
+    store, opt = on_device(parameters()), Adam()
+    opt.update(store, there(gradients(0)))
+    before, state, grads = copied(store), opt.state(), there(gradients(1))
+
+    def spread(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(DeviceArray, "spread", spread)
+    with pytest.raises(MemoryError):
+        opt.update(store, grads)
+    assert_same(store, before)
+    assert_same(opt.state(), state)
+
+
 class Waits(Emulator):
     """Counts waits and kernels."""
 
@@ -223,6 +243,27 @@ def test_a_step_visits_each_number_once_on_any_number_of_blocks(blocks, monkeypa
     store = on_device({"w": np.zeros((50, 60), "float32")})
     SGD(1.0).update(store, {"w": device().put(np.ones((50, 60), "float32"))})
     assert (store["w"] == -1).all()
+
+
+def test_steps_are_the_same_in_every_order_of_the_device_and_touch_only_what_they_say():
+    ends = []
+    for order in ("late", "mixed"):
+        record = recorder(order, hides=True)
+        one = Device(record)
+        for make in (Adam, AdaGrad):
+            store, opt = on_host(parameters(), updates(one)), make(0.1, weight_decay=0.1)
+            for seed in range(2):
+                grads = there(gradients(seed), where=one)
+                for name in ("table.weight", "layer.bias"):
+                    grads[name] = total([grads[name], grads[name]])
+                clipped, norm = clip_by_global_norm(grads, 1.0)
+                opt.update(store, clipped, scale=0.5)
+            ends.append(copied(store) | opt.state() | {"norm": float(norm)})
+        del store, opt, grads, clipped, norm, one
+        gc.collect()
+        assert_faultless(record)
+    assert_same(ends[0], ends[2])
+    assert_same(ends[1], ends[3])
 
 
 # -- programs on the emulated device
