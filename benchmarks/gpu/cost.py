@@ -52,7 +52,7 @@ class Cost:
 
 
 class Counted:
-    """A driver (`foldbatch.engines.cuda.driver.Driver`) that counts and lets another one do it.
+    """A driver (`foldbatch.engines.cuda.drivers.driver.Driver`) that counts and lets another one do it.
 
     Args:
         driver: the other.
@@ -130,7 +130,7 @@ def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
     With `dry` nothing is computed, see `Counted`.
 
     >>> from foldbatch.engines.cuda.device import Device
-    >>> from foldbatch.engines.cuda.emulator import Emulator
+    >>> from foldbatch.engines.cuda.drivers.emulator import Emulator
     >>> import numpy as np
     >>> device = Device(Emulator())
     >>> with counting(device) as cost:

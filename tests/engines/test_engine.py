@@ -20,7 +20,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import cuda
 from foldbatch.engines import engine as engines
-from foldbatch.engines.cuda import card
+from foldbatch.engines.cuda.drivers import card
 from foldbatch.engines.engine import AUTO, ENGINES, VARIABLE, check_precision, choose_engine, load_engine
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic

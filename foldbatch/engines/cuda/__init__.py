@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from foldbatch.engines.cuda import card
-from foldbatch.engines.cuda.cupy_driver import load_driver
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 

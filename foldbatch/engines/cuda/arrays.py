@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from foldbatch.engines.cuda import gradients
-from foldbatch.engines.cuda.driver import Buffer
+from foldbatch.engines.cuda.drivers.driver import Buffer
 from foldbatch.params import Array, Remote, SparseRows
 
 if TYPE_CHECKING:

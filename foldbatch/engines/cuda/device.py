@@ -13,7 +13,7 @@ import numpy as np
 
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
-from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function, Span, Touched
 from foldbatch.engines.cuda.faults import Faults
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.forks import start_in_each_process

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Buffer, Span
+from foldbatch.engines.cuda.drivers.driver import Buffer, Span
 from foldbatch.engines.launch import Ints
 from foldbatch.types import TensorType
 

@@ -12,7 +12,7 @@ import numpy as np
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Span
+from foldbatch.engines.cuda.drivers.driver import Span
 from foldbatch.engines.cuda.gradients import DeviceRows
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Buffer, Event
+from foldbatch.engines.cuda.drivers.driver import Buffer, Event
 from foldbatch.engines.cuda.memory import capacity
 from foldbatch.params import Array
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import EACH, KINDS, bits
-from foldbatch.engines.cuda.driver import ARGUMENTS
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS
 from foldbatch.engines.cuda.gradients import elementwise, flags_of, guards_of, on_device, places_of
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.params import Parameter, SparseRows

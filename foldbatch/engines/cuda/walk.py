@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Function, Product, Span, Touched
+from foldbatch.engines.cuda.drivers.driver import Function, Product, Span, Touched
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.steps import Step, field

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import Driver, Span, Touched
+from foldbatch.engines.cuda.drivers.driver import Driver, Span, Touched
 
 PRECAUTIONS = ("computing waits", "copying waits", "packing waits", "reading waits")
 TEXT = """

@@ -13,10 +13,10 @@ from unittest import mock
 
 import numpy as np
 
-from foldbatch.engines.cuda import cupy_driver
-from foldbatch.engines.cuda.cublas import COMPUTE, COMPUTE_F8
-from foldbatch.engines.cuda.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers import cupy_driver
+from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 
 
 class OutOfMemoryError(MemoryError):

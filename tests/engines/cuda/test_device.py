@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import IN_FLIGHT, Device, spans
-from foldbatch.engines.cuda.driver import Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.driver import Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from tests.engines.cuda.emulated import device, needs_compiler
 
 

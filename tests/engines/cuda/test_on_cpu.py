@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.calls import alive, count
-from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.recording.calls import alive, count
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.errors import ExampleError
 from tests.engines.cuda.checked import in_every_order, recorder, recording

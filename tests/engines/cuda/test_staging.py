@@ -2,11 +2,11 @@
 
 import pytest
 
-from foldbatch.engines.cuda.calls import count
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.nothing import Nothing
-from foldbatch.engines.cuda.record_faults import faults
-from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.recording.calls import count
+from foldbatch.engines.cuda.recording.faults import faults
+from foldbatch.engines.cuda.recording.nothing import Nothing
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from foldbatch.engines.cuda.staging import Staging
 
 

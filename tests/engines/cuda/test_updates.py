@@ -11,7 +11,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.gradients import DeviceRows
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.pending import Pending

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda import emulator
-from foldbatch.engines.cuda.driver import ARGUMENTS, Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator, HostBuffer, parameters
-from foldbatch.engines.cuda.spans import array_at, joined, span_of, without
+from foldbatch.engines.cuda.drivers import emulator
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer, parameters
+from foldbatch.engines.cuda.drivers.spans import array_at, joined, span_of, without
 
 AT_ONCE = 8  # blocks; as in emulator_threads.h
 THREADS_AT_ONCE = 512

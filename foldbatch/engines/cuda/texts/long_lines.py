@@ -1,7 +1,7 @@
 """Texts that go along one long line of each row, which the threads of the row share.
 
 Each thread goes along every so many elements and leaves what it found in memory that the block shares. After
-a barrier all threads put these findings together, in the order of threads. So there are two or three *phases*.
+a barrier all threads put these together, in the order of threads. So there are two or three *phases*.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TypeAlias
 
-from foldbatch.engines.cuda.calls import Order
+from foldbatch.engines.cuda.recording.calls import Order
 
 Clock: TypeAlias = dict[int, int]  # by stream
 

@@ -5,9 +5,9 @@ import gc
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.driver import Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.guarded import GUARD, Guarded
+from foldbatch.engines.cuda.drivers.driver import Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.recording.guarded import GUARD, Guarded
 from tests.engines.cuda import pipeline
 
 TEXT = """

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import Buffer, Product, Touched
+from foldbatch.engines.cuda.drivers.driver import Buffer, Product, Touched
 from foldbatch.params import Array
 
 ALIGNMENT = 256

@@ -1,5 +1,5 @@
-from foldbatch.engines.cuda.calls import Order
-from foldbatch.engines.cuda.clocks import Clocks
+from foldbatch.engines.cuda.recording.calls import Order
+from foldbatch.engines.cuda.recording.clocks import Clocks
 
 
 def test_what_is_enqueued_comes_after_what_its_stream_and_the_host_waited_for():

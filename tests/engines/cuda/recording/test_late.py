@@ -6,8 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.late import Late
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.recording.late import Late
 from tests.engines.cuda import pipeline
 from tests.engines.cuda.checked import ORDERS
 

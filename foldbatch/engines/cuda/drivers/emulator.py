@@ -19,8 +19,8 @@ from uuid import uuid4
 import numpy as np
 
 from foldbatch.cache import cache_directory
-from foldbatch.engines.cuda.driver import ARGUMENTS, THREADS, Product, Touched
-from foldbatch.engines.cuda.spans import array_at, span_of
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product, Touched
+from foldbatch.engines.cuda.drivers.spans import array_at, span_of
 from foldbatch.errors import BackendError
 from foldbatch.params import Array
 

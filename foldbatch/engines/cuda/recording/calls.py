@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from foldbatch.engines.cuda.driver import Product, Span
+from foldbatch.engines.cuda.drivers.driver import Product, Span
 
 
 class Memory(NamedTuple):

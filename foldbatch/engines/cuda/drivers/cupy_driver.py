@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.card import check, cublas
-from foldbatch.engines.cuda.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.driver import ARGUMENTS, Buffer, Product, Touched
-from foldbatch.engines.cuda.nvrtc import architecture, compiled, nvrtc
+from foldbatch.engines.cuda.drivers.card import check, cublas
+from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product, Touched
+from foldbatch.engines.cuda.drivers.nvrtc import architecture, compiled, nvrtc
 from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array

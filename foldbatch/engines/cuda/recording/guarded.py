@@ -12,9 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import Driver, Event, Function, Module, Product, Span, Stream, Touched
-from foldbatch.engines.cuda.held import Held
-from foldbatch.engines.cuda.spans import joined, without
+from foldbatch.engines.cuda.drivers.driver import (
+    Driver,
+    Event,
+    Function,
+    Module,
+    Product,
+    Span,
+    Stream,
+    Touched,
+)
+from foldbatch.engines.cuda.drivers.spans import joined, without
+from foldbatch.engines.cuda.recording.held import Held
 from foldbatch.params import Array
 
 GUARD = 256  # bytes on each side

@@ -7,11 +7,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldbatch.engines.cuda.calls import Call, Launch, Loaded, Memory, Order, Overwritten, Work, product_spans
-from foldbatch.engines.cuda.clocks import Clocks
-from foldbatch.engines.cuda.driver import Driver, Module, Product, Span, Touched
-from foldbatch.engines.cuda.held import Held, call_when_gone, owner_of
-from foldbatch.engines.cuda.spans import array_at, span_of
+from foldbatch.engines.cuda.drivers.driver import Driver, Module, Product, Span, Touched
+from foldbatch.engines.cuda.drivers.spans import array_at, span_of
+from foldbatch.engines.cuda.recording.calls import (
+    Call,
+    Launch,
+    Loaded,
+    Memory,
+    Order,
+    Overwritten,
+    Work,
+    product_spans,
+)
+from foldbatch.engines.cuda.recording.clocks import Clocks
+from foldbatch.engines.cuda.recording.held import Held, call_when_gone, owner_of
 from foldbatch.params import Array
 
 

@@ -15,10 +15,10 @@ from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foldbatch.engines.cuda.calls import Call, Launch, Memory, Order, Overwritten, Work
-from foldbatch.engines.cuda.clocks import Clock, Clocks, join
-from foldbatch.engines.cuda.driver import ARGUMENTS, THREADS, Product, Span
-from foldbatch.engines.cuda.spans import joined
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product, Span
+from foldbatch.engines.cuda.drivers.spans import joined
+from foldbatch.engines.cuda.recording.calls import Call, Launch, Memory, Order, Overwritten, Work
+from foldbatch.engines.cuda.recording.clocks import Clock, Clocks, join
 
 BLOCKS = 2**31 - 1  # of a launch, at most
 

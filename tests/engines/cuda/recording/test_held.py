@@ -2,8 +2,8 @@ import gc
 
 import numpy as np
 
-from foldbatch.engines.cuda.held import Held, call_when_gone, owner_of
-from foldbatch.engines.cuda.nothing import NoBuffer
+from foldbatch.engines.cuda.recording.held import Held, call_when_gone, owner_of
+from foldbatch.engines.cuda.recording.nothing import NoBuffer
 
 
 def test_a_buffer_tells_when_nobody_holds_it():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import Buffer
+from foldbatch.engines.cuda.drivers.driver import Buffer
 
 
 class Held:

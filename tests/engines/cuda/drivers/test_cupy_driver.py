@@ -18,11 +18,11 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import cuda
-from foldbatch.engines.cuda import card, cupy_driver
-from foldbatch.engines.cuda.cupy_driver import CupyDriver, capacity, load_driver
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Driver, Product
-from foldbatch.engines.cuda.nvrtc import Compiled
+from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, load_driver
+from foldbatch.engines.cuda.drivers.driver import Driver, Product
+from foldbatch.engines.cuda.drivers.nvrtc import Compiled
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
 from tests.programs import drawn

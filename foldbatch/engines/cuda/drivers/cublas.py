@@ -10,7 +10,7 @@ import ctypes
 import sys
 from typing import Any, NamedTuple
 
-from foldbatch.engines.cuda.driver import Product
+from foldbatch.engines.cuda.drivers.driver import Product
 from foldbatch.errors import BackendError
 
 WORKSPACE = 1 << 25  # bytes, which is what NVIDIA recommends for its largest GPUs

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from foldbatch.engines.cuda.driver import Driver, Function, Module, Product, Touched
-from foldbatch.engines.cuda.held import Held, owner_of
+from foldbatch.engines.cuda.drivers.driver import Driver, Function, Module, Product, Touched
+from foldbatch.engines.cuda.recording.held import Held, owner_of
 from foldbatch.params import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN

@@ -1,6 +1,6 @@
-from foldbatch.engines.cuda.calls import Memory, alive, count, describe, launches
-from foldbatch.engines.cuda.nothing import Nothing
-from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.recording.calls import Memory, alive, count, describe, launches
+from foldbatch.engines.cuda.recording.nothing import Nothing
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from tests.engines.cuda import pipeline
 
 

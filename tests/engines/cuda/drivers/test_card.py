@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from foldbatch.engines.cuda import card, cupy_driver
-from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
+from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
 from foldbatch.errors import BackendError
 from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 

@@ -15,11 +15,11 @@ import pytest
 
 import foldbatch as fb
 from benchmarks import models
-from foldbatch.engines.cuda import nvrtc as module
 from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
+from foldbatch.engines.cuda.drivers import nvrtc as module
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.drivers.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
 from foldbatch.errors import BackendError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import Span
+from foldbatch.engines.cuda.drivers.driver import Span
 from foldbatch.params import Array
 
 

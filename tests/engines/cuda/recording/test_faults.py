@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from foldbatch.engines.cuda.calls import Launch, Memory, Order, Overwritten, Work, product_spans
-from foldbatch.engines.cuda.driver import Product, Span
-from foldbatch.engines.cuda.nothing import Nothing
-from foldbatch.engines.cuda.record_faults import faults
-from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.drivers.driver import Product, Span
+from foldbatch.engines.cuda.recording.calls import Launch, Memory, Order, Overwritten, Work, product_spans
+from foldbatch.engines.cuda.recording.faults import faults
+from foldbatch.engines.cuda.recording.nothing import Nothing
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from tests.engines.cuda import pipeline
 
 A = Memory("allocate", 1024, 100)

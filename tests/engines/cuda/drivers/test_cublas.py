@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda import card
-from foldbatch.engines.cuda.cublas import COMPUTE, COMPUTE_F8, KINDS, WORKSPACE, Blas, as_columns, stretches
-from foldbatch.engines.cuda.cupy_driver import load_driver
-from foldbatch.engines.cuda.driver import Product
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.cuda.drivers.cublas import (
+    COMPUTE,
+    COMPUTE_F8,
+    KINDS,
+    WORKSPACE,
+    Blas,
+    as_columns,
+    stretches,
+)
+from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
+from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
 

@@ -4,13 +4,13 @@ import gc
 
 import numpy as np
 
-from foldbatch.engines.cuda.calls import Launch, Loaded, Memory, Order, Overwritten, Work
-from foldbatch.engines.cuda.driver import Product, Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.nothing import Nothing
-from foldbatch.engines.cuda.record_faults import faults
-from foldbatch.engines.cuda.recorder import Recorder
-from foldbatch.engines.cuda.spans import span_of
+from foldbatch.engines.cuda.drivers.driver import Product, Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.drivers.spans import span_of
+from foldbatch.engines.cuda.recording.calls import Launch, Loaded, Memory, Order, Overwritten, Work
+from foldbatch.engines.cuda.recording.faults import faults
+from foldbatch.engines.cuda.recording.nothing import Nothing
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from tests.engines.cuda import pipeline
 
 

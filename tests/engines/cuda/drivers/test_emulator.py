@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda import emulator
-from foldbatch.engines.cuda.driver import Product, Span, Touched
-from foldbatch.engines.cuda.emulator import OPTIONS, Emulator, parameters
+from foldbatch.engines.cuda.drivers import emulator
+from foldbatch.engines.cuda.drivers.driver import Product, Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import OPTIONS, Emulator, parameters
 from foldbatch.errors import BackendError
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.threaded import Threaded, address_of, run_threaded
@@ -198,9 +198,7 @@ def test_kernels_run_where_nothing_can_be_kept(monkeypatch, directory):
 def test_threads_and_processes_may_compile_one_text_at_once(tmp_path, monkeypatch):
     files = kept(tmp_path, monkeypatch)
     text = once("at_once")
-    code = (
-        f"from foldbatch.engines.cuda.emulator import Emulator; Emulator().load({text!r}).function('at_once')"
-    )
+    code = f"from foldbatch.engines.cuda.drivers.emulator import Emulator; Emulator().load({text!r}).function('at_once')"
     process = subprocess.Popen([sys.executable, "-c", code])
     results = []
     threads = [threading.Thread(target=lambda: results.append(seven("at_once"))) for _ in range(3)]

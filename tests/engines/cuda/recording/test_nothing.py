@@ -1,6 +1,6 @@
 import numpy as np
 
-from foldbatch.engines.cuda.nothing import Nothing
+from foldbatch.engines.cuda.recording.nothing import Nothing
 from tests.engines.cuda import pipeline
 
 

@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.engines.cuda.driver import Span
-from foldbatch.engines.cuda.spans import joined, without
+from foldbatch.engines.cuda.drivers.driver import Span
+from foldbatch.engines.cuda.drivers.spans import joined, without
 
 SPANS = st.lists(st.builds(Span, st.integers(0, 20), st.integers(0, 8)), max_size=6)
 
