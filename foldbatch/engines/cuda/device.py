@@ -118,20 +118,23 @@ class Device:
 
     def _mark(self, staged: Array) -> Event:
         """Keep pinned memory of a copy that was enqueued, and return the event of its end."""
+        event = self.driver.event()
+        self.driver.record(event, self.stream)
+        self.keep(event, staged)
+        return event
+
+    def keep(self, event: Event, staged: Array) -> None:
+        """Keep pinned memory until an event, also where nobody else holds it any more."""
         with self.lock:
             if len(self._in_flight) >= IN_FLIGHT:  # it is done, unless the host is many batches ahead
                 self.driver.synchronize(self._in_flight.popleft()[0])
-            event = self.driver.event()
-            self.driver.record(event, self.stream)
             self._in_flight.append((event, staged))
-            return event
 
     def synchronize(self) -> None:
         """Wait until everything is computed."""
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)
-        self._in_flight.clear()
 
     def launch(
         self,

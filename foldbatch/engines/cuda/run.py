@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,9 @@ from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
+from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.pending import pending
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -28,63 +28,8 @@ from foldbatch.params import Array, Gradient, Parameter
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
-WORDS, FAULTS = 8, 5  # of a status, before the losses; where the word of the device's faults is
 KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
 THREADS = 256
-
-
-class Status:
-    """What a batch tells when it has run: ids out of range, and the sums of losses.
-
-    Args:
-        device: where it runs.
-        losses: how many losses there are.
-
-    Attributes:
-        word: ``[WORDS + losses] int64`` on the device: whether an id was out of range; its call's rank; the
-            id; what it should be below; the cell; the word of the device's faults. The sums of losses follow,
-            as bits of doubles.
-        within: what errors are raised within, which may change them.
-    """
-
-    def __init__(self, device: Device, losses: int) -> None:
-        self.word = device.zeros((WORDS + losses,), "int64")
-        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._wait: Callable[[], Array] | None = None
-        self._numbers: Array | None = None
-
-    def send(self) -> None:
-        """Copy it to the host when all is computed that was enqueued."""
-        device = self.word.device
-        device.driver.copy(self.word.pointer + 8 * FAULTS, device.faults.word.pointer, 8, device.stream)
-        self._wait = self.word.device.read_later(self.word)
-
-    def look(self) -> Array:
-        """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
-
-        Raises:
-            OutOfRangeError: with cell and rank.
-            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
-        """
-        if self._numbers is None:
-            assert self._wait is not None, "the batch has run"
-            self._numbers, self._wait = self._wait(), None
-        bad, rank, found, size, cell = self._numbers[:5].tolist()
-        if bad:
-            self.word.device.faults.forget()  # updates by gradients of this batch were refused
-            raise OutOfRangeError(rank, found, size, cell=cell)
-        self.word.device.faults.look(int(self._numbers[FAULTS]))
-        return self._numbers[WORDS:].view(np.float64)
-
-    def check(self) -> None:
-        """Wait for the batch, and raise its error if it is bad."""
-        with self.within():
-            self.look()
-
-    def loss(self, number: int) -> float:
-        """Return a summed loss."""
-        with self.within():
-            return float(self.look()[number])
 
 
 class CudaRun:
@@ -204,12 +149,11 @@ class CudaRun:
         assert self._block is not None
         with device.lock:
             for arena, (place, count) in packed.zeros.items():
-                size = self.model.arenas[arena].nbytes
-                rows = self._arena("cotangents", arena)
-                arguments = [rows.pointer, self._table.pointer + 8 * place, count, size]
-                blocks = _blocks(count * size)
-                reads = [self._table]
-                device.launch("zero_rows", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
+                kind, words = _words(self.model.arenas[arena].nbytes)
+                rows, reads = self._arena("cotangents", arena), [self._table]
+                arguments = [rows.pointer, self._table.pointer + 8 * place, count, words]
+                blocks = _blocks(count * words)
+                device.launch(f"zero_{kind}", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {
@@ -331,8 +275,7 @@ class CudaRun:
             type_ = self.model.arenas[arena]
             index = self.device.put(rows[places].astype(np.int64))
             taken = self.device.empty((len(places), *type_.shape), type_.dtype)
-            kind, item = ("i4", 4) if type_.nbytes % 4 == 0 else ("b1", 1)
-            words = type_.nbytes // item
+            kind, words = _words(type_.nbytes)
             held = self._arena("values", arena)
             arguments = [held.pointer, index.pointer, len(places), words, taken.pointer]
             blocks = _blocks(len(places) * words)
@@ -350,3 +293,8 @@ class CudaRun:
 
 def _blocks(elements: int) -> int:
     return max(1, min(2048, -(-elements // THREADS)))
+
+
+def _words(nbytes: int) -> tuple[str, int]:
+    """Return in which type bytes are moved, and how many numbers they are."""
+    return ("i4", nbytes // 4) if nbytes % 4 == 0 else ("b1", nbytes)

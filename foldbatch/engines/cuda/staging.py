@@ -68,6 +68,7 @@ class Staging:
         driver.copy_in(block.device.pointer, block.host[:nbytes], copies)
         driver.record(block.copied, copies)
         driver.wait(self.device.stream, block.copied)
+        self.device.keep(block.copied, block.host)
         block.busy = True
 
     def done(self, block: Block) -> None:
