@@ -7,6 +7,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from benchmarks.gpu.parts import parts_of
 from benchmarks.gpu.race import described
 from benchmarks.gpu.record import Budget, Check
 from benchmarks.gpu.run import Run, Settings, quick
-from benchmarks.gpu.trees import sst_like_trees
+from benchmarks.gpu.trees import numbered_words, sst_like_trees
 from benchmarks.inside import backend_name
 from benchmarks.workload import load_trees
 from foldbatch.errors import BackendError, FoldbatchError
@@ -32,20 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = quick(options.backend) if options.quick else Settings(options.backend)
     try:
         backend_name(options.backend)
-        trees = (
-            load_trees(options.data) if options.data else sst_like_trees(settings.trees, 0, settings.words)
-        )
+        if options.data:
+            trees, words = numbered_words(load_trees(options.data))
+            settings = replace(settings, words=words)
+        else:
+            trees = sst_like_trees(settings.trees, 0, settings.words)
     except (FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     run = Run(settings, find_card(options.backend), trees, Budget(options.seconds))
+    kind = "the treebank's" if options.data else "drawn like the treebank's"
     run.record.facts = {
         "command": " ".join(["python -m benchmarks.gpu", *given]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "backend": options.backend,
-        "trees": f"the treebank's ({len(trees)})"
-        if options.data
-        else f"drawn like the treebank's ({len(trees)})",
+        "trees": f"{kind} ({len(trees)}), {settings.words} words",
         **facts(),
     }
     if not run.card.is_gpu:

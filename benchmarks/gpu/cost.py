@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.floor import Counts
@@ -28,7 +28,6 @@ class Cost:
         copies: from one place of the card to another; `fills` of bytes likewise.
         operations: of these products, a multiplication and an addition being two.
         waits: how often the host waited for the card.
-        by_kernel: launches by kernel.
     """
 
     launches: int = 0
@@ -41,15 +40,10 @@ class Cost:
     fills: int = 0
     operations: int = 0
     waits: int = 0
-    by_kernel: dict[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Cost) -> Cost:
         """Return both together."""
-        kernels = dict(self.by_kernel)
-        for name, launches in other.by_kernel.items():
-            kernels[name] = kernels.get(name, 0) + launches
-        names = [name for name in self.__slots__ if name != "by_kernel"]
-        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in names}, by_kernel=kernels)
+        return Cost(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     @property
     def submitted(self) -> int:
@@ -89,10 +83,7 @@ class Counted:
         touched: Touching = None,
     ) -> None:
         """Count a launch, and launch."""
-        cost = self.cost
-        cost.launches += 1
-        name = str(getattr(function, "name", "kernel"))
-        cost.by_kernel[name] = cost.by_kernel.get(name, 0) + 1
+        self.cost.launches += 1
         if not self._dry:
             self._driver.launch(function, blocks, threads, arguments, stream, touched)
 

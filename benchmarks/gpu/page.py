@@ -20,9 +20,10 @@ COUNTS = (
     "waits",
 )
 
+OURS = "foldbatch", "foldbatch, different trees"  # who is compared
 TIMES_SAY = (
     "Median milliseconds of one batch, until the card had done it; in brackets until the call returned. "
-    "The last line is the best of PyTorch over ours, with trees that were seen before."
+    "The line before the last is the best of PyTorch over ours, with trees that were seen before."
 )
 
 
@@ -43,8 +44,6 @@ def page(record: Record) -> str:
         "## Left out",
         _table(("part", "why"), record.left_out.items()),
     ]
-    if record.notes:
-        parts += ["## Notes", _table(("of", "note"), record.notes.items())]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -89,6 +88,7 @@ def _times(rows: Sequence[Row]) -> list[str]:
             lines.append((who, *cells))
         gains = tuple(_gain(own, batch) for batch in batches)
         lines.append(("PyTorch's best over foldbatch", *gains))
+        lines.append(("examples a second, foldbatch", *(_rate(own, batch) for batch in batches)))
         parts += [
             f"### {model}, hidden {hidden}: {TASKS.get(task, task)}",
             _table((f"{TASKS.get(task, task)}, ms a batch", *(f"batch {batch}" for batch in batches)), lines),
@@ -100,11 +100,19 @@ def _cell(row: Row | None) -> str:
     return "" if row is None else f"{row.seconds * 1e3:.3g} ({row.host * 1e3:.3g})"
 
 
-def _gain(rows: Iterable[Row], batch: int) -> str:
+def _ours(rows: Iterable[Row], batch: int) -> list[Row]:
+    return [row for row in rows if row.batch == batch and row.who in OURS]
+
+
+def _rate(rows: Iterable[Row], batch: int) -> str:
+    return "".join(f"{row.rate:,.0f}" for row in _ours(rows, batch)[:1])
+
+
+def _gain(rows: Sequence[Row], batch: int) -> str:
     """Return the quickest peer's time over ours, both in fp32 and from trees."""
     others = "tf32", "bf16", "planned before"
     at = [row for row in rows if row.batch == batch and not any(word in row.who for word in others)]
-    ours = [row.seconds for row in at if row.who in ("foldbatch", "foldbatch, different trees")]
+    ours = [row.seconds for row in _ours(at, batch)]
     peers = [row.seconds for row in at if row.who.startswith("PyTorch")]
     return f"{min(peers) / ours[0]:.2f}x" if ours and peers else ""
 

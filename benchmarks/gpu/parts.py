@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.gpu import apart, checks, rates
+from benchmarks.gpu.card import told
 from benchmarks.gpu.contenders import MODELS, SST, OurModel
 from benchmarks.gpu.fold_times import FOLD, fold_times
 from benchmarks.gpu.run import Run
@@ -15,6 +16,7 @@ from benchmarks.gpu.times import times, times_by_node, times_compiled
 
 SMALL = 20  # states of the model that the oracle computes op by op, `FEW` trees of it
 FEW = 8
+BUSY = "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def parts_of(run: Run) -> list[Part]:
 def _rates(run: Run) -> None:
     sizes = run.settings.rates if run.card.is_gpu else rates.QUICK  # else it would take minutes
     measured, failed = rates.measure(run.card, sizes)
+    run.record.facts["card, just after products"] = told(BUSY)
     run.record.rates |= measured
     run.record.left_out |= failed
 

@@ -74,7 +74,6 @@ class Record:
         rows: times, in order.
         steps: for one training step of a model: where the time goes, launches, copies, bytes, floor.
         left_out: by part, why it was not run, or not to its end.
-        notes: by contender or part, what else is to be said.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +82,6 @@ class Record:
     rows: list[Row] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

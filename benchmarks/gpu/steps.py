@@ -133,6 +133,7 @@ def launch_model(ours: OurModel, trees: Sequence[Tree]) -> dict[str, dict[str, t
     low, high = inner[:many], inner[-many:]
     if not inner or levels(low) == levels(high):
         return {}
+    direction_costs(ours, low)  # brings parameters to the card, which happens once
     small, large = direction_costs(ours, low), direction_costs(ours, high)
     more = levels(high) - levels(low)
     found: dict[str, dict[str, tuple[float, float]]] = {}

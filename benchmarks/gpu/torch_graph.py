@@ -174,7 +174,7 @@ class TorchCaptured(TorchPeer):
         torch.mm(self.h.t(), d_logits, out=w["out_weight"].grad)
         torch.sum(d_logits, 0, out=w["out_bias"].grad)
         torch.mm(d_logits, w["out_weight"].t(), out=self.d_h)
-        self.d_c[self.room.rows - self.room.roots :].zero_()  # no one reads the c of a root
+        # d_c of roots and of the spare row is zero, as nobody reads their c and nobody writes it
         for nodes, children in reversed(self.room.levels):
             g, t, rows = self.gates[nodes], self.tanh_c[nodes], self.at["inner_rows"][nodes]
             i, f_left, f_right, o, u = g.split(size, 1)

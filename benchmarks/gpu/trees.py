@@ -8,6 +8,9 @@ higher than 20; 256 of them have 23.3 levels, 4,900 leaves and 1,875 distinct wo
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 
 from benchmarks.workload import CLASSES
@@ -38,6 +41,22 @@ def sst_like_trees(count: int, seed: int = 0, words: int = WORDS) -> list[Tree]:
         labels = rng.integers(CLASSES, size=len(parents)).tolist()
         trees.append(Tree(parents, labels, [f"w{next(drawn)}" if leaf else None for leaf in is_leaf]))
     return trees
+
+
+def numbered_words(trees: Sequence[Tree]) -> tuple[list[Tree], int]:
+    """Return trees with their words called w0, w1, ... instead, the most frequent first; and their number.
+
+    >>> trees, words = numbered_words([Tree.from_nested((1, (0, "film"), (2, "film")))])
+    >>> list(trees[0].words()), words
+    (['w0', 'w0'], 1)
+    """
+    counts = Counter(word for tree in trees for word in tree.words())
+    names = {word: f"w{number}" for number, (word, _) in enumerate(counts.most_common())}
+    renamed = [
+        Tree(tree.parents, tree.labels, [None if word is None else names[word] for word in tree.tokens])
+        for tree in trees
+    ]
+    return renamed, len(names)
 
 
 def _shape(leaves: int, rng: np.random.Generator) -> tuple[list[int], list[bool]]:

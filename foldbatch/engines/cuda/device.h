@@ -17,8 +17,9 @@ typedef double f8;
 typedef unsigned char b1;
 
 #ifdef FB_CUDA
-#define KERNEL extern "C" __global__ void __launch_bounds__(256)
-#define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024)
+// Blocks a multiprocessor must hold are named, else the compiler aims at more and spills registers for it.
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
+#define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024, 1)
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define BARRIER() __syncthreads()

@@ -26,9 +26,27 @@ def test_a_quick_run_checks_and_times_everything(tmp_path, capsys):
     }
     assert {row["task"] for row in found["rows"]} == {"train", "infer"}
     assert all(row["seconds"] >= row["host"] > 0 for row in found["rows"])
-    assert found["steps"][0]["cost"]["forward"]["copies_in"] >= 1
+    assert found["steps"][0]["cost"]["forward"]["copies_in"] == 1
     assert not [name for name in found["left_out"] if "foldbatch" in name]
     assert "the CPU stands for one" in page
+
+
+def test_the_treebank_s_words_are_told_apart(tmp_path, capsys):
+    (tmp_path / "train.txt").write_text("(3 (4 good) (2 (1 not) (2 film)))\n(1 (2 film) (0 bad))\n" * 5)
+    file = tmp_path / "found.json"
+    given = [
+        "--backend",
+        "numpy",
+        "--quick",
+        "--data",
+        str(tmp_path),
+        "--seconds",
+        "0.01",
+        "--json",
+        str(file),
+    ]
+    assert main(given) == 0
+    assert json.loads(file.read_text())["facts"]["trees"] == "the treebank's (10), 4 words"
 
 
 def test_what_no_time_is_left_for_is_named(tmp_path, capsys):

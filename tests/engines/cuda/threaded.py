@@ -21,7 +21,7 @@ from foldbatch.engines.cuda.spans import array_at, joined, span_of, without
 
 AT_ONCE = 8  # blocks; as in emulator_threads.h
 THREADS_AT_ONCE = 512
-OPTIONS = ("-std=c++20", "-O1", "-g", "-w", "-ffp-contract=off", "-pthread")
+OPTIONS = ("-std=c++20", "-O0", "-g", "-w", "-ffp-contract=off", "-pthread")
 SANITIZERS = {
     None: (),
     "thread": ("-fsanitize=thread",),
@@ -88,12 +88,20 @@ class Threaded(Emulator):
         sanitize: see `run_threaded`.
         named: whether a launch has no memory but what it says to touch, and must leave what it only reads as it
             is. Else it has all memory of the device.
+        most: blocks of a launch, and threads of a block along x and y, at most: kernels take any number.
     """
 
     name = "the CPU, a thread for each lane"
 
-    def __init__(self, sanitize: str | None = None, *, named: bool = False) -> None:
+    def __init__(
+        self,
+        sanitize: str | None = None,
+        *,
+        named: bool = False,
+        most: tuple[int, int, int] = (8, 1024, 1024),
+    ) -> None:
         self.sanitize = sanitize
+        self.most = most
         self.recording = named
         self._buffers: weakref.WeakSet[HostBuffer] = weakref.WeakSet()
 
@@ -115,6 +123,8 @@ class Threaded(Emulator):
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         source, kernel = function
+        blocks, *lanes = (min(pair) for pair in zip((blocks, *threads), self.most, strict=True))
+        threads = (lanes[0], lanes[1])
         if not self.recording:
             memory = [buffer.array((buffer.nbytes,), "uint8") for buffer in self._buffers]
             run_threaded(source, kernel, blocks, threads, arguments, memory, self.sanitize)
