@@ -65,6 +65,9 @@ class CudaRun:
         """Bring what the batch reads and yields, and launch."""
         device, bound = self.device, self.ready.phase.bound
         cells = self.ready.batch.schedule.cells
+        if not len(self.ready.tables.forward.launches):
+            self._status.send()
+            return
         for parameter, number in bound.brought["parameter"]:
             self.memory.bring(number, device_value(device, parameter))
         for (k, i), number in bound.brought["metric"]:
@@ -72,10 +75,8 @@ class CudaRun:
             self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
         if self.ready.tables.backward is not None:
             self._make_gradients()
-        self._send(feeds)
+        self._block = self._send(feeds)
         self._run(self.ready.packed.forward)
-        if self._block is not None:
-            self.staging.done(self._block)
         for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
             count = len(cells[k].order)
             if count:
@@ -91,6 +92,7 @@ class CudaRun:
                     writes=[Span(target, 8)],
                 )
         self._status.send()
+        self.staging.done(self._block)
 
     def _loss_buffers(self) -> list[int]:
         return [number for _, number in self.ready.phase.bound.brought["loss"]]
@@ -117,8 +119,8 @@ class CudaRun:
         for array in made:
             driver.fill(array.pointer, 0, array.nbytes, self.device.stream)
 
-    def _send(self, feeds: Sequence[Sequence[Array]]) -> None:
-        """Pack the table and the examples' data, and copy them."""
+    def _send(self, feeds: Sequence[Sequence[Array]]) -> Block:
+        """Pack the table and the examples' data, and copy them; return the block that they went by."""
         packed = self.ready.packed
         end = -(-packed.numbers.nbytes // GRAIN) * GRAIN
         places = []
@@ -126,7 +128,7 @@ class CudaRun:
             data = feeds[k][i]
             places.append((number, data, end))
             end += -(-data.nbytes // GRAIN) * GRAIN
-        block = self._block = self.staging.next(end)
+        block = self.staging.next(end)
         for number, data, start in places:
             self.memory.bring(number, block.device, start, data.nbytes)
             target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
@@ -135,6 +137,7 @@ class CudaRun:
         packed.filled(table, self.memory.addresses, self._status.word.pointer)
         self._table = Span(block.device.pointer, packed.numbers.nbytes)
         self.staging.send(block, end)
+        return block
 
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches
@@ -146,7 +149,8 @@ class CudaRun:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
         packed, device = self.ready.packed, self.device
         assert packed.backward is not None, "forward must have run for training"
-        assert self._block is not None
+        if self._block is None:  # nothing was launched
+            return {}
         with device.lock:
             for arena, (place, count) in packed.zeros.items():
                 kind, words = _words(self.model.arenas[arena].nbytes)
