@@ -135,6 +135,7 @@ class Device:
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)
+        self._in_flight.clear()  # what is computed waits for copies on the other stream
 
     def launch(
         self,
