@@ -22,7 +22,7 @@ from foldbatch.engines.report import Launched
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
-from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
@@ -181,6 +181,12 @@ def load_engine(name: str, model: Model, *, debug: bool = False, precision: str 
     others = {} if precision == "fp32" else {"precision": precision}
     engine: Engine = _import(name).load(model, debug=debug, **others)
     return engine
+
+
+def planning_arithmetic() -> Arithmetic:
+    """Return what the host of a device plans with: Numba's loops where Numba is installed, else NumPy."""
+    arithmetic: Arithmetic = _import("numba").arithmetic() if _works("numba") else NUMPY
+    return arithmetic
 
 
 def _import(name: str) -> Any:

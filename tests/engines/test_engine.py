@@ -21,9 +21,17 @@ from foldbatch import ops
 from foldbatch.engines import cuda
 from foldbatch.engines import engine as engines
 from foldbatch.engines.cuda.drivers import card
-from foldbatch.engines.engine import AUTO, ENGINES, VARIABLE, check_precision, choose_engine, load_engine
+from foldbatch.engines.engine import (
+    AUTO,
+    ENGINES,
+    VARIABLE,
+    check_precision,
+    choose_engine,
+    load_engine,
+    planning_arithmetic,
+)
 from foldbatch.errors import BackendError, UnknownNameError
-from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from tests.engines import toy
 from tests.oracle import meaning
 from tests.programs import BlockProgram, programs
@@ -323,3 +331,12 @@ def test_a_toy_engine_counts_what_it_runs() -> None:
 
 def test_a_toy_engine_is_small() -> None:
     assert len(Path(toy.__file__).read_text().splitlines()) < 150
+
+
+def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if find_spec("numba") is not None:
+        assert planning_arithmetic() is not NUMPY
+    monkeypatch.setattr(engines, "_works", lambda name: False)
+    assert planning_arithmetic() is NUMPY
