@@ -115,7 +115,7 @@ class Cut:
             yield from self._loop(statement)
             return
         name, reads = statement.op, given(statement)
-        phases = long_phases(statement) if statement.write else []
+        phases = long_phases(statement)
         if phases:
             yield from self._long(statement, phases)
             return

@@ -123,15 +123,15 @@ class Phase(Protocol):
 
 def long_phases(statement: Statement) -> list[Phase]:
     """Return the phases of an op along one long line of each row; none where lines are short, or many."""
-    reads, write, name = given(statement), written(statement), statement.op
-    shape = reads[0].shape
+    name = statement.op
+    if name != "sum" and name not in PHASES:
+        return []
+    shape, write = given(statement)[0].shape, written(statement)
     if name == "sum":
         kept = [extent for i, extent in enumerate(shape) if i not in statement.attrs["axes"]]
         if prod(kept) != 1 or prod(shape) < LONG:
             return []
         return [partial(_sum_part, statement=statement), partial(_sum_end, statement=statement)]
-    if name not in PHASES:
-        return []
     axis = len(shape) - 1 if name == "cross_entropy" else statement.attrs["axis"]
     if shape[axis] < LONG or prod(shape) != shape[axis] or not prod(write.shape):
         return []

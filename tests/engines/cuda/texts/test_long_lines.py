@@ -10,7 +10,9 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda import on_cpu
-from foldbatch.engines.cuda.texts.long_lines import LONG, PHASES
+from foldbatch.engines.cuda.texts.long_lines import LONG, PHASES, long_phases
+from foldbatch.static.op import CALL
+from foldbatch.static.statements import Place, Statement
 from tests.engines.cuda.threaded import Threaded
 
 FUNCTIONS = {
@@ -66,3 +68,10 @@ def test_real_threads_find_the_same():
     device = cache(on_cpu.device.__wrapped__)
     with mock.patch.multiple(on_cpu, DRIVER=Threaded, device=device):
         compared(LONG + 5)
+
+
+def test_other_ops_have_no_phases():
+    """Nor has a concatenation that has nothing left to read, as its parts stand where they belong."""
+    scratch = Place(0, CALL, 200, 0, (200,), (1,))
+    assert long_phases(Statement("concat", CALL, (None,), scratch, {"axis": 0, "starts": (0,)})) == []
+    assert long_phases(Statement("tanh", CALL, (scratch,), scratch)) == []
