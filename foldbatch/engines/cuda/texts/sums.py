@@ -9,7 +9,7 @@ from math import prod
 
 from foldbatch.engines.cuda.texts.elements import index_lines
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, buffer_of, field_of, indented, offset_of
-from foldbatch.engines.cuda.texts.lines import added, total_of
+from foldbatch.engines.cuda.texts.lines import added, increased, total_of
 from foldbatch.engines.cuda.texts.rows import in_range
 from foldbatch.engines.launch import BASE
 from foldbatch.engines.nests import Strides, merged
@@ -74,7 +74,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     body = [
         *lead_lines,
         f"const i8 v = {in_range(id_, write.shape[0])};",
-        f"{table} = {table} {'|' if kind == 'b1' else '+'} {value};",
+        increased(kind, table, value),
     ]
     axis = axis_of(statement, [rows, ids])
     return _columns(
@@ -110,13 +110,14 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
         f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
         f"  for (i8 i = 0; i < {prod(x.shape[:-1])}; i++) {{",
     ]
+    wide = "(u8)" if total_of(kind) == "u8" else ""
     if ids:
         table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
         id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
         lines += [
             f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
             *loops,
-            *indented([*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"], 2),
+            *indented([*lead_lines, f"const i8 v = {id_};", increased(kind, table, f"({wide}{a} * {b})")], 2),
             "  }",
         ]
     else:
