@@ -6,7 +6,6 @@ floats, all whole numbers, with and without a buffer of the op's own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from typing import Any
 
@@ -24,7 +23,7 @@ from foldbatch.static.op import CALL, OPS, Axis, Op, Sample, ragged
 from foldbatch.static.stages import VIEWS, is_view
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
-from tests.engines.cuda.walking import FUSED, OP_BY_OP, TARGETS, by_cuda, prepare, use  # noqa: F401 - a fixture
+from tests.engines.cuda.walking import FUSED, MANY, TARGETS, by_cuda, prepare, use  # noqa: F401 - a fixture
 from tests.engines.numpy import test_spelling as spelled
 from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests
     test_labels_or_logits_may_be_the_same_for_all_rows,
@@ -35,7 +34,6 @@ from tests.engines.viewed import ON_VIEWS, PAIR, views
 from tests.static.run_kernel import interpret, random_rows, routine_of_graph, run_graph
 
 pytestmark = needs_compiler
-MANY = os.environ.get("FOLDBATCH_BACKEND") == "cuda-on-cpu"
 FLOATS = [("float32", False), ("float64", True)] + [("float32", True), ("float64", False)] * MANY
 TOLERANCE = spelled.TOLERANCE
 WHOLE_NUMBERS = ("int32", "int64", "bool") if MANY else ("int32", "bool")

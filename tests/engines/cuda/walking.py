@@ -6,6 +6,7 @@ The fixture `by_cuda` lets the launches of `tests.engines.numpy.launching` be ru
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -38,6 +39,7 @@ from tests.static.run_kernel import routine_of_graph
 FUSED, OP_BY_OP = TARGET, Target()
 TARGETS = {"op by op": OP_BY_OP, "fused": FUSED}
 STATUS = 8  # words
+MANY = os.environ.get("FOLDBATCH_BACKEND") == "cuda-on-cpu"  # whether tests try everything
 
 
 def kernel_of_routine(routine: Routine, row: Sequence[int] | None = None) -> Kernel:
@@ -107,14 +109,16 @@ class Together:
 
 def with_index(table: LaunchTable, routine: Routine) -> LaunchTable:
     """Return a table whose values have an index array, as tables of engines always have."""
-    launches, rows = table.launches.copy(), np.arange(int(table.bounds.max(initial=0)))
+    launches, index = table.launches.copy(), [table.index]
+    calls = int(table.bounds.max(initial=0))
     for number, result in enumerate(routine.results, len(routine.slots)):
         for row in launches if result.binding.kind == "value" else ():
             fields = row[HEAD + FIELDS * number :][:FIELDS]
             if fields[FIRST] >= 0:
-                fields[[FIRST, INDEX]] = -1, len(table.index)
-                assert (launches[:, HEAD + FIELDS * number + FIRST] <= 0).all(), "all values begin with row 0"
-    return replace(table, launches=launches, index=np.concatenate([table.index, rows]))
+                fields[INDEX] = sum(map(len, index))
+                index.append(np.arange(fields[FIRST], fields[FIRST] + calls))
+                fields[FIRST] = -1
+    return replace(table, launches=launches, index=np.concatenate(index))
 
 
 @cache

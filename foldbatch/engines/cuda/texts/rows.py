@@ -167,9 +167,7 @@ def product_lines(
     a = offset_of(x.offset, [*zip(lead, x.strides[:-1], strict=True), ("k", x.strides[-1])])
     b = offset_of(place.offset, [*terms, ("k", place.strides[-2]), (column, place.strides[-1])])
     to = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
-    total = {"b1": "b1", "i4": "u8", "i8": "u8"}.get(kind, kind)
-    value = f"({total}){text.here(x.slot)}[{a}] * {text.here(place.slot)}[{b}]"
-    add = f"total |= ({value}) != 0;" if kind == "b1" else f"total += {value};"
-    lines += [f"{total} total = 0;", f"for (i8 k = 0; k < {k}; k++) {add}"]
-    lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
+    value = f"{text.here(x.slot)}[{a}] * {text.here(place.slot)}[{b}]"
+    lines += [f"{kind} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
+    lines += [f"{text.here(write.slot)}[{to}] = total;"]
     return each(prod(write.shape), lines)

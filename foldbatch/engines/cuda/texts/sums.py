@@ -110,19 +110,18 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
         f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
         f"  for (i8 i = 0; i < {prod(x.shape[:-1])}; i++) {{",
     ]
-    wide = "(u8)" if total_of(kind) == "u8" else ""
     if ids:
         table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
         id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
         lines += [
             f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
             *loops,
-            *indented([*lead_lines, f"const i8 v = {id_};", increased(kind, table, f"({wide}{a} * {b})")], 2),
+            *indented([*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"], 2),
             "  }",
         ]
     else:
-        add = f"total |= ({a} * {b}) != 0;" if kind == "b1" else f"total += ({total_of(kind)}){a} * {b};"
-        lines += [f"{total_of(kind)} total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
+        add = f"total += (f8){a} * {b};"
+        lines += ["f8 total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
         lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
     return _columns(prod(write.shape[-2:]), lines)
 
