@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def two_adding(first_arena: int, second_arena: int) -> Kernel:
         [0, 0, -1, 1, -1, 0, -1],
         *([arena, -1, 0, 1, -1, 0, -1] for arena in (first_arena, second_arena)),
     ]
-    return kernel_of_routine(routine, [0, 0, 1, *sum(fields, [])])
+    return kernel_of_routine(routine, [0, 0, 1, *chain.from_iterable(fields)])
 
 
 def test_what_may_meet_in_an_arena_is_added_one_after_the_other() -> None:
