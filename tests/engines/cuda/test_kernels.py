@@ -129,8 +129,9 @@ def on_threads(sanitize: str | None) -> Together:
 @pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
 @pytest.mark.parametrize(
     ("sanitize", "block", "summed"),
-    [("thread", 16, (4, 4)), ("address", 32, (2, 8))]
-    + [("thread", BLOCK, SUMMED), ("address", BLOCK, SUMMED), (None, 96, (32, 3))] * MANY,
+    [("thread", 16, (4, 4))]
+    + [("address", 32, (2, 8)), ("thread", BLOCK, SUMMED), ("address", BLOCK, SUMMED), (None, 96, (32, 3))]
+    * MANY,
 )
 def test_kernels_on_real_threads_compute_what_one_thread_computes(
     sanitize: str | None, block: int, summed: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -57,7 +57,8 @@ def test_a_plan_adds_each_row_of_a_level_once() -> None:
     there, back = (fb.RNN(fb.LSTMCell(2, name=name)) for name in ("there", "back"))
     loss = fb.Function(lambda h: ops.sum(h)) >> fb.Loss()
     both = fb.AllOf(there >> fb.GetItem(0), fb.Slice(step=-1) >> back >> fb.GetItem(0))
-    made = fb.compile(fb.Map(fb.Vector(2) >> fb.Linear(2)) >> both >> fb.Zip() >> fb.Map(fb.Concat() >> loss))
+    block = fb.Map(fb.Vector(2) >> fb.Linear(2)) >> both >> fb.Zip() >> fb.Map(fb.Concat() >> loss)
+    made = fb.compile(block, "numpy")
     engine = CudaEngine("cuda-on-cpu", made.model, Device(Nothing()))
     batch = engine.ready(made.schedule([[[1, 2]] * 3, [], [[3, 4]] * 2]), training=True)
     backward = batch.packed.backward
