@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from math import prod
 
 from benchmarks.flat import FlatTree, LevelOrder, level_order
-from benchmarks.peers import Array, Tensor, TorchPeer
+from benchmarks.peers import Array, Placed, Tensor, TorchPeer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,41 +41,48 @@ class TorchByHand(TorchPeer):
     """The model hand-batched by level, its gradient written by hand.
 
     Args:
-        hidden: as in `TorchPeer`, with `vocabulary_size` and `parameters`.
+        hidden: as in `TorchPeer`, with `vocabulary_size`, `parameters` and `device`.
         onednn: multiply matrices with oneDNN instead of PyTorch's default, through operations that
             PyTorch keeps for its compiler: faster for large batches where the default (MKL)
             does not use the widest vectors, slower for single trees.
     """
 
     def __init__(
-        self, hidden: int, vocabulary_size: int, parameters: Mapping[str, Array], *, onednn: bool = False
+        self,
+        hidden: int,
+        vocabulary_size: int,
+        parameters: Mapping[str, Array],
+        *,
+        device: str = "cpu",
+        onednn: bool = False,
     ) -> None:
-        super().__init__(hidden, vocabulary_size, parameters)
+        super().__init__(hidden, vocabulary_size, parameters, device=device)
         self.onednn = onednn
         self._buffers: dict[str, Tensor] = {}
 
     def _loss(self, trees: Sequence[FlatTree]) -> tuple[Tensor, Tensor, Tensor]:
         order = level_order(trees)
-        rows = self.torch.from_numpy(order.words)
-        x = self.embedding.index_select(0, rows)
-        h = self._forward(order, x).h
-        return self._cross_entropy(h, self.torch.from_numpy(order.labels)) / len(trees), rows, x
+        at = self._place(order)
+        x = self.embedding.index_select(0, at.words)
+        h = self._forward(order, at, x).h
+        return self._cross_entropy(h, at.labels) / len(trees), at.words, x
 
     def _roots(self, trees: Sequence[FlatTree]) -> Tensor:
         order = level_order(trees)
-        x = self.embedding.index_select(0, self.torch.from_numpy(order.words))
-        return self._forward(order, x).h[-len(trees) :]
+        at = self._place(order)
+        x = self.embedding.index_select(0, at.words)
+        return self._forward(order, at, x).h[-len(trees) :]
 
-    def _backward(self, trees: Sequence[FlatTree]) -> tuple[float, Tensor, Tensor]:
+    def _backward(self, trees: Sequence[FlatTree]) -> tuple[Tensor, Tensor, Tensor]:
         torch, weights = self.torch, self.parameters
         with torch.no_grad():
             order = level_order(trees)
-            rows = torch.from_numpy(order.words)
-            x = self.embedding.index_select(0, rows)
-            forward = self._forward(order, x)
+            at = self._place(order)
+            x = self.embedding.index_select(0, at.words)
+            forward = self._forward(order, at, x)
             log_p = self._classify(forward.h).log_softmax(1)
-            labels = torch.from_numpy(order.labels)[:, None]
-            loss = -float(log_p.gather(1, labels).sum()) / len(trees)
+            labels = at.labels[:, None]
+            loss = log_p.gather(1, labels).sum() / -len(trees)
             d_logits = log_p.exp_()
             d_logits.scatter_add_(1, labels, d_logits.new_full(labels.shape, -1.0)).div_(len(trees))
             weights["out_weight"].grad = forward.h.t() @ d_logits
@@ -84,10 +91,10 @@ class TorchByHand(TorchPeer):
             torch.mm(d_logits, weights["out_weight"].t(), out=d_h)
             d_c = self._buffer("d_c", *forward.h.shape)
             d_c[-len(trees) :].zero_()  # no one reads the c of a root
-            self._nodes_backward(order, forward, d_h, d_c)
-            return loss, rows, self._leaves_backward(order, forward, d_h, d_c, x)
+            self._nodes_backward(at, forward, d_h, d_c)
+            return loss, at.words, self._leaves_backward(at, forward, d_h, d_c, x)
 
-    def _forward(self, order: LevelOrder, x: Tensor) -> _Forward:
+    def _forward(self, order: LevelOrder, at: Placed, x: Tensor) -> _Forward:
         torch, weights, size = self.torch, self.parameters, self.hidden
         rows, inner = len(order.labels), len(order.inner_rows)
         h, c = self._buffer("h", rows, size), self._buffer("c", rows, size)
@@ -98,10 +105,9 @@ class TorchByHand(TorchPeer):
         i, o, u = leaf_gates.split(size, 1)
         leaf_c = i * u
         leaf_tanh_c = leaf_c.tanh()
-        expand, leaf_rows = torch.from_numpy(order.word_of_leaf), torch.from_numpy(order.leaf_rows)
-        h.index_copy_(0, leaf_rows, (o * leaf_tanh_c).index_select(0, expand))
-        c.index_copy_(0, leaf_rows, leaf_c.index_select(0, expand))
-        inner_rows = torch.from_numpy(order.inner_rows)
+        h.index_copy_(0, at.leaf_rows, (o * leaf_tanh_c).index_select(0, at.word_of_leaf))
+        c.index_copy_(0, at.leaf_rows, leaf_c.index_select(0, at.word_of_leaf))
+        inner_rows = at.inner_rows
         weight = weights["node_weight"].t().contiguous() if self.onednn else weights["node_weight"]
         levels = list(_levels(order))
         for level in levels:
@@ -117,12 +123,12 @@ class TorchByHand(TorchPeer):
             c.index_copy_(0, inner_rows[level.nodes], new_c)
         return _Forward(h, c, gates, tanh_c, leaf_gates, leaf_tanh_c, levels)
 
-    def _nodes_backward(self, order: LevelOrder, forward: _Forward, d_h: Tensor, d_c: Tensor) -> None:
+    def _nodes_backward(self, at: Placed, forward: _Forward, d_h: Tensor, d_c: Tensor) -> None:
         """Turn the gates into their own gradients and add the children's to `d_h` and `d_c`."""
         torch, weights, size = self.torch, self.parameters, self.hidden
         sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
         tanh_backward = torch.ops.aten.tanh_backward
-        inner_rows = torch.from_numpy(order.inner_rows)
+        inner_rows = at.inner_rows
         for level in reversed(forward.levels):
             g, t = forward.gates[level.nodes], forward.tanh_c[level.nodes]
             i, f_left, f_right, o, u = g.split(size, 1)
@@ -147,13 +153,13 @@ class TorchByHand(TorchPeer):
             weights["node_weight"].grad = self._gram(children, forward.gates)
             weights["node_bias"].grad = forward.gates.sum(0)
 
-    def _leaves_backward(
-        self, order: LevelOrder, forward: _Forward, d_h: Tensor, d_c: Tensor, x: Tensor
-    ) -> Tensor:
+    def _leaves_backward(self, at: Placed, forward: _Forward, d_h: Tensor, d_c: Tensor, x: Tensor) -> Tensor:
         """Return the gradient of the distinct words' embeddings: ``[distinct words, hidden]``."""
         torch, weights, size = self.torch, self.parameters, self.hidden
-        expand, leaf_rows = torch.from_numpy(order.word_of_leaf), torch.from_numpy(order.leaf_rows)
-        dh, dc = (torch.zeros_like(x).index_add_(0, expand, d.index_select(0, leaf_rows)) for d in (d_h, d_c))
+        dh, dc = (
+            torch.zeros_like(x).index_add_(0, at.word_of_leaf, d.index_select(0, at.leaf_rows))
+            for d in (d_h, d_c)
+        )
         i, o, u = forward.leaf_gates.split(size, 1)
         t = forward.leaf_tanh_c
         dc += torch.ops.aten.tanh_backward(dh * o, t)

@@ -65,7 +65,7 @@ def level_order(trees: Sequence[FlatTree]) -> LevelOrder:
     >>> order.labels, order.sizes, order.leaves, order.words
     (array([0, 1, 2, 3, 4]), [2, 2, 1], [2, 1, 0], array([7, 8]))
     """
-    depths = _depths(trees)
+    depths = depths_of(trees)
     order = np.argsort(-depths, kind="stable")  # post-order is kept within a level, so siblings stay together
     words = np.concatenate([tree.words for tree in trees])[order]
     is_leaf = words >= 0
@@ -90,7 +90,7 @@ def level_order(trees: Sequence[FlatTree]) -> LevelOrder:
     )
 
 
-def _depths(trees: Sequence[FlatTree]) -> NDArray[np.int32]:
+def depths_of(trees: Sequence[FlatTree]) -> NDArray[np.int32]:
     """Return each node's distance from its root, by pointer doubling: log2(depth) passes."""
     counts = np.array([len(tree.parents) for tree in trees])
     parents = np.concatenate([tree.parents for tree in trees])

@@ -6,25 +6,30 @@ import it themselves: ``clocks``, ``compiler``, ``schedule`` and ``structures``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from foldbatch import Program
 from foldbatch.engines.engine import choose_engine
+from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import available_cores, in_threads, single_threaded_blas
 from foldbatch.static.graph import Node
 
 __all__ = [
     "Node",
+    "Stages",
     "available_cores",
     "backend_name",
     "compile_loop",
     "compiled_product",
+    "device_of",
     "in_threads",
     "make_ready",
     "segment_sum",
     "single_threaded_blas",
+    "stages_of",
     "total",
 ]
 
@@ -40,6 +45,46 @@ def make_ready(program: Program, examples: Sequence[Any]) -> None:
     for part in program.plan(examples).parts:
         assert part.batch is not None, "planning schedules"
         engine.ready(part.batch, training=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A training step cut into what can be timed, to be called once each and in this order.
+
+    Attributes:
+        seconds: of merging and scheduling, which is done.
+        ready: makes the launch tables.
+        forward: runs forward; `backward` backward, each on what the one before made.
+    """
+
+    seconds: Mapping[str, float]
+    ready: Callable[[], None]
+    forward: Callable[[], None]
+    backward: Callable[[], None]
+
+
+def stages_of(program: Program, examples: Sequence[Any]) -> Stages:
+    """Return a training step of a batch, run whole, cut into stages; the batch is traced and scheduled."""
+    runner = program._runner
+    traces = program._trace_all(examples)
+    batch = runner.scheduled(traces)
+    made: list[Any] = []
+
+    def ready() -> None:
+        made.append(runner.engine.ready(batch, training=True))
+
+    def forward() -> None:
+        made.append(runner._forward(SubBatch(0, traces, batch), (batch, made[0]), runner._memories[0], 0))
+
+    def backward() -> None:
+        made[1].backward()
+
+    return Stages(dict(batch.seconds), ready, forward, backward)
+
+
+def device_of(program: Program) -> Any:
+    """Return the device that a program computes on, a `foldbatch.engines.cuda.device.Device`; else None."""
+    return getattr(program._runner.engine, "device", None)
 
 
 def compile_loop(text: str) -> Callable[..., None]:

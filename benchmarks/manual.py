@@ -147,8 +147,8 @@ class _Part:
         inner, size = sum(shape.levels), len(parameters["hidden.bias"])
         dtype = parameters["hidden.weight"].dtype
         self.loops = _loops(size, dtype.name)
-        self.leaf_rows = _rows(shape.leaf_slots, batch, inner)
-        self.node_rows = _rows(shape.node_slots, batch, inner)
+        self.leaf_rows = rows_of(shape.leaf_slots, batch, inner)
+        self.node_rows = rows_of(shape.node_slots, batch, inner)
         self.levels, self.nodes = (
             [slice(*level) for level in pairwise((np.cumsum([0, *widths]) * batch).tolist())]
             for widths in (shape.levels, [1] * inner)
@@ -233,7 +233,7 @@ class _Part:
         return SparseRows(ranked[starts], sums, table.shape)
 
 
-def _rows(slots: Rows, batch: int, inner: int) -> Rows:
+def rows_of(slots: Rows, batch: int, inner: int) -> Rows:
     """Return the rows of slots, tree by tree within each."""
     pairs, sides = np.divmod(slots, 2)
     # the root's slot has no sibling

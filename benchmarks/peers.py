@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,18 @@ def parameter_shapes(hidden: int, vocabulary_size: int) -> dict[str, tuple[int, 
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The index arrays of a `LevelOrder` as tensors on a device, by its names."""
+
+    labels: Tensor
+    inner_rows: Tensor
+    leaf_rows: Tensor
+    words: Tensor
+    word_of_leaf: Tensor
+    sources: Tensor
+
+
 class TorchPeer:
     """What the peers share: parameters, Adam, and the rows of the embedding that a batch reads.
 
@@ -87,30 +100,45 @@ class TorchPeer:
         hidden: size of h, c and the embedding.
         vocabulary_size: rows of the embedding.
         parameters: by the names of `parameter_shapes`, in its shapes; copied.
+        device: where PyTorch computes: ``cpu``, or ``cuda``, where only what returns numbers or arrays waits
+            for it.
 
     Raises:
         BackendError: when PyTorch is not installed.
         ParameterError: when a parameter is missing, or has another shape.
     """
 
-    def __init__(self, hidden: int, vocabulary_size: int, parameters: Mapping[str, Array]) -> None:
+    def __init__(
+        self, hidden: int, vocabulary_size: int, parameters: Mapping[str, Array], *, device: str = "cpu"
+    ) -> None:
         self.torch = torch = import_torch()
-        self.hidden = hidden
-        shapes = parameter_shapes(hidden, vocabulary_size)
+        self.hidden, self.device = hidden, device
+        shapes = self.shapes(hidden, vocabulary_size)
         found = {name: np.shape(array) for name, array in parameters.items()}
         if found != shapes:
             raise ParameterError("PyTorch peer", str(shapes), str(found), "name and shape them so")
-        tensors = {name: torch.tensor(np.asarray(array)) for name, array in parameters.items()}
+        tensors = {name: torch.tensor(np.asarray(a), device=device) for name, a in parameters.items()}
         self.embedding: Tensor = tensors.pop("embedding")
         self.parameters = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
-        self._adam = torch.optim.Adam(
-            self.parameters.values(), lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True
-        )
+        self._adam = self._optimizer()
         self._mean, self._square = torch.zeros_like(self.embedding), torch.zeros_like(self.embedding)
         self._steps = 0
 
+    def _optimizer(self) -> Any:
+        weights = self.parameters.values()
+        return self.torch.optim.Adam(weights, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
+
+    @staticmethod
+    def shapes(hidden: int, vocabulary_size: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that its parameters must have, by name."""
+        return parameter_shapes(hidden, vocabulary_size)
+
     def step(self, trees: Sequence[FlatTree]) -> float:
         """Train on a batch: forward, backward, Adam; return the loss before the update."""
+        return float(self.advance(trees))
+
+    def advance(self, trees: Sequence[FlatTree]) -> Tensor:
+        """Train on a batch; return the loss before the update as a tensor, for which nobody has waited."""
         loss, rows, gradient = self._backward(trees)
         self._adam.step()
         self._adam.zero_grad()
@@ -123,12 +151,13 @@ class TorchPeer:
         _, rows, gradient = self._backward(trees)
         absent = self.torch.zeros_like  # without inner nodes PyTorch has no gradient for their weights
         found = {
-            name: (absent(tensor) if tensor.grad is None else tensor.grad).detach().numpy().copy()
+            name: (absent(tensor) if tensor.grad is None else tensor.grad).detach().cpu().numpy().copy()
             for name, tensor in self.parameters.items()
         }
         self._adam.zero_grad()
-        found["embedding"] = np.zeros(tuple(self.embedding.shape), gradient.numpy().dtype)
-        found["embedding"][rows.numpy()] = gradient.numpy()
+        values = gradient.cpu().numpy()
+        found["embedding"] = np.zeros(tuple(self.embedding.shape), values.dtype)
+        found["embedding"][rows.cpu().numpy()] = values
         return found
 
     def loss(self, trees: Sequence[FlatTree]) -> float:
@@ -139,7 +168,7 @@ class TorchPeer:
     def infer(self, trees: Sequence[FlatTree]) -> Array:
         """Return the logits of the roots: ``[trees, 5]``."""
         with self.torch.no_grad():
-            logits: Array = self._classify(self._roots(trees)).numpy()
+            logits: Array = self._classify(self._roots(trees)).cpu().numpy()
             return logits
 
     def _loss(self, trees: Sequence[FlatTree]) -> tuple[Tensor, Tensor, Tensor]:
@@ -150,11 +179,24 @@ class TorchPeer:
         """Return the h of the roots: ``[trees, hidden]``."""
         raise NotImplementedError
 
-    def _backward(self, trees: Sequence[FlatTree]) -> tuple[float, Tensor, Tensor]:
+    def _backward(self, trees: Sequence[FlatTree]) -> tuple[Tensor, Tensor, Tensor]:
         """Set the parameters' gradients; return the loss, and the embedding's rows and their gradient."""
         loss, rows, x = self._loss(trees)
         loss.backward()
-        return float(loss.detach()), rows, x.grad
+        return loss.detach(), rows, x.grad
+
+    def _place(self, order: LevelOrder) -> Placed:
+        """Return the index arrays of a batch, brought to the device in one copy."""
+        names = ("labels", "inner_rows", "leaf_rows", "words", "word_of_leaf", "sources")
+        return Placed(*self._put([getattr(order, name) for name in names]))
+
+    def _put(self, arrays: Sequence[Array]) -> Sequence[Tensor]:
+        """Return arrays of int64 on the device, brought there in one copy for which nobody waits."""
+        if self.device == "cpu":
+            return [self.torch.from_numpy(array) for array in arrays]
+        joined = self.torch.from_numpy(np.concatenate(arrays)).pin_memory()
+        found: Sequence[Tensor] = joined.to(self.device, non_blocking=True).split([len(a) for a in arrays])
+        return found
 
     def _classify(self, h: Tensor) -> Tensor:
         return self.torch.addmm(self.parameters["out_bias"], h, self.parameters["out_weight"])
@@ -201,22 +243,21 @@ class TorchByLevel(TorchPeer):
 
     def _loss(self, trees: Sequence[FlatTree]) -> tuple[Tensor, Tensor, Tensor]:
         order = level_order(trees)
-        rows = self.torch.from_numpy(order.words)
-        x = self.embedding.index_select(0, rows).requires_grad_()
-        h = self.torch.cat(self._levels(order, x))
-        loss = self._cross_entropy(h, self.torch.from_numpy(order.labels)) / len(trees)
-        return loss, rows, x
+        at = self._place(order)
+        x = self.embedding.index_select(0, at.words).requires_grad_()
+        h = self.torch.cat(self._levels(order, at, x))
+        return self._cross_entropy(h, at.labels) / len(trees), at.words, x
 
     def _roots(self, trees: Sequence[FlatTree]) -> Tensor:
         order = level_order(trees)
-        return self._levels(order, self.embedding.index_select(0, self.torch.from_numpy(order.words)))[-1]
+        at = self._place(order)
+        return self._levels(order, at, self.embedding.index_select(0, at.words))[-1]
 
-    def _levels(self, order: LevelOrder, x: Tensor) -> list[Tensor]:
+    def _levels(self, order: LevelOrder, at: Placed, x: Tensor) -> list[Tensor]:
         """Return h of each level, deepest first; ``x: [distinct words, hidden]``."""
-        torch = self.torch
-        expand = torch.from_numpy(order.word_of_leaf)
+        torch, expand = self.torch, at.word_of_leaf
         leaf_h, leaf_c = (state.index_select(0, expand).split(order.leaves) for state in self._leaves(x))
-        sources = torch.from_numpy(order.sources).split(order.sizes)
+        sources = at.sources.split(order.sizes)
         h, c = leaf_h[0], leaf_c[0]
         levels = [h]
         for level in range(1, len(order.sizes)):
@@ -235,12 +276,11 @@ class TorchPerNode(TorchPeer):
         torch = self.torch
         words = np.concatenate([tree.words for tree in trees])
         distinct = np.unique(words[words >= 0]).astype(np.int64)
-        rows = torch.from_numpy(distinct)
+        rows, *all_labels = self._put([distinct, *(tree.labels.astype(np.int64) for tree in trees)])
         x = self.embedding.index_select(0, rows).requires_grad_()
         losses = []
-        for tree in trees:
+        for tree, labels in zip(trees, all_labels, strict=True):
             states = self._states(tree, x, distinct)
-            labels = torch.from_numpy(tree.labels.astype(np.int64))
             losses += [self._cross_entropy(h, labels[k : k + 1]) for k, (h, _) in enumerate(states)]
         return torch.stack(losses).sum() / len(trees), rows, x
 

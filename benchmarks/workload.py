@@ -34,9 +34,9 @@ CLASSES = 5
 State = tuple[Node, Node]
 
 
-def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
+def tree_lstm(hidden: int, vocabulary: Vocabulary, dtype: str = "float32") -> Block:
     """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
-    embedding = Embedding(len(vocabulary), hidden, name="embedding")
+    embedding = Embedding(len(vocabulary), hidden, dtype=dtype, name="embedding")
     leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
     classify = Linear(CLASSES, name="out")
 
@@ -53,7 +53,7 @@ def tree_lstm(hidden: int, vocabulary: Vocabulary) -> Block:
         return o * ops.tanh(c), c
 
     word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
-    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    tree = ForwardDeclaration(output_type=([hidden, dtype], [hidden, dtype]), name="tree")
     cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
     loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
     labelled = AllOf(OneOf(lambda t: t.is_leaf, cases), GetItem("label") >> Scalar("int32"))

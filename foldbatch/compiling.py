@@ -47,7 +47,7 @@ def compile(
         batched: False runs one example at a time, for comparison.
         seed: from which parameters that have no value yet draw theirs.
         threads: into how many parts a large batch is cut, to run side by side; by default the
-            cores at hand. Results differ with it by rounding only.
+            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only.
         kept_bytes: how many bytes one call of a cell may store for its backward pass. Elementwise results
             beyond this limit are computed again instead. By default everything is stored, which is fastest.
         share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;
@@ -80,8 +80,8 @@ def compile(
     if kept_bytes is not None:
         refuse_no_count("kept_bytes", kept_bytes, 0)
     refuse_no_count("max_calls", max_calls, 1)
-    cores = available_cores() if threads is None else threads
     engine = choose_engine(backend)
+    cores = available_cores() if threads is None else threads
     check_precision(precision, engine)
     options = Options(engine, policy, layout, batched, cores, debug, share, precision)
     find_layout(layout)

@@ -312,22 +312,3 @@ class SparseRows:
 
 
 Gradient = Array | SparseRows
-
-
-Compiled = Callable[[np.dtype[Any]], "Callable[..., None] | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class Updates:
-    """Compiled loops that an engine hands to optimizers: each by dtype, None where it has none for that.
-
-    Attributes:
-        adam: Adam's step on rows of flat tables: ``(p [n], g [r * width], mean [n], square [n], rows [r]
-            int64, width, factor, beta1, 1 - beta1, beta2, 1 - beta2, eps, rate)``; `rows` are distinct,
-            within the table.
-        faults: finds whether a gradient has a NaN, an infinity, or rows not ascending or not in the table:
-            ``(values [n], rows [r] int64, height, answer [1] int64)``; the answer is 0 or 1.
-    """
-
-    adam: Compiled
-    faults: Compiled

@@ -22,8 +22,9 @@ from foldbatch.errors import (
     shortened,
     with_nearest,
 )
-from foldbatch.params import Array, Owner, Parameter, Updates
+from foldbatch.params import Array, Owner, Parameter
 from foldbatch.types import describe_value
+from foldbatch.updates import RemoteUpdates, Updates
 
 
 class ParameterStore(MutableMapping[str, Array]):
@@ -32,7 +33,7 @@ class ParameterStore(MutableMapping[str, Array]):
     Attributes:
         parameters: the parameters, by name.
         numbered: the names that depend on the order of building; see `numbered_names`.
-        updates: compiled loops for optimizers, if the program's engine has any.
+        updates: steps of optimizers, compiled or on a device, if the program's engine has any.
 
     >>> store = ParameterStore({"bias": Parameter([2], 0.0)})
     >>> store["bias"] = [1, 2]
@@ -40,7 +41,9 @@ class ParameterStore(MutableMapping[str, Array]):
     array([1., 2.], dtype=float32)
     """
 
-    def __init__(self, parameters: Mapping[str, Parameter], updates: Updates | None = None) -> None:
+    def __init__(
+        self, parameters: Mapping[str, Parameter], updates: Updates | RemoteUpdates | None = None
+    ) -> None:
         self.parameters = dict(parameters)
         self.numbered = numbered_names(self.parameters)
         self.updates = updates

@@ -18,7 +18,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.arrays import ArrayRun
-from foldbatch.engines.pending import pending
+from foldbatch.engines.pending import Pending, pending
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.errors import (
     BlockTypeError,
@@ -209,13 +209,13 @@ def test_the_same_batch_twice_gives_the_same_bits() -> None:
 
 
 def test_float32_models_compute_in_float32() -> None:
-    """Results, metrics and gradients; the loss is a Python float."""
+    """Results, metrics and gradients; the loss is a Python float, or one that is read later."""
     program = fb.compile(_tree_model("float32"))
     results = program.run(EXAMPLES, **ALL)
     assert {result.dtype.name for result in results} == {"float32"}
     assert results.metrics["scores"].values.dtype == np.float32
     loss, gradients = program.value_and_grad(EXAMPLES)
-    assert type(loss) is type(results.loss) is float
+    assert {type(loss), type(results.loss)} <= {float, Pending}
     assert {_dense(g).dtype.name for g in gradients.values()} == {"float32"}
     exact = fb.compile(_tree_model("float64"))
     for name in program.params:
@@ -410,12 +410,8 @@ def test_a_gradient_is_of_one_kind_whatever_the_batch() -> None:
     program = fb.compile(model >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
     for batch in ([], [1], [[1, 2]], [3, [1, 2]]):
         _, gradients = program.value_and_grad(batch)
-        kinds = {name: type(gradient) for name, gradient in gradients.items()}
-        assert kinds == {
-            "embedding.weight": fb.SparseRows,
-            "linear.weight": np.ndarray,
-            "linear.bias": np.ndarray,
-        }
+        sparse = {name: isinstance(gradient, fb.SparseRows) for name, gradient in gradients.items()}
+        assert sparse == {"embedding.weight": True, "linear.weight": False, "linear.bias": False}
         assert _dense(gradients["embedding.weight"]).shape == (9, 2)
 
 
@@ -460,7 +456,7 @@ def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -
     with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
         program.run([0, 1, 2, 3])
     with pytest.raises(ExampleError, match=r"at example 0: .* found -2"):
-        program.value_and_grad([-1])
+        program.step([-1])
     elements = fb.Map(fb.Scalar("int32")) >> fb.Function(
         lambda ids: ops.segment_sum(ops.gather(table, ids * 2))
     )
@@ -663,7 +659,8 @@ def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
             NotFiniteWarning, match="^loss: expected a finite number, found inf; call program.find_nan"
         ) as record:
             for run in runs:
-                run(program, [1, 0])
+                made = run(program, [1, 0])
+                assert (made[0] if isinstance(made, tuple) else made.loss) == np.inf
         assert [warning.filename for warning in record] == [__file__]
 
 
@@ -777,7 +774,8 @@ def test_a_gradient_that_is_not_finite_warns_when_the_loss_is_read(later):
 def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(later, monkeypatch):
     def sums(run):
         def reading():
-            raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
+            with run.within():
+                raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
 
         return {(1, 0): pending(reading)}
 

@@ -10,6 +10,7 @@ made-up tariff, with noise; the baseline is linear regression on flat rows.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -21,6 +22,7 @@ import numpy as np
 
 import foldbatch as fb
 
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 RATES = {"NL": 0.8, "DE": 1.0, "FR": 1.2, "PL": 1.4, "NO": 2.4, "IS": 3.2}  # euros per kg
 TAGS = {"gift": 1.0, "fragile": 3.0, "cold": 5.0, "rush": 4.0, "paper": 0.0}  # euros
 KINDS = ("book", "lamp", "rug")
@@ -120,30 +122,32 @@ def flat_row(order: dict[str, Any]) -> list[float]:
     return [float(x) for x in (*row, *map(kinds.count, KINDS), address["floor"] or 0, "pickup" in order)]
 
 
-def time_one_pass(block: fb.Block, examples: Sequence[tuple[str, float]]) -> None:
+def time_one_pass(block: fb.Block, examples: Sequence[tuple[str, float]], backend: str) -> None:
     """Print how long loss and gradients of some examples take, batched and one at a time."""
     took = []
     for batched in (True, False):
-        program = fb.compile(block, batched=batched)  # both share the block's parameters
-        took.append(min(repeat(lambda: program.value_and_grad(examples), number=1, repeat=2)))
+        program = fb.compile(block, backend, batched=batched)  # both share the block's parameters
+        took.append(min(repeat(lambda: float(program.value_and_grad(examples)[0]), number=1, repeat=2)))
     print(f"{len(examples)} orders, loss and gradients: {took[0]:.3f} s batched, {took[1]:.3f} s one by one")
 
 
-def main(count: int = 6000, epochs: int = 15, size: int = 48) -> int:
+def main(count: int = 6000, epochs: int = 15, size: int = 48, backend: str = "auto") -> int:
     """Train, test and compare; return the exit status, 1 if less is explained than expected."""
     found = data(count + count // 5)
     training, test = found[:count], found[count:]
     print(f"{count} orders to train on, {len(test)} to test; one that cost {test[0][1]:.2f}:\n{test[0][0]}")
     block = model(size)
-    program = fb.compile(block)
+    program = fb.compile(block, backend)
     train(program, training, epochs)
     paid, rows = [euros for _, euros in found], np.array([flat_row(json.loads(text)) for text, _ in found])
     flat = rows[count:] @ np.linalg.lstsq(rows[:count], np.array(paid[:count]))[0]
     share, baseline = explained(list(program.run(test)), paid[count:]), explained(flat, paid[count:])
     print(f"variance explained {share:.1%} (expected: at least {EXPECTED:.0%}; flat rows: {baseline:.1%})")
-    time_one_pass(block, test[:500])
+    time_one_pass(block, test[:500], backend)
     return 0 if share >= EXPECTED else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
+    sys.exit(main(backend=parser.parse_args().backend))

@@ -14,6 +14,7 @@ still better: an LSTM must find out from as few words what that count is told.
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
 import sys
@@ -31,6 +32,7 @@ import foldbatch as fb
 Words: TypeAlias = "list[list[str]]"  # by language
 Example: TypeAlias = "tuple[str, int]"  # a sentence and the number of its language
 
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 EXPECTED = 0.89  # share of test sentences told right
 
 
@@ -107,33 +109,35 @@ def pairs_of_letters(word: str) -> list[str]:
     return ["".join(pair) for pair in pairwise(f" {word} ")]
 
 
-def time_one_pass(block: fb.Block, examples: Sequence[Example]) -> None:
+def time_one_pass(block: fb.Block, examples: Sequence[Example], backend: str) -> None:
     """Print how long loss and gradients of some examples take, batched and one at a time."""
     took = []
     for batched in (True, False):
-        program = fb.compile(block, batched=batched)  # both share the block's parameters
-        took.append(min(repeat(lambda: program.value_and_grad(examples), number=1, repeat=2)))
+        program = fb.compile(block, backend, batched=batched)  # both share the block's parameters
+        took.append(min(repeat(lambda: float(program.value_and_grad(examples)[0]), number=1, repeat=2)))
     seconds = f"{took[0]:.3f} s batched, {took[1]:.3f} s one by one"
     print(f"{len(examples)} sentences, loss and gradients: {seconds}")
 
 
-def main(count: int = 2000, epochs: int = 15, size: int = 64) -> int:
+def main(count: int = 2000, epochs: int = 15, size: int = 64, backend: str = "auto") -> int:
     """Train, test and compare; return the exit status, 1 if the accuracy is below what is expected."""
     names, training, held = read_words()
     test = sentences(held, 1000, random.Random(2))  # noqa: S311
     print(f"{', '.join(names)}; {count} sentences each epoch, {len(test)} to test; for example: {test[0][0]}")
     letters = fb.trees.Vocabulary.count(letter for each in training for word in each for letter in word)
     block = model(letters, len(names), size)
-    program = fb.compile(block)
+    program = fb.compile(block, backend)
     train(program, training, count, epochs)
     share = accuracy(program.run(test), test)
     for what, grams in (("letters", list), ("pairs of letters", pairs_of_letters)):
         score = counting(training, grams)
         print(f"counting {what}: test accuracy {accuracy([score(s) for s, _ in test], test):.1%}")
     print(f"test accuracy {share:.1%} (expected: at least {EXPECTED:.0%}; guessing: {1 / len(names):.0%})")
-    time_one_pass(block, test[:100])
+    time_one_pass(block, test[:100], backend)
     return 0 if share >= EXPECTED else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
+    sys.exit(main(backend=parser.parse_args().backend))

@@ -12,6 +12,7 @@ time. Tests are made of words that were not trained on.
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 import string
@@ -25,6 +26,7 @@ import numpy as np
 import foldbatch as fb
 
 # Where a word begins and ends tells much, so that has a letter of its own.
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 EDGE = "."
 NUMBERS = {letter: number for number, letter in enumerate(EDGE + string.ascii_lowercase)}
 EXPECTED = 0.89  # share of test strings that the longest n-grams tell right
@@ -86,16 +88,16 @@ def accuracy(program: fb.Program, examples: Sequence[tuple[str, int]]) -> float:
     return float(np.mean(scores.argmax(axis=1) == [wanted for _, wanted in examples]))
 
 
-def time_one_pass(block: fb.Block, examples: Sequence[tuple[str, int]]) -> None:
+def time_one_pass(block: fb.Block, examples: Sequence[tuple[str, int]], backend: str) -> None:
     """Print how long loss and gradients of some examples take, batched and one at a time."""
     took = []
     for batched in (True, False):
-        program = fb.compile(block, batched=batched)  # both share the block's parameters
-        took.append(min(repeat(lambda: program.value_and_grad(examples), number=1, repeat=2)))
+        program = fb.compile(block, backend, batched=batched)  # both share the block's parameters
+        took.append(min(repeat(lambda: float(program.value_and_grad(examples)[0]), number=1, repeat=2)))
     print(f"{len(examples)} strings, loss and gradients: {took[0]:.3f} s batched, {took[1]:.3f} s one by one")
 
 
-def main(words: int | None = None, epochs: int = 8, size: int = 64) -> int:
+def main(words: int | None = None, epochs: int = 8, size: int = 64, backend: str = "auto") -> int:
     """Compare n-grams of several lengths; return the exit status, 1 if the longest tell too few."""
     found = dictionary()
     known = set(found)
@@ -105,14 +107,16 @@ def main(words: int | None = None, epochs: int = 8, size: int = 64) -> int:
     print(f"{len(training)} words to train on, {len(held)} to test; for example {test[0][0]}, {test[1][0]}")
     for lengths in ((1,), (2,), (2, 3)):
         block = model(lengths, size)
-        program = fb.compile(block)
+        program = fb.compile(block, backend)
         loss = train(program, training, known, epochs)
         share = accuracy(program, test)
         print(f"n-grams of {' and '.join(map(str, lengths)):7}  loss {loss:.3f}  test accuracy {share:.1%}")
     print(f"test accuracy {share:.1%} (expected: at least {EXPECTED:.0%}; without order: exactly 50%)")
-    time_one_pass(block, test[:500])
+    time_one_pass(block, test[:500], backend)
     return 0 if share >= EXPECTED else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
+    sys.exit(main(backend=parser.parse_args().backend))

@@ -11,6 +11,7 @@ not seen. The task is that of TensorFlow Fold's calculator example.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ import foldbatch as fb
 Expression: TypeAlias = "int | tuple[str, Expression, Expression]"
 Example: TypeAlias = "tuple[Expression, int]"
 
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 OPERATORS = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -114,28 +116,30 @@ def report(program: fb.Program, examples: Sequence[Example]) -> float:
     return float(right.mean())
 
 
-def time_one_pass(block: fb.Block, examples: Sequence[Example]) -> None:
+def time_one_pass(block: fb.Block, examples: Sequence[Example], backend: str) -> None:
     """Print how long loss and gradients of some examples take, batched and one at a time."""
     took = []
     for batched in (True, False):
-        program = fb.compile(block, batched=batched)  # both share the block's parameters
-        took.append(min(repeat(lambda: program.value_and_grad(examples), number=1, repeat=2)))
+        program = fb.compile(block, backend, batched=batched)  # both share the block's parameters
+        took.append(min(repeat(lambda: float(program.value_and_grad(examples)[0]), number=1, repeat=2)))
     seconds = f"{took[0]:.3f} s batched, {took[1]:.3f} s one by one"
     print(f"{len(examples)} expressions, loss and gradients: {seconds}")
 
 
-def main(examples: int = 30_000, epochs: int = 10, size: int = 32) -> int:
+def main(examples: int = 30_000, epochs: int = 10, size: int = 32, backend: str = "auto") -> int:
     """Train, test and compare; return the exit status, 1 if the accuracy is below what is expected."""
     found = data(examples + examples // 10)
     training, test = found[:examples], found[examples:]
     print(f"{len(training)} expressions to train on, {len(test)} others to test; for example {test[0][0]}")
     block = model(size)
-    program = fb.compile(block)
+    program = fb.compile(block, backend)
     train(program, training, epochs)
     accuracy = report(program, test)
-    time_one_pass(block, test[:500])
+    time_one_pass(block, test[:500], backend)
     return 0 if accuracy >= EXPECTED else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
+    sys.exit(main(backend=parser.parse_args().backend))

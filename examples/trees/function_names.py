@@ -23,6 +23,7 @@ import numpy as np
 import foldbatch as fb
 from foldbatch import ops
 
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -87,7 +88,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     used = [word for e in corpus.train for word in {w for token in e.tree.tokens for w in subwords(token)}]
     words = fb.trees.Vocabulary.count(used, minimum=3)
     size, rng = options.hidden, np.random.default_rng(options.seed)
-    program = fb.compile(model(kinds, words, len(corpus.verbs), size), seed=options.seed)
+    program = fb.compile(model(kinds, words, len(corpus.verbs), size), options.backend, seed=options.seed)
     optimizer = fb.AdaGrad(lr=0.03, weight_decay=3e-4)
     mean, late, epochs = {name: np.zeros_like(value) for name, value in program.params.items()}, 0, []
     print("epoch   loss     dev  dev, averaged  seconds")
@@ -130,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, default in (("hidden", 128), ("batch", 32), ("epochs", 8)):
         parser.add_argument(f"--{name}", type=positive, default=default, help=f"default {default}")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write losses, accuracies and seconds")
     options = parser.parse_args(arguments)
     try:

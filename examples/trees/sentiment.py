@@ -21,6 +21,7 @@ import numpy as np
 
 import foldbatch as fb
 
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 CLASSES = 5
 OPTIMIZERS = {"adagrad": (fb.AdaGrad, 0.05), "adam": (fb.LazyAdam, 0.001), "sgd": (fb.SGD, 0.1)}
 
@@ -75,7 +76,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         print(f"{len(words)} words: {coverage}")
     nodes = sum(tree.size for tree in train_set)
     print(f"{len(train_set)} training trees, {nodes} nodes; {len(dev)} dev, {len(test)} test")
-    program = fb.compile(model(words, table, options.hidden), seed=options.seed)
+    program = fb.compile(model(words, table, options.hidden), options.backend, seed=options.seed)
     make, default_lr = OPTIMIZERS[options.optimizer]
     # vectors learnt from billions of words should move slowly (Tai et al. 2015, section 5.1)
     optimizer = make(options.lr or default_lr, lr_factors={"words": 0.1} if table is not None else {})
@@ -116,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="adagrad")
     parser.add_argument("--lr", type=float, help="learning rate; the default suits the optimizer")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
     parser.add_argument("--limit", type=positive, metavar="N", help="use the first N training trees")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write losses, accuracies and seconds")
     for name, default in (("hidden", 150), ("batch", 25), ("epochs", 8)):

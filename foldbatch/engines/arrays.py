@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -80,6 +81,7 @@ class ArrayEngine:
     """
 
     one_by_one = False
+    splits = True
 
     def __init__(
         self,
@@ -180,6 +182,7 @@ class ArrayRun:
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
     launches: int = 0
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @property
     def bound(self) -> Bound:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection
 from operator import itemgetter
 from typing import Any
 
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Run
-from foldbatch.engines.pending import read_within
 from foldbatch.engines.results import (
     Losses,
     Metrics,
@@ -24,13 +22,7 @@ from foldbatch.params import Array
 from foldbatch.scheduler.trace import Trace
 
 
-def collect(
-    model: Model,
-    batch: Batch,
-    run: Run,
-    asides: Collection[str],
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Results:
+def collect(model: Model, batch: Batch, run: Run, asides: Collection[str]) -> Results:
     """Return the results of a batch that has run forward.
 
     Args:
@@ -38,11 +30,10 @@ def collect(
         batch: the batch.
         run: what ran it.
         asides: which of ``losses`` and ``metrics`` to add.
-        within: what losses that are pending are read within.
     """
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
-    return Results(items, metrics, sum_losses(model, run, within) if "losses" in asides else None)
+    return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)
 
 
 def nothing(model: Model, asides: Collection[str]) -> Results:
@@ -53,14 +44,11 @@ def nothing(model: Model, asides: Collection[str]) -> Results:
     )
 
 
-def sum_losses(
-    model: Model, run: Run, within: Callable[[], AbstractContextManager[Any]] = nullcontext
-) -> Losses:
-    """Return the losses of a batch that has run forward; arguments are those of `collect`."""
+def sum_losses(model: Model, run: Run) -> Losses:
+    """Return the losses of a batch that has run forward."""
     by_name = dict.fromkeys(_loss_names(model), 0.0)
     total = 0.0
-    for (k, i), number in run.loss_sums().items():
-        loss = read_within(number, within)
+    for (k, i), loss in run.loss_sums().items():
         total += loss
         by_name[model.losses[k][i]] += loss
     return Losses(total, by_name)

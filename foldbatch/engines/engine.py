@@ -12,6 +12,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from foldbatch.engines.report import Launched
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
-from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
@@ -35,16 +36,19 @@ class Run(Protocol):
         inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells
             yield them.
         launches: kernels launched so far.
+        within: what is entered where losses and gradients are read later, and may change errors; set by a
+            runner.
     """
 
     metrics: Mapping[tuple[int, int], Array]
     inputs: Mapping[tuple[int, int], Array]
     launches: int
+    within: Callable[[], AbstractContextManager[Any]]
 
     def loss_sums(self) -> Mapping[tuple[int, int], float]:
         """Return the sum over the batch of each loss, by cell and number; see `foldbatch.engines.pending`.
 
-        Where they are pending, reading one raises `OutOfRangeError` as `Engine.forward` does.
+        Where they are pending, reading one may raise what `Engine.forward` raises.
         """
         ...
 
@@ -64,6 +68,7 @@ class Engine(Protocol):
         name: in `ENGINES`.
         target: what its kernels can do.
         one_by_one: whether each example is a batch of its own.
+        splits: whether parts of a large batch may run side by side, in threads.
         arithmetic: what the scheduler computes on whole arrays with.
         updates: compiled steps of optimizers, or None.
         sum_copies: by dtype, what sums rows of equal id (see `sums.total`), or None for NumPy's way.
@@ -72,6 +77,7 @@ class Engine(Protocol):
     name: str
     target: Target
     one_by_one: bool
+    splits: bool
     arithmetic: Arithmetic
     updates: Any
     sum_copies: Callable[[str], Callable[..., None] | None]
@@ -175,6 +181,12 @@ def load_engine(name: str, model: Model, *, debug: bool = False, precision: str 
     others = {} if precision == "fp32" else {"precision": precision}
     engine: Engine = _import(name).load(model, debug=debug, **others)
     return engine
+
+
+def planning_arithmetic() -> Arithmetic:
+    """Return what the host of a device plans with: Numba's loops where Numba is installed, else NumPy."""
+    arithmetic: Arithmetic = _import("numba").arithmetic() if _works("numba") else NUMPY
+    return arithmetic
 
 
 def _import(name: str) -> Any:

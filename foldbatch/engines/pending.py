@@ -9,7 +9,6 @@ import math
 import numbers
 import operator
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import numpy as np
@@ -138,15 +137,3 @@ numbers.Real.register(Pending)
 def pending(read: Callable[[], float]) -> float:
     """Return a number that is read when somebody looks; to its users it is a float."""
     return cast("float", Pending(read))
-
-
-def read_within(number: float, context: Callable[[], AbstractContextManager[Any]]) -> float:
-    """Return a number that, where it is pending, is read within a context, which may change errors."""
-    if not isinstance(number, Pending):
-        return number
-
-    def read() -> float:
-        with context():
-            return float(number)
-
-    return pending(read)

@@ -5,7 +5,8 @@ It has no schedule, no arena and no generated code. Every engine must agree with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -154,6 +155,7 @@ class ReferenceEngine:
     name = "reference"
     target = Target()
     one_by_one = True
+    splits = False
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
 
@@ -209,6 +211,7 @@ class ReferenceRun:
     reference: Reference
     orders: tuple[Index, ...]
     launches: int = 0
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
         """Return the sum of each loss, by cell and number."""

@@ -263,7 +263,8 @@ class Runner:
         """Cut a batch into the parts that run side by side, or one after the other."""
         if self._one_by_one:
             return tuple(SubBatch(number, [trace]) for number, trace in enumerate(traces))
-        runs = split(traces, self.options.threads, self._weights) if traces else ()
+        threads = self.options.threads if self.engine.splits else 1
+        runs = split(traces, threads, self._weights) if traces else ()
         return tuple(SubBatch(first, run) for first, run in runs)
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
@@ -281,7 +282,9 @@ class Runner:
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
-        return self.engine.forward(made, feeds, memory)
+        run = self.engine.forward(made, feeds, memory)
+        run.within = self._naming(part, batch)
+        return run
 
     def _naming(self, part: SubBatch, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
         """Return what changes errors of ids out of range into errors that name examples of a part."""
@@ -292,9 +295,8 @@ class Runner:
     def _run(
         self, step: int, asides: Collection[str], part: SubBatch, ready: tuple[Batch, Any], memory: Any
     ) -> Results:
-        naming = self._naming(part, ready[0])
-        with naming():
-            return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides, naming)
+        with self._naming(part, ready[0])():
+            return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
 
     @np.errstate(all="ignore")
     def _differentiate(
@@ -325,10 +327,9 @@ class Runner:
                 for offset, pairs in zip(offsets, own, strict=True)
                 for number, g in pairs
             ]
-        naming = self._naming(part, batch)
-        with naming():
+        with self._naming(part, batch)():
             run = self._forward(part, ready, memory, step)
-            results = None if asides is None else collect(self.model, batch, run, asides, naming)
+            results = None if asides is None else collect(self.model, batch, run, asides)
             gradients = run.backward(cotangents)
             merged, tables = batch.merged, batch.schedule.cells
             inputs = {
@@ -337,7 +338,7 @@ class Runner:
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
-        return Derived(sum_losses(self.model, run, naming), gradients, visits, len(part.traces), results)
+        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
 
 
 @contextmanager

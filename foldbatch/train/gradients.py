@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.params import Remote, SparseRows, Updates
+from foldbatch.params import Remote, SparseRows
 from foldbatch.types import describe_value
+from foldbatch.updates import Updates
 
 Array = NDArray[Any]
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -60,7 +61,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
 
 
 def _numbers(gradient: Any) -> Array:
-    return gradient.values if isinstance(gradient, SparseRows) else np.asarray(gradient)
+    return np.asarray(gradient.values if isinstance(gradient, SparseRows) else gradient)
 
 
 def _square_sum(array: Array) -> float:
@@ -98,15 +99,24 @@ def fitting_gradient(
     if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
         found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
         raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
+    return fitting(name, parameter.shape, parameter.dtype, gradient, factor, updates)
+
+
+def fitting(
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    gradient: Any,
+    factor: float,
+    updates: Updates | None = None,
+) -> tuple[Any, float]:
+    """Do what `fitting_gradient` does, for a parameter of a shape and dtype."""
     where = f"{name} gradient"
     values = _numbers(gradient)
-    shape = gradient.shape if isinstance(gradient, SparseRows) else values.shape
-    if shape != parameter.shape or values.dtype.kind not in "fiub":
-        found = f"{values.dtype} of shape {shape}"
-        raise ParameterError(where, f"{parameter.dtype} of shape {parameter.shape}", found, "check the name")
-    if values.dtype != parameter.dtype or abs(factor) > 1:  # digits or finite numbers may be lost
+    _check_shape(where, shape, dtype, gradient, values)
+    if values.dtype != dtype or abs(factor) > 1:  # digits or finite numbers may be lost
         with np.errstate(all="ignore"):
-            values, factor = np.asarray(values * factor, parameter.dtype), 1.0
+            values, factor = np.asarray(values * factor, dtype), 1.0
     if updates is None or not _is_known_good(gradient, values, updates):
         if isinstance(gradient, SparseRows):
             _check_rows(where, gradient)
@@ -114,6 +124,31 @@ def fitting_gradient(
     if isinstance(gradient, SparseRows):
         return SparseRows(gradient.rows, values, shape), factor
     return values if values.ndim else values.reshape(1), factor
+
+
+def fitting_there(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any) -> bool:
+    """Return whether a gradient is on a device, in a parameter's dtype; its numbers are not looked at.
+
+    Raises:
+        ParameterError: when it has another shape, or its rows are not ascending, distinct and in the table.
+    """
+    values = gradient.values if isinstance(gradient, SparseRows) else gradient
+    if not isinstance(values, Remote):
+        return False
+    where = f"{name} gradient"
+    _check_shape(where, shape, dtype, gradient, values)
+    if isinstance(gradient, SparseRows):
+        _check_rows(where, gradient)
+    return bool(cast("Any", values).dtype == dtype)
+
+
+def _check_shape(
+    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, values: Any
+) -> None:
+    found = gradient.shape if isinstance(gradient, SparseRows) else values.shape
+    if found != shape or values.dtype.kind not in "fiub":
+        fix = "check the name"
+        raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {found}", fix)
 
 
 def takes(array: NDArray[Any]) -> bool:

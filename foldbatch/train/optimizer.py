@@ -1,28 +1,27 @@
-"""What all optimizers share: checks, blocks of rows, step counts, state.
+"""What all optimizers share: checks, step counts, state.
 
-An optimizer's formula sees a block of a parameter, its gradient and its moments, as arrays of
-one shape, and changes them in place. This module cuts parameters into blocks that stay in a
-core's cache, so that the only temporary arrays are two blocks kept between steps. It spreads a
-sparse gradient over its block, and checks all gradients before it changes anything.
+An optimizer says its formula, see `foldbatch.updates.Rule`. All gradients are checked before anything is
+changed: on the host at once, on a device without waiting for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import SparseRows, Updates
+from foldbatch.params import Parameter
 from foldbatch.store import ParameterStore
-from foldbatch.train.gradients import Array, Gradients, fitting_gradient
+from foldbatch.train.blocks import Blocks
+from foldbatch.train.gradients import Array, Gradients, fitting, fitting_gradient, fitting_there
 from foldbatch.types import describe_value
+from foldbatch.updates import Change, RemoteUpdates, Rule
 
 State = dict[str, Any]
-
-BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
 
 
 def within(where: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
@@ -44,19 +43,20 @@ def _finite(where: str, value: object) -> float:
     raise TrainingError(where, "a finite number", describe_value(value), "for example 1 / len(batch)")
 
 
-def _blocks(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table ``[n, *]``, of about `BLOCK` elements."""
-    rows = len(table)
-    step = max(1, BLOCK * rows // max(1, table.size))
-    return ((start, min(start + step, rows)) for start in range(0, rows, step))
-
-
 def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
     parameters = params.parameters if isinstance(params, ParameterStore) else params
     if name not in parameters:
         expected = f"a parameter of {', '.join(params) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
     return isinstance(params, ParameterStore) and not params.parameters[name].trainable
+
+
+def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
+    """Take back the counts of a step that a device refused, and the moments of a first step."""
+    for name in names:
+        steps[name] -= 1
+        if not steps[name]:
+            del steps[name], moments[name]
 
 
 class Optimizer:
@@ -81,10 +81,10 @@ class Optimizer:
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
         factors = lr_factors or {}
         self.lr_factors = {k: within(f"{kind} lr_factors[{k!r}]", factors[k], 0) for k in factors}
-        self._updates: Updates | None = None  # compiled loops of the store being updated
         self._steps: dict[str, int] = {}
-        self._moments: dict[str, list[Array]] = {}
-        self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
+        self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
+        self._blocks = Blocks()
+        self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
 
     @property
     def lr(self) -> float:
@@ -111,6 +111,11 @@ class Optimizer:
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
 
+        Parameters of a program on a device are changed there, and nobody waits. If a gradient there is not
+        finite, that update and later ones change nothing, and the error is raised when somebody next reads
+        what the device computed: a loss, a gradient, a parameter or `state`. Step counts are then as they
+        were before that update.
+
         Raises:
             TrainingError: when `scale` is not a finite number, or `grads` is not a mapping.
             UnknownNameError: when a gradient or a learning-rate factor belongs to no parameter.
@@ -122,40 +127,73 @@ class Optimizer:
             fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
-        self._updates = getattr(params, "updates", None)
+        given = {name: gradient for name, gradient in grads.items() if not _is_frozen(params, name)}
+        updates = getattr(params, "updates", None)
+        if isinstance(updates, RemoteUpdates):
+            assert isinstance(params, ParameterStore)
+            self._update_there(params.parameters, given, scale, updates)
+            return
         ready = []
-        for name, gradient in grads.items():
-            if not _is_frozen(params, name):
-                parameter = params[name]
-                ready.append(
-                    (name, parameter, *fitting_gradient(name, parameter, gradient, scale, self._updates))
-                )
-                self._check_moments(name, parameter)
+        for name, gradient in given.items():
+            parameter = params[name]
+            ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale, updates)))
+            self._check_moments(name, parameter)
+        self._bring_home()
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
-            self._steps[name] = step = self._steps.get(name, 0) + 1
-            tables = [parameter, *self._moments[name]]
-            if not parameter.ndim:
-                tables = [table.reshape(1) for table in tables]
-            rate = self.lr * self._factor(name) if self.lr_factors else self.lr
-            sparse = isinstance(gradient, SparseRows)
-            by_rows = sparse and self._touches_rows_only()
-            as_it_is = sparse == by_rows and not self.weight_decay
-            if not (as_it_is and self._in_one_pass(tables, gradient, factor, rate, step)):
-                update = self._update_rows if by_rows else self._update_all
-                update(tables, gradient, factor, rate, step)
+            self._blocks.apply(self._change(name, parameter, gradient, factor), updates)
+
+    def _bring_home(self) -> None:
+        """Copy moments to the host, if the last step was taken on a device."""
+        if self._device is not None:
+            self._device.look()
+            self._moments = {name: [np.array(m) for m in moments] for name, moments in self._moments.items()}
+            self._device = None
+
+    def _update_there(
+        self, parameters: Mapping[str, Parameter], grads: Gradients, scale: float, updates: RemoteUpdates
+    ) -> None:
+        """Take a step on a device, without waiting for it."""
+        ready = []
+        for name, gradient in grads.items():
+            parameter = parameters[name]
+            shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
+            there = fitting_there(name, shape, dtype, gradient)
+            fit = (gradient, scale) if there else fitting(name, shape, dtype, gradient, scale)
+            ready.append((name, parameter, *fit))
+            self._check_moments(name, np.broadcast_to(np.zeros((), dtype), shape))
+        changes = []
+        for name, parameter, gradient, factor in ready:
+            if name not in self._moments:
+                self._moments[name] = [updates.full(parameter, self.initial) for _ in self.moments]
+            changes.append(self._change(name, parameter, gradient, factor))
+        self._device = updates
+        updates.apply(changes, partial(_take_back, self._steps, self._moments, [name for name, *_ in ready]))
+
+    def _change(self, name: str, parameter: Any, gradient: Any, factor: float) -> Change:
+        """Count a step of a parameter, and return what changes it."""
+        self._steps[name] = step = self._steps.get(name, 0) + 1
+        rate = self.lr * self._factor(name) if self.lr_factors else self.lr
+        lines, numbers = self._lines(), self._numbers(rate, step)
+        if self.weight_decay:
+            lines, numbers = ("g = g + decay * p", *lines), {"decay": self.weight_decay, **numbers}
+        rule = Rule(lines, self.moments, tuple(numbers))
+        values, by_rows = tuple(numbers.values()), self._touches_rows_only()
+        return Change(name, parameter, self._moments[name], gradient, factor, rule, values, by_rows)
 
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.
 
         The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``.
         """
+        if self._device is not None:
+            self._device.look()
         state: State = {"lr": self.lr}
         for name, step in self._steps.items():
             state[f"steps/{name}"] = step
             for moment, array in zip(self.moments, self._moments[name], strict=True):
-                state[f"{moment}/{name}"] = array.copy()
+                state[f"{moment}/{name}"] = np.array(array)
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -174,72 +212,20 @@ class Optimizer:
             raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
         lr = within(f"{kind}.load_state lr", float(state["lr"]), 0, open_low=True)
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
-        self.lr, self._moments = lr, moments
+        self.lr, self._moments, self._device = lr, moments, None
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}
 
     def _touches_rows_only(self) -> bool:
         """Return whether rows without a gradient stay as they are."""
         raise NotImplementedError
 
-    def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        """Update a block of a parameter and its moments in place; `g` must not be changed.
-
-        Shapes: all arrays ``[rows, *]``, alike.
-        """
+    def _lines(self) -> tuple[str, ...]:
+        """Return the formula, without weight decay; see `foldbatch.updates.Rule`."""
         raise NotImplementedError
 
-    def _in_one_pass(
-        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
-    ) -> bool:
-        """Update a parameter and its moments without blocks; return whether that can be done.
-
-        If not, nothing has changed. Of `SparseRows` only those rows are updated. Shapes: tables ``[n, *]``,
-        alike.
-        """
-        return False
-
-    def _update_all(
-        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
-    ) -> None:
-        for start, stop in _blocks(tables[0]):
-            p, *moments = (table[start:stop] for table in tables)
-            self._apply(p, self._block_gradient(p, gradient, factor, start, stop), moments, rate, step)
-
-    def _block_gradient(self, p: Array, gradient: Any, factor: float, start: int, stop: int) -> Array:
-        """Return rows `start` to `stop` of the gradient, scaled, with weight decay; ``[stop - start, *]``."""
-        g = self._scratch(0, p)
-        if isinstance(gradient, SparseRows):
-            first, last = np.searchsorted(gradient.rows, (start, stop))
-            g.fill(0)
-            g[gradient.rows[first:last] - start] = gradient.values[first:last] * factor
-        elif factor == 1 and not self.weight_decay:
-            block: Array = gradient[start:stop]
-            return block
-        else:
-            np.multiply(gradient[start:stop], factor, out=g)
-        if self.weight_decay:
-            g += np.multiply(p, self.weight_decay, out=self._scratch(1, p))
-        return g
-
-    def _update_rows(
-        self, tables: Sequence[Array], gradient: SparseRows, factor: float, rate: float, step: int
-    ) -> None:
-        for start, stop in _blocks(gradient.values):
-            rows = gradient.rows[start:stop]
-            g = gradient.values[start:stop] * factor
-            p, *moments = (table[rows] for table in tables)
-            if self.weight_decay:
-                g += self.weight_decay * p
-            self._apply(p, g, moments, rate, step)
-            for table, block in zip(tables, (p, *moments), strict=True):
-                table[rows] = block
-
-    def _scratch(self, slot: int, like: Array) -> Array:
-        """Return an array of the shape and dtype of `like`, with any content; one per slot."""
-        buffer = self._buffers.get((slot, like.dtype))
-        if buffer is None or buffer.size < like.size:
-            buffer = self._buffers[slot, like.dtype] = np.empty(max(BLOCK, like.size), like.dtype)
-        return buffer[: like.size].reshape(like.shape)
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        """Return the formula's numbers by name. Steps are counted from 1."""
+        raise NotImplementedError
 
     def _factor(self, name: str) -> float:
         prefix = name

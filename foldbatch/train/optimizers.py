@@ -13,14 +13,9 @@ bears it in its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Mapping
 
 from foldbatch.errors import TrainingError
-from foldbatch.params import SparseRows
-from foldbatch.train.gradients import WHOLE, Array, takes
 from foldbatch.train.optimizer import Optimizer, within
 
 
@@ -39,6 +34,7 @@ class SGD(Optimizer):
     Raises:
         TrainingError: when a setting is out of range.
 
+    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> SGD(0.5).update(params, {"w": np.array([1.0, 0.0])})
     >>> params["w"]
@@ -66,18 +62,14 @@ class SGD(Optimizer):
     def _touches_rows_only(self) -> bool:
         return not self.momentum and not self.weight_decay
 
-    def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        work = self._scratch(1, p)
-        if self.momentum:
-            (velocity,) = moments
-            velocity *= self.momentum
-            velocity += g
-            if self.nesterov:
-                g = np.add(g, np.multiply(velocity, self.momentum, out=work), out=work)
-            else:
-                g = velocity
-        np.multiply(g, rate, out=work)
-        p -= work
+    def _lines(self) -> tuple[str, ...]:
+        if not self.momentum:
+            return ("p = p - rate * g",)
+        moved = "(g + momentum * velocity)" if self.nesterov else "velocity"
+        return ("velocity = momentum * velocity + g", f"p = p - rate * {moved}")
+
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        return {"rate": rate, "momentum": self.momentum} if self.momentum else {"rate": rate}
 
 
 class AdaGrad(Optimizer):
@@ -93,6 +85,7 @@ class AdaGrad(Optimizer):
     Raises:
         TrainingError: when a setting is out of range.
 
+    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> AdaGrad(0.5).update(params, {"w": np.array([10.0, 0.0])})
     >>> params["w"]
@@ -119,15 +112,11 @@ class AdaGrad(Optimizer):
     def _touches_rows_only(self) -> bool:
         return not self.weight_decay
 
-    def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        (accumulator,) = moments
-        work = self._scratch(1, p)
-        accumulator += np.multiply(g, g, out=work)
-        np.sqrt(accumulator, out=work)
-        work += self.eps
-        np.divide(g, work, out=work)
-        work *= rate
-        p -= work
+    def _lines(self) -> tuple[str, ...]:
+        return ("accumulator = accumulator + g * g", "p = p - rate * (g / (sqrt(accumulator) + eps))")
+
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        return {"rate": rate, "eps": self.eps}
 
 
 class Adam(Optimizer):
@@ -147,6 +136,7 @@ class Adam(Optimizer):
     Raises:
         TrainingError: when a setting is out of range.
 
+    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> Adam(0.5).update(params, {"w": np.array([-10.0, 1e-3])})
     >>> params["w"].round(4)
@@ -175,46 +165,25 @@ class Adam(Optimizer):
     def _touches_rows_only(self) -> bool:
         return False
 
-    def _corrected(self, rate: float, step: int) -> tuple[float, float]:
-        """Return eps and rate with the bias corrections in them, which saves two passes over the moments."""
-        correction = math.sqrt(1 - self.betas[1] ** step)
-        return self.eps * correction, rate * correction / (1 - self.betas[0] ** step)
+    def _lines(self) -> tuple[str, ...]:
+        return (
+            "mean = keep * mean + first * g",
+            "square = keep_square * square + second * (g * g)",
+            "p = p - rate * (mean / (sqrt(square) + eps))",
+        )
 
-    def _in_one_pass(
-        self, tables: Sequence[Array], gradient: Any, factor: float, rate: float, step: int
-    ) -> bool:
-        if self._updates is None:
-            return False
-        p, mean, square = tables
-        g, rows, width = gradient, WHOLE, p.size
-        if isinstance(gradient, SparseRows):
-            g, rows, width = gradient.values, gradient.rows, p.size // max(1, len(p))
-        loop = self._updates.adam(p.dtype)
-        if loop is None or rows.dtype != np.int64 or not all(map(takes, (p, g, mean, square, rows))):
-            return False
-        flat = p.reshape(-1), g.reshape(-1), mean.reshape(-1), square.reshape(-1)
-        first, second = self.betas
-        loop(*flat, rows, width, factor, first, 1 - first, second, 1 - second, *self._corrected(rate, step))
-        return True
-
-    def _apply(self, p: Array, g: Array, moments: Sequence[Array], rate: float, step: int) -> None:
-        if self._in_one_pass((p, *moments), g, 1.0, rate, step):
-            return
-        mean, square = moments
-        eps, rate = self._corrected(rate, step)
-        work = self._scratch(1, p)
-        np.multiply(g, 1 - self.betas[0], out=work)
-        mean *= self.betas[0]
-        mean += work
-        np.multiply(g, g, out=work)
-        work *= 1 - self.betas[1]
-        square *= self.betas[1]
-        square += work
-        np.sqrt(square, out=work)
-        work += eps
-        np.divide(mean, work, out=work)
-        work *= rate
-        p -= work
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        keep, keep_square = self.betas
+        # eps and rate have the bias corrections in them, so that the moments need none
+        correction = math.sqrt(1 - keep_square**step)
+        return {
+            "keep": keep,
+            "first": 1 - keep,
+            "keep_square": keep_square,
+            "second": 1 - keep_square,
+            "eps": self.eps * correction,
+            "rate": rate * correction / (1 - keep**step),
+        }
 
 
 class LazyAdam(Adam):
@@ -225,6 +194,7 @@ class LazyAdam(Adam):
     only; the bias correction counts the parameter's steps, not the row's. For dense gradients
     it is Adam.
 
+    >>> import numpy as np
     >>> from foldbatch.params import SparseRows
     >>> params = {"w": np.ones((3, 1))}
     >>> LazyAdam(0.5).update(params, {"w": SparseRows(np.array([1]), np.ones((1, 1)), (3, 1))})

@@ -20,10 +20,18 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import cuda
 from foldbatch.engines import engine as engines
-from foldbatch.engines.cuda import card
-from foldbatch.engines.engine import AUTO, ENGINES, VARIABLE, check_precision, choose_engine, load_engine
+from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.engine import (
+    AUTO,
+    ENGINES,
+    VARIABLE,
+    check_precision,
+    choose_engine,
+    load_engine,
+    planning_arithmetic,
+)
 from foldbatch.errors import BackendError, UnknownNameError
-from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from tests.engines import toy
 from tests.oracle import meaning
 from tests.programs import BlockProgram, programs
@@ -70,10 +78,7 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
         order = batch.schedule.cells[0].order
         right = np.array([x for example in BATCH for x in example]) @ weight + bias
         np.testing.assert_allclose(run.metrics[0, 0], right[order])
-        losses = (right**2).sum(axis=1)[order]
-        if name.startswith("cuda"):  # summed on the device
-            losses = losses.sum(keepdims=True)
-        np.testing.assert_allclose(run.losses[0, 0], losses)
+        np.testing.assert_allclose(run.loss_sums()[0, 0], (right**2).sum())
         numbers = batch.merged.trace.calls[0][:, 0].tolist()
         np.testing.assert_allclose(run.fetch(numbers), right)
         assert run.fetch([]) == []
@@ -326,3 +331,12 @@ def test_a_toy_engine_counts_what_it_runs() -> None:
 
 def test_a_toy_engine_is_small() -> None:
     assert len(Path(toy.__file__).read_text().splitlines()) < 150
+
+
+def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if find_spec("numba") is not None:
+        assert planning_arithmetic() is not NUMPY
+    monkeypatch.setattr(engines, "_works", lambda name: False)
+    assert planning_arithmetic() is NUMPY

@@ -6,12 +6,11 @@ import copy
 import math
 import numbers
 import pickle
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from foldbatch.engines.pending import LONG, Pending, pending, read_within
+from foldbatch.engines.pending import LONG, Pending, pending
 
 
 class Reading:
@@ -116,18 +115,3 @@ def test_hooks_run_once_when_the_number_is_read():
     assert [float(number), float(number)] == [2.5, 2.5]
     number.then(lambda x: seen.append(-x))
     assert seen == [2.5, -2.5]
-
-
-def test_a_context_is_there_while_the_number_is_read_and_changes_its_errors():
-    @contextmanager
-    def renaming():
-        try:
-            yield
-        except ZeroDivisionError:
-            raise ValueError("renamed") from None
-
-    number = read_within(pending(lambda: 1 / 0), renaming)
-    with pytest.raises(ValueError, match="renamed"):
-        float(number)
-    assert read_within(1.5, renaming) == 1.5
-    assert type(read_within(1.5, renaming)) is float

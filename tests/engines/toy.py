@@ -32,6 +32,7 @@ class ToyEngine:
     """Runs a model call by call."""
 
     name, one_by_one, arithmetic, updates, target = "toy", False, NUMPY, None, Target()
+    splits = True
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -108,6 +109,10 @@ class ToyRun:
         if span.sequence is not None:
             return values
         return np.stack(values) if span.width > 1 else values[0]
+
+    def loss_sums(self) -> dict[tuple[int, int], float]:
+        """Return the sum of each loss."""
+        return {key: float(values.sum()) for key, values in self.losses.items()}
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return values, by their numbers."""

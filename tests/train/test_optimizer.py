@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -13,50 +12,18 @@ from hypothesis import strategies as st
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.store import ParameterStore
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, optimizer, scale
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, blocks, scale
 from foldbatch.types import TensorType
-
-MAKERS = {
-    "sgd": lambda **kw: SGD(0.1, **kw),
-    "sgd decayed": lambda **kw: SGD(0.1, weight_decay=0.1, **kw),
-    "momentum": lambda **kw: SGD(0.1, momentum=0.9, **kw),
-    "nesterov": lambda **kw: SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.1, **kw),
-    "adagrad": lambda **kw: AdaGrad(0.1, **kw),
-    "adagrad decayed": lambda **kw: AdaGrad(0.1, weight_decay=0.1, initial_accumulator=0.5, **kw),
-    "adam": lambda **kw: Adam(0.1, **kw),
-    "adam decayed": lambda **kw: Adam(0.1, weight_decay=0.1, **kw),
-    "lazy adam": lambda **kw: LazyAdam(0.1, **kw),
-    "lazy adam decayed": lambda **kw: LazyAdam(0.1, weight_decay=0.1, **kw),
-}
-every_optimizer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def parameters(seed: int = 0):
-    rng = np.random.default_rng(seed)
-    shapes = {"table.weight": (7, 3), "layer.weight": (3, 4), "layer.bias": (4,), "scale": ()}
-    return {name: np.asarray(rng.normal(size=shape), "float32") for name, shape in shapes.items()}
-
-
-def gradients(seed: int):
-    rng = np.random.default_rng([1, seed])
-    rows = np.flatnonzero(rng.random(7) < 0.4)
-    grads = {name: np.asarray(rng.normal(size=p.shape), "float32") for name, p in parameters().items()}
-    grads["table.weight"] = SparseRows(rows, rng.normal(size=(len(rows), 3)).astype("float32"), (7, 3))
-    return grads
-
-
-def densified(grads):
-    return {name: g.dense() if isinstance(g, SparseRows) else g for name, g in grads.items()}
-
-
-def copied(params):
-    return {name: p.copy() for name, p in params.items()}
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+from tests.train.optimizing import (
+    MAKERS,
+    assert_same,
+    copied,
+    densified,
+    every_optimizer,
+    gradients,
+    parameters,
+    wherever,
+)
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith("lazy")])
@@ -65,7 +32,7 @@ def test_a_sparse_gradient_does_bit_for_bit_what_its_dense_form_does(name, seeds
     sparse, dense = parameters(), parameters()
     by_rows, by_table = MAKERS[name](), MAKERS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizer, "BLOCK", block)  # several blocks even in a small table
+        patch.setattr(blocks, "BLOCK", block)  # several blocks even in a small table
         for seed in seeds:
             by_rows.update(sparse, gradients(seed))
             by_table.update(dense, densified(gradients(seed)))
@@ -78,39 +45,20 @@ def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
     whole, cut = parameters(), parameters()
     MAKERS[name]().update(whole, gradients(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizer, "BLOCK", block)
+        patch.setattr(blocks, "BLOCK", block)
         MAKERS[name]().update(cut, gradients(seed))
     assert_same(whole, cut)
 
 
-class Parameters(dict):
-    """Parameters by name, with the compiled loops of an engine, or none."""
-
-    updates = None
-
-
-def compiled_updates():
-    from foldbatch.engines.numba.updates import UPDATES  # noqa: PLC0415 - it is an engine's
-
-    return UPDATES
-
-
-no_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
-with_and_without_numba = pytest.mark.parametrize(
-    "updates", [lambda: None, pytest.param(compiled_updates, marks=[pytest.mark.numba, no_numba])]
-)
-
-
-@with_and_without_numba
+@wherever
 @given(
     st.sampled_from(sorted(MAKERS)),
     st.integers(0, 2**32 - 1),
     st.floats(-3, 3) | st.just(1 / 3),
     st.sampled_from(["float32", "float64", "int8"]),
 )
-def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(updates, name, seed, factor, dtype):
-    params, other = Parameters(parameters()), Parameters(parameters())
-    params.updates = other.updates = updates()
+def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(place, name, seed, factor, dtype):
+    params, other = place(parameters()), place(parameters())
     opt, scaling_first = MAKERS[name](), MAKERS[name]()
     for k in range(2):
         grads = {name: np.asarray(g, dtype) for name, g in densified(gradients(seed + k)).items()}
@@ -144,7 +92,7 @@ def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
         assert all((params[name] < before[name]).all() for name in params)
 
 
-@with_and_without_numba
+@wherever
 @every_optimizer
 @pytest.mark.parametrize(
     "bad",
@@ -159,9 +107,8 @@ def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
     ],
     ids=str,
 )
-def test_a_bad_batch_changes_nothing(make, bad, updates):
-    params, opt = Parameters(parameters()), make()
-    params.updates = updates()
+def test_a_bad_batch_changes_nothing(make, bad, place):
+    params, opt = place(parameters()), make()
     opt.update(params, gradients(0))
     params_before, state_before = copied(params), opt.state()
     with pytest.raises(FoldbatchError, match=next(iter(bad))):

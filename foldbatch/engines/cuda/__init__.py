@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from foldbatch.engines.cuda import card
-from foldbatch.engines.cuda.cupy_driver import load_driver
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.engines.engine import planning_arithmetic
 from foldbatch.model.model import Model
 
 
@@ -27,7 +28,7 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32") -> CudaE
     Raises:
         BackendError: as `device` does.
     """
-    return CudaEngine("cuda", model, device(precision), debug=debug)
+    return CudaEngine("cuda", model, device(precision), planning_arithmetic(), debug=debug)
 
 
 def check() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from foldbatch.engines.cuda import gradients
-from foldbatch.engines.cuda.driver import Buffer
+from foldbatch.engines.cuda.drivers.driver import Buffer
 from foldbatch.params import Array, Remote, SparseRows
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         return format(np.asarray(self), spec)
 
     def __repr__(self) -> str:
-        return f"DeviceArray({np.asarray(self)!r})"
+        return repr(np.asarray(self))
 
     def __str__(self) -> str:
         return str(np.asarray(self))

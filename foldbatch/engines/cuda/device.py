@@ -13,13 +13,13 @@ import numpy as np
 
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
-from foldbatch.engines.cuda.driver import Buffer, Driver, Event, Function, Span, Touched
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function, Span, Touched
 from foldbatch.engines.cuda.faults import Faults
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array, Parameter
 
-IN_FLIGHT = 16  # copies to the device whose pinned memory is kept
+IN_FLIGHT = 64  # copies whose pinned memory is kept, as nobody else may have it before they are done
 
 
 class Device:
@@ -41,6 +41,7 @@ class Device:
         self.stream = driver.stream()
         self.copies = driver.stream()
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
+        self._kernels: dict[tuple[str, str], Function] = {}
         self._in_flight: deque[tuple[Event, Array]] = deque()
         start_in_each_process(self, Device._start)
 
@@ -57,6 +58,12 @@ class Device:
     def faults(self) -> Faults:
         """Updates that the device refused."""
         return Faults(self)
+
+    def kernel(self, text: str, name: str) -> Function:
+        """Return a kernel of a text, which is loaded once."""
+        if (text, name) not in self._kernels:
+            self._kernels[text, name] = self.driver.load(text).function(name)
+        return self._kernels[text, name]
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
@@ -82,15 +89,10 @@ class Device:
     def write(self, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
         if source.nbytes:
-            with self.lock:
-                if len(self._in_flight) >= IN_FLIGHT:
-                    self.driver.synchronize(self._in_flight.popleft()[0])
-                staged = self.driver.pinned(source.nbytes)
-                staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-                self.driver.copy_in(target.pointer, staged, self.stream)
-                event = self.driver.event()
-                self.driver.record(event, self.stream)
-                self._in_flight.append((event, staged))  # until then the pinned memory must stay
+            staged = self.driver.pinned(source.nbytes)
+            staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+            self.driver.copy_in(target.pointer, staged, self.stream)
+            self._mark(staged)
 
     def read(self, source: DeviceArray) -> Array:
         """Return a copy of an array of the device; waits until it is computed."""
@@ -103,10 +105,10 @@ class Device:
 
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
-        staged, event = self.driver.pinned(max(1, source.nbytes)), self.driver.event()
+        staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:
             self.driver.copy_out(staged, source.pointer, self.stream)
-        self.driver.record(event, self.stream)
+        event = self._mark(staged)
 
         def wait() -> Array:
             self.driver.synchronize(event)
@@ -114,12 +116,26 @@ class Device:
 
         return wait
 
+    def _mark(self, staged: Array) -> Event:
+        """Keep pinned memory of a copy that was enqueued, and return the event of its end."""
+        event = self.driver.event()
+        self.driver.record(event, self.stream)
+        self.keep(event, staged)
+        return event
+
+    def keep(self, event: Event, staged: Array) -> None:
+        """Keep pinned memory until an event, also where nobody else holds it any more."""
+        with self.lock:
+            if len(self._in_flight) >= IN_FLIGHT:  # it is done, unless the host is many batches ahead
+                self.driver.synchronize(self._in_flight.popleft()[0])
+            self._in_flight.append((event, staged))
+
     def synchronize(self) -> None:
         """Wait until everything is computed."""
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)
-        self._in_flight.clear()
+        self._in_flight.clear()  # what is computed waits for copies on the other stream
 
     def launch(
         self,

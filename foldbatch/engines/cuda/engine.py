@@ -14,11 +14,13 @@ from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
+from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
@@ -74,8 +76,8 @@ class CudaEngine:
     """
 
     one_by_one = False
+    splits = False  # the device computes a whole batch side by side
     target = TARGET
-    updates: Any = None
 
     def __init__(
         self, name: str, model: Model, device: Device, arithmetic: Arithmetic = NUMPY, *, debug: bool = False
@@ -84,6 +86,7 @@ class CudaEngine:
         self.model = model
         self.device = device
         self.arithmetic = arithmetic
+        self.updates = updates(device)
         self.debug = debug
 
     @staticmethod
@@ -126,13 +129,12 @@ class CudaEngine:
 
     def source(self, cells: Collection[int]) -> str:
         """Return the kernels of some cells as text, for people to read."""
-        texts = [
-            kernel.text
+        return "\n\n".join(
+            f"// {self.model.cells[key.cell].name} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
             for phase in (self.training, self.inference)
             for key, kernel in zip(phase.bound.keys, phase.kernels, strict=True)
             if key.cell in cells
-        ]
-        return "\n\n".join(filter(None, texts))
+        )
 
     def ready(self, batch: Batch, *, training: bool) -> Ready:
         """Return a batch's packed table, with the kernels that read it."""
@@ -175,3 +177,15 @@ def heights_of(tables: Directions) -> Ints:
     both = [table.heights for table in (tables.forward, tables.backward) if table is not None]
     heights: Ints = np.maximum.reduce(both)
     return heights
+
+
+def _listed(kernel: Kernel) -> str:
+    """Return what a level runs, in order: names of kernels, and extents of products."""
+    names = [task.name if (p := task.multiplied) is None else _shown(p) for task in kernel.tasks]
+    return ", ".join(names) or "nothing"
+
+
+def _shown(p: Multiplied) -> str:
+    """Return the extents of a product: rows of one operand, what is summed over, columns of the other."""
+    m, k = ("rows" if p.by == by and n == 1 else n for by, n in (("m", p.m), ("k", p.k)))
+    return f"a product [{m}, {k}, {p.n}]{' for each row' * (p.by == 'count')}"

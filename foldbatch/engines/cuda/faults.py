@@ -61,7 +61,11 @@ class Faults:
             words: each ``[1] int64`` or more, of which the first is not 0 where a batch is bad.
         """
         if len(self._updates) >= MANY:
-            self.look()
+            try:
+                self.look()
+            except ParameterError:
+                undo()  # this update is not made
+                raise
         self._updates.append(Update(self._next, names, undo))
         for first in range(0, max(1, len(words)), WORDS):
             pointers = [word.pointer for word in words[first : first + WORDS]]

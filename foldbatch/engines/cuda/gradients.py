@@ -35,8 +35,8 @@ class DeviceRows(SparseRows):
     places: Any = None
 
 
-def elementwise(device: Device, name: str, size: int, arguments: Sequence[int], **touched: Any) -> None:
-    """Run a kernel on so many elements, if there are any."""
+def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int], **touched: Any) -> None:
+    """Run a kernel, as `Device.launch` does, on so many elements, if there are any."""
     if size:
         device.launch(name, min(BLOCKS, -(-size // THREADS)), (THREADS, 1), arguments, **touched)
 
@@ -191,10 +191,10 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
 
 def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
     """Look for the first array with a NaN or an infinity; return what waits for its number."""
-    wait = device.read_later(flags_of(device, arrays))
+    flags = flags_of(device, arrays)
 
     def first() -> int | None:
-        flagged = np.flatnonzero(wait())
+        flagged = np.flatnonzero(device.read(flags))
         return int(flagged[0]) if len(flagged) else None
 
     return first
@@ -227,11 +227,5 @@ def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[
         kernel = f"scale_by_{KINDS[array.dtype.name]}"
         elementwise(device, kernel, array.size, arguments, reads=[array, answer], writes=[copy])
         made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
-    answer.guards, wait = guards_of(list(arrays.values())), device.read_later(answer)
-
-    def norm() -> float:
-        for guard in answer.guards:
-            guard.check()
-        return float(wait()[0])
-
-    return made, pending(norm)
+    answer.guards = guards_of(list(arrays.values()))
+    return made, pending(lambda: float(np.asarray(answer)[0]))

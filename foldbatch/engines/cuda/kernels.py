@@ -13,6 +13,7 @@ from foldbatch.engines.bindings import Bound, Key
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, Setting, indented
+from foldbatch.engines.cuda.texts.long_lines import SHARED
 from foldbatch.model.model import Model
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.statements import Routine
@@ -126,7 +127,7 @@ class _Writer:
             self.tasks.append(
                 Task("", part.axis, multiplied=part.multiplied, reads=part.reads, writes=part.writes)
             )
-        elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE):
+        elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes):
             self._flush()
             self._alone(part)
         else:
@@ -182,6 +183,7 @@ class _Writer:
             "  if (r < rows) {",
             *indented(lines),
             "  }",
+            *(["  BARRIER();"] if any(SHARED in part.writes for part in parts) else []),
             "}",
         ]
         x = min(WIDE, _power_of_two(max(part.elements for part in parts)))
@@ -218,6 +220,7 @@ class _Writer:
     ) -> None:
         name = f"{self.name}_{len(self.texts)}"
         last = ", i8 plan" if planned >= 0 else ""
+        kernel = "KERNEL" if threads[0] * threads[1] <= BLOCK else "KERNEL_WIDE"
         head = [
             "const i8 *t = (const i8*)table, *o = t + launch;",
             "const i8 start = t[level], calls = t[level + 1] - start;",
@@ -226,14 +229,14 @@ class _Writer:
         self.texts.append(
             "\n".join(
                 [
-                    f"KERNEL {name}(i8 table, i8 launch, i8 level{last}) {{",
+                    f"{kernel} {name}(i8 table, i8 launch, i8 level{last}) {{",
                     *indented([*head, *lines]),
                     "}",
                 ]
             )
         )
-        reads = frozenset(slot for part in parts for slot in part.reads)
-        writes = frozenset(slot for part in parts for slot in part.writes)
+        reads = frozenset(slot for part in parts for slot in part.reads) - {SHARED}
+        writes = frozenset(slot for part in parts for slot in part.writes) - {SHARED}
         brings = frozenset(part.brings for part in parts if part.brings >= 0)
         self.tasks.append(Task(name, axis, threads, columns, taken, planned, None, reads, writes, brings))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import load_driver
+from foldbatch.engines.cuda.drivers.emulator import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 

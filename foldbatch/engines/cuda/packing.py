@@ -1,8 +1,8 @@
 """A batch's packed table: all whole numbers that kernels read of it, in one run that is copied once.
 
 The head (see `texts.kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and
-the address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds of
-levels and plans; plans of sums of rows; rows that are set to zero.
+the address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds
+of levels and plans; plans of sums of rows; rows that are set to zero.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.plans import joined, plan_of
+from foldbatch.engines.cuda.steps import Step, steps_of
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
 from foldbatch.engines.launches import Directions
@@ -23,19 +24,15 @@ from foldbatch.scheduler.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A launch table, and where it lies in the packed one.
+    """A launch table, and the steps that it is.
 
     Attributes:
         table: the launch table.
-        launches: where its rows begin.
-        bounds: where the bounds of its levels begin.
-        plans: by launch, level and binding, where a plan lies, and how many targets it has.
+        steps: kernels and products, which refer to the packed table.
     """
 
     table: LaunchTable
-    launches: int
-    bounds: int
-    plans: Mapping[tuple[int, int, int], tuple[int, int]]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def pack(
         found = {
             place: (start, int(plan[0])) for place, start, plan in zip(places, starts, plans, strict=True)
         }
-        directions.append(Direction(table, launches, bounds, found))
+        directions.append(Direction(table, tuple(steps_of(kernels, table, launches, bounds, found))))
     sums = {}
     for key, rows in ids.items():
         plan = plan_of(rows.reshape(-1))

@@ -6,7 +6,7 @@ sequence). So a kernel may do several parts of one axis one after the other, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -16,6 +16,7 @@ from foldbatch.engines.cuda.texts import elements, moves, rows, sums
 from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
 from foldbatch.engines.cuda.texts.kernel_text import KernelText
 from foldbatch.engines.cuda.texts.lines import BODIES, line_lines, sum_lines
+from foldbatch.engines.cuda.texts.long_lines import SHARED, long_phases
 from foldbatch.engines.places import axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.statements import Place, Routine, Statement
@@ -91,7 +92,7 @@ class Cut:
 
     def _add(self, part: Part) -> None:
         """Append a part; before it, those that copy rows together that it reads."""
-        for number in sorted(part.reads - self._taken):
+        for number in sorted(part.reads - self._taken - {SHARED}):
             slot = self.routine.slots[number]
             summed = slot.binding.kind == "cotangent"
             if number in self.copied or summed:
@@ -114,6 +115,10 @@ class Cut:
             yield from self._loop(statement)
             return
         name, reads = statement.op, given(statement)
+        phases = long_phases(statement)
+        if phases:
+            yield from self._long(statement, phases)
+            return
         if name in EXPRESSIONS or name in ("add", "cast", "power"):
             write = written(statement)
             yield self._part(
@@ -140,6 +145,14 @@ class Cut:
             yield from PRODUCTS[name](self, statement)
         else:
             yield self._whole(statement)
+
+    def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[Part]:
+        """Yield the phases of an op along a line that the threads of a row share."""
+        places = [*given(statement), written(statement)]
+        reads = frozenset(place.slot for place in places) | {SHARED}
+        for phase in phases:
+            writes = frozenset({written(statement).slot, SHARED})
+            yield Part(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
 
     def _part(self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None) -> Part:
         places = [*given(statement), *([statement.write] if statement.write else [])]

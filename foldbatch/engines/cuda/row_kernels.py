@@ -10,10 +10,10 @@ KERNEL take_{k}(i8 source, i8 rows, i8 count, i8 words, i8 target) {{
 }}
 """
 _ZERO = """\
-KERNEL zero_rows(i8 array, i8 rows, i8 count, i8 bytes) {
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * bytes; e += BLOCKS * LANES_X)
-    ((b1*)array)[((const i8*)rows)[e / bytes] * bytes + e % bytes] = 0;
-}
+KERNEL zero_{k}(i8 array, i8 rows, i8 count, i8 words) {{
+  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X)
+    (({k}*)array)[((const i8*)rows)[e / words] * words + e % words] = 0;
+}}
 """
 # Adds terms to rows, as a plan tells (see `plans`); `width` numbers a row. ``add`` keeps what is there.
 _PLANNED = """\
@@ -47,7 +47,7 @@ KERNEL total_{k}(i8 values, i8 count, i8 target) {{
 """
 MOVES: dict[str, str] = {
     **{f"take_{k}": _ROWS.format(k=k) for k in ("i4", "b1")},
-    "zero_rows": _ZERO,
+    **{f"zero_{k}": _ZERO.format(k=k) for k in ("i4", "b1")},
     **{f"add_rows_{k}": _PLANNED.format(k=k) for k in ("f4", "f8")},
     **{f"total_{k}": _TOTAL.format(k=k) for k in ("f4", "f8", "i4", "i8")},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,15 @@ import numpy as np
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Span
+from foldbatch.engines.cuda.drivers.driver import Span
 from foldbatch.engines.cuda.gradients import DeviceRows
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
+from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.pending import pending
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -28,56 +28,8 @@ from foldbatch.params import Array, Gradient, Parameter
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
-WORDS = 8  # of a status, before the losses
 KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
 THREADS = 256
-
-
-class Status:
-    """What a batch tells when it has run: ids out of range, and the sums of losses.
-
-    Args:
-        device: where it runs.
-        losses: how many losses there are.
-
-    Attributes:
-        word: ``[WORDS + losses] int64`` on the device: whether an id was out of range; its call's rank; the
-            id; what it should be below; the cell. The sums of losses follow, as bits of doubles.
-        within: what errors are raised within, which may change them.
-    """
-
-    def __init__(self, device: Device, losses: int) -> None:
-        self.word = device.zeros((WORDS + losses,), "int64")
-        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._wait: Callable[[], Array] | None = None
-        self._numbers: Array | None = None
-
-    def send(self) -> None:
-        """Copy it to the host when all is computed that was enqueued."""
-        self._wait = self.word.device.read_later(self.word)
-
-    def look(self) -> Array:
-        """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
-
-        Raises:
-            OutOfRangeError: with cell and rank.
-        """
-        if self._numbers is None:
-            assert self._wait is not None, "the batch has run"
-            self._numbers, self._wait = self._wait(), None
-        bad, rank, found, size, cell = self._numbers[:5].tolist()
-        if bad:
-            raise OutOfRangeError(rank, found, size, cell=cell)
-        return self._numbers[WORDS:].view(np.float64)
-
-    def check(self) -> None:
-        """Wait for the batch, and raise its error if it is bad."""
-        with self.within():
-            self.look()
-
-    def loss(self, number: int) -> float:
-        """Return a summed loss."""
-        return float(self.look()[number])
 
 
 class CudaRun:
@@ -93,10 +45,19 @@ class CudaRun:
         self.staging = staging
         self.launches = 0
         self._block: Block | None = None
-        self._table = 0
+        self._table = Span(0, 0)
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys))
+
+    @property
+    def within(self) -> Callable[[], AbstractContextManager[None]]:
+        """What losses and gradients are read within."""
+        return self._status.within
+
+    @within.setter
+    def within(self, within: Callable[[], AbstractContextManager[None]]) -> None:
+        self._status.within = within
 
     # -- running
 
@@ -104,6 +65,9 @@ class CudaRun:
         """Bring what the batch reads and yields, and launch."""
         device, bound = self.device, self.ready.phase.bound
         cells = self.ready.batch.schedule.cells
+        if not len(self.ready.tables.forward.launches):
+            self._status.send()
+            return
         for parameter, number in bound.brought["parameter"]:
             self.memory.bring(number, device_value(device, parameter))
         for (k, i), number in bound.brought["metric"]:
@@ -111,18 +75,24 @@ class CudaRun:
             self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
         if self.ready.tables.backward is not None:
             self._make_gradients()
-        self._send(feeds)
+        self._block = self._send(feeds)
         self._run(self.ready.packed.forward)
-        if self._block is not None:
-            self.staging.done(self._block)
         for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
             count = len(cells[k].order)
             if count:
                 kind = KIND[self.model.cells[k].graph.losses[i].dtype]
                 target = self._status.word.pointer + 8 * (WORDS + place)
-                address = int(self.memory.addresses[number])
-                device.launch(f"total_{kind}", 1, (THREADS, 1), [address, count, target])
+                terms = self.memory.span(number)
+                device.launch(
+                    f"total_{kind}",
+                    1,
+                    (THREADS, 1),
+                    [terms.pointer, count, target],
+                    reads=[terms],
+                    writes=[Span(target, 8)],
+                )
         self._status.send()
+        self.staging.done(self._block)
 
     def _loss_buffers(self) -> list[int]:
         return [number for _, number in self.ready.phase.bound.brought["loss"]]
@@ -149,8 +119,8 @@ class CudaRun:
         for array in made:
             driver.fill(array.pointer, 0, array.nbytes, self.device.stream)
 
-    def _send(self, feeds: Sequence[Sequence[Array]]) -> None:
-        """Pack the table and the examples' data, and copy them."""
+    def _send(self, feeds: Sequence[Sequence[Array]]) -> Block:
+        """Pack the table and the examples' data, and copy them; return the block that they went by."""
         packed = self.ready.packed
         end = -(-packed.numbers.nbytes // GRAIN) * GRAIN
         places = []
@@ -158,32 +128,36 @@ class CudaRun:
             data = feeds[k][i]
             places.append((number, data, end))
             end += -(-data.nbytes // GRAIN) * GRAIN
-        block = self._block = self.staging.next(end)
+        block = self.staging.next(end)
         for number, data, start in places:
             self.memory.bring(number, block.device, start, data.nbytes)
             target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
             target[...] = data
         table = block.host[: packed.numbers.nbytes].view(np.int64)
         packed.filled(table, self.memory.addresses, self._status.word.pointer)
-        self._table = block.device.pointer
+        self._table = Span(block.device.pointer, packed.numbers.nbytes)
         self.staging.send(block, end)
+        return block
 
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches
         self.launches += int((rows[:, 2] - rows[:, 1]).sum())
-        table = Span(self._table, self.ready.packed.numbers.nbytes)
-        self.ready.phase.walker.run(direction, table, self.memory)
+        status = Span(self._status.word.pointer, self._status.word.nbytes)
+        self.ready.phase.walker.run(direction.steps, self._table, self.memory, status)
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
         packed, device = self.ready.packed, self.device
         assert packed.backward is not None, "forward must have run for training"
-        assert self._block is not None
+        if self._block is None:  # nothing was launched
+            return {}
         with device.lock:
             for arena, (place, count) in packed.zeros.items():
-                size = self.model.arenas[arena].nbytes
-                arguments = [self._arena("cotangents", arena), self._table + 8 * place, count, size]
-                device.launch("zero_rows", _blocks(count * size), (THREADS, 1), arguments)
+                kind, words = _words(self.model.arenas[arena].nbytes)
+                rows, reads = self._arena("cotangents", arena), [self._table]
+                arguments = [rows.pointer, self._table.pointer + 8 * place, count, words]
+                blocks = _blocks(count * words)
+                device.launch(f"zero_{kind}", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {
@@ -206,14 +180,26 @@ class CudaRun:
             type_ = self.model.arenas[arena]
             terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
             plan = self.device.put(plan_of(rows[own]))
-            address = self._arena("cotangents", arena)
-            self._add_rows(terms.pointer, plan.pointer, type_.size, len(own), address, type_.dtype, add=True)
+            sums = self._arena("cotangents", arena)
+            self._add_rows(terms, (plan, 0), type_.size, len(own), sums, type_.dtype, add=True)
 
     def _add_rows(
-        self, terms: int, plan: int, width: int, rows: int, target: int, dtype: str, *, add: bool
+        self,
+        terms: Span | DeviceArray,
+        plan: tuple[Span | DeviceArray, int],
+        width: int,
+        rows: int,
+        target: Span | DeviceArray,
+        dtype: str,
+        *,
+        add: bool,
     ) -> None:
-        arguments = [terms, plan, width, target, int(add)]
-        self.device.launch(f"add_rows_{KIND[dtype]}", _blocks(rows * width), (THREADS, 1), arguments)
+        """Add terms to rows as a plan tells, which begins at some byte of memory."""
+        held, begin = plan
+        arguments = [terms.pointer, held.pointer + begin, width, target.pointer, int(add)]
+        blocks = _blocks(rows * width)
+        name = f"add_rows_{KIND[dtype]}"
+        self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[terms, held], writes=[target])
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables, whose rows and ids the kernels have left."""
@@ -222,25 +208,25 @@ class CudaRun:
                 continue
             for i, sums in enumerate(cell.sums):
                 type_ = sums.parameter.type
-                values = int(
-                    self.memory.addresses[
-                        self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
-                    ]
-                )
+                number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
+                values = self.memory.span(number)
+                plan: tuple[Span | DeviceArray, int]
                 if (k, i) in self.ready.packed.sums:
                     place, rows = self.ready.packed.sums[k, i]
-                    plan = self._table + 8 * place
+                    plan = (self._table, 8 * place)
                 else:  # a cell computed the ids: the host must look at them
+                    self._status.look()  # first at whether they are in range
                     made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
                     held = self.device.put(made)
-                    rows, plan = made[1 : 1 + made[0]], held.pointer
+                    rows, plan = made[1 : 1 + made[0]], (held, 0)
                 width = type_.size // max(1, type_.shape[0])
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
-                self._add_rows(values, plan, width, len(rows), target.pointer, type_.dtype, add=False)
+                self._add_rows(values, plan, width, len(rows), target, type_.dtype, add=False)
                 target.guards = (self._status,)
                 places = self.device.empty((len(rows),), "int64")
                 if len(rows):
-                    self.device.driver.copy(places.pointer, plan + 8, places.nbytes, self.device.stream)
+                    start = plan[0].pointer + plan[1] + 8
+                    self.device.driver.copy(places.pointer, start, places.nbytes, self.device.stream)
                 sparse = DeviceRows(rows.copy(), target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
@@ -293,19 +279,26 @@ class CudaRun:
             type_ = self.model.arenas[arena]
             index = self.device.put(rows[places].astype(np.int64))
             taken = self.device.empty((len(places), *type_.shape), type_.dtype)
-            kind, item = ("i4", 4) if type_.nbytes % 4 == 0 else ("b1", 1)
-            words = type_.nbytes // item
-            arguments = [self._arena("values", arena), index.pointer, len(places), words, taken.pointer]
-            self.device.launch(f"take_{kind}", _blocks(len(places) * words), (THREADS, 1), arguments)
+            kind, words = _words(type_.nbytes)
+            held = self._arena("values", arena)
+            arguments = [held.pointer, index.pointer, len(places), words, taken.pointer]
+            blocks = _blocks(len(places) * words)
+            name = f"take_{kind}"
+            self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[held, index], writes=[taken])
             copied = np.asarray(taken)
             for i, place in enumerate(places.tolist()):
                 arrays[place] = copied[i, ...]
         return arrays
 
-    def _arena(self, kind: str, arena: int) -> int:
-        """Return the address of the values or cotangents of an arena."""
-        return int(self.memory.addresses[self.ready.phase.bound.buffers[kind, arena]])
+    def _arena(self, kind: str, arena: int) -> Span:
+        """Return the memory of the values or cotangents of an arena."""
+        return self.memory.span(self.ready.phase.bound.buffers[kind, arena])
 
 
 def _blocks(elements: int) -> int:
     return max(1, min(2048, -(-elements // THREADS)))
+
+
+def _words(nbytes: int) -> tuple[str, int]:
+    """Return in which type bytes are moved, and how many numbers they are."""
+    return ("i4", nbytes // 4) if nbytes % 4 == 0 else ("b1", nbytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Buffer, Event
+from foldbatch.engines.cuda.drivers.driver import Buffer, Event
 from foldbatch.engines.cuda.memory import capacity
 from foldbatch.params import Array
 
@@ -26,7 +26,7 @@ class Block:
         device: its copy.
         copied: when the copy is done.
         used: when the device needs it no more.
-        busy: whether these events were recorded.
+        busy: whether it was sent.
     """
 
     host: Array
@@ -58,18 +58,19 @@ class Staging:
             copied, used = (block.copied, block.used) if block else (driver.event(), driver.event())
             block = Block(driver.pinned(size), self.device.allocate(size), copied, used)
             self.blocks[self.turn] = block
+            driver.record(used, self.device.stream)  # who had the memory before may still compute with it
         return block
 
     def send(self, block: Block, nbytes: int) -> None:
         """Copy the first bytes of a block to the device; what is computed from now on waits for that."""
         driver, copies = self.device.driver, self.device.copies
-        if block.busy:
-            driver.wait(copies, block.used)
+        driver.wait(copies, block.used)
         driver.copy_in(block.device.pointer, block.host[:nbytes], copies)
         driver.record(block.copied, copies)
         driver.wait(self.device.stream, block.copied)
+        self.device.keep(block.copied, block.host)
+        block.busy = True
 
     def done(self, block: Block) -> None:
         """Tell that nothing that was enqueued later needs the block."""
         self.device.driver.record(block.used, self.device.stream)
-        block.busy = True

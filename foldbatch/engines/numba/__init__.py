@@ -10,7 +10,7 @@ from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
-from foldbatch.engines.numba.integers import compiled as compiled_integers
+from foldbatch.engines.numba.integers import compiled as arithmetic
 from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.model.model import Model
@@ -22,7 +22,7 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     Raises:
         BackendError: when Numba is not installed.
     """
-    return ArrayEngine("numba", model, TARGET, _make, compiled_integers(), UPDATES, sum_copies, debug=debug)
+    return ArrayEngine("numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, debug=debug)
 
 
 def _make(bound: Bound) -> Kernels:

@@ -102,22 +102,27 @@ def _timed(compile_as: Callable[[str, bool], C], filename: str, directory: Path 
 
 
 @lru_cache(4096)
-def compile_loop(text: str) -> Callable[..., None]:
+def compile_loop(text: str, *, rounded: bool = False) -> Callable[..., None]:
     """Return a loop's function, compiled for the arrays and numbers that its first line tells and no others.
+
+    Args:
+        text: of the function.
+        rounded: whether every product is rounded before something is added to it.
 
     Raises:
         BackendError: when Numba is not installed.
     """
     numba()
-    return compile_arrays(text)
+    return compile_arrays(text, rounded=rounded)
 
 
 def compile_arrays(
-    text: str, called: Mapping[str, Any] | None = None, source: str = ""
+    text: str, called: Mapping[str, Any] | None = None, source: str = "", *, rounded: bool = False
 ) -> Callable[..., None]:
     """Compile a text that calls what is `called` by name, all of it defined by `source`."""
-    key = digest(f"{FORM}\n{_basis()}{source}\n{text}")
-    return compile_text(f"loop_{key}", text, partial(_compiled, text, called or {}))
+    options = {"fastmath": False} if rounded else {}
+    key = digest(f"{FORM}\n{_basis()}{source}{options or ''}\n{text}")
+    return compile_text(f"loop_{key}", text, partial(_compiled, text, called or {}, options))
 
 
 def digest(text: str) -> str:
@@ -193,13 +198,14 @@ def _scope(text: str, filename: str, called: Mapping[str, Any]) -> dict[str, Any
 def _compiled(
     text: str,
     called: Mapping[str, Any],
+    options: Mapping[str, Any],
     filename: str,
     keep: bool,  # noqa: FBT001
 ) -> Callable[..., None]:
     functions = _vector_functions()
     scope = _scope(text, filename, called)
     signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
-    njit = numba().njit(signature, cache=keep, **functions.OPTIONS)
+    njit = numba().njit(signature, cache=keep, **functions.OPTIONS | options)
     compiled: Callable[..., None] = njit(scope["loop"])
     return compiled
 

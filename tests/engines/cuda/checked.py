@@ -12,13 +12,13 @@ from unittest import mock
 import numpy as np
 
 from foldbatch.engines.cuda import on_cpu
-from foldbatch.engines.cuda.calls import describe
-from foldbatch.engines.cuda.driver import Driver
-from foldbatch.engines.cuda.emulator import Emulator
-from foldbatch.engines.cuda.record_faults import faults
-from foldbatch.engines.cuda.guarded import Guarded
-from foldbatch.engines.cuda.late import Late
-from foldbatch.engines.cuda.recorder import Recorder
+from foldbatch.engines.cuda.drivers.driver import Driver
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.recording.calls import describe
+from foldbatch.engines.cuda.recording.faults import faults
+from foldbatch.engines.cuda.recording.guarded import Guarded
+from foldbatch.engines.cuda.recording.late import Late
+from foldbatch.engines.cuda.recording.recorder import Recorder
 
 # How eager the streams are: the one that computes, then the one that copies batches to the device.
 ORDERS: dict[str, tuple[float, float]] = {
@@ -26,7 +26,7 @@ ORDERS: dict[str, tuple[float, float]] = {
     "late": (0, 0),
     "copies first": (0, 1),
     "computing first": (1, 0),
-    "mixed": (0.5, 0.5),
+    "mixed": (0.2, 0.2),
 }
 
 
@@ -36,13 +36,15 @@ def recorder(order: str = "late", *, hides: bool = False, driver: Driver | None 
 
 
 def assert_faultless(recorded: Recorder, allowed: Sequence[str] = ()) -> None:
-    """Fail where a record has faults but of the rules that are allowed; see `foldbatch.engines.cuda.record_faults`."""
+    """Fail where a record has faults but of the rules that are allowed; see `foldbatch.engines.cuda.recording.faults`."""
     calls = recorded.finish()
     wrong = [fault for fault in faults(calls) if fault.rule not in allowed]
     shown = "\n".join(f"{fault.rule} in call {fault.call}: {fault.text}" for fault in wrong[:20])
     if wrong:
         last = wrong[0].call
-        assert not wrong, f"{len(wrong)} faults\n{shown}\nup to the first:\n{describe(calls[: last + 1], last - 20)}"
+        assert not wrong, (
+            f"{len(wrong)} faults\n{shown}\nup to the first:\n{describe(calls[: last + 1], last - 20)}"
+        )
 
 
 @contextmanager
@@ -61,7 +63,7 @@ def in_every_order(run: Callable[[], Any], *, hides: bool = False, allowed: Sequ
 
     Args:
         run: compiles for "cuda-on-cpu", and returns numbers: dicts, lists and arrays of the host.
-        hides: see `foldbatch.engines.cuda.guarded.Guarded`.
+        hides: see `foldbatch.engines.cuda.recording.guarded.Guarded`.
         allowed: rules that may be broken.
     """
     results = []

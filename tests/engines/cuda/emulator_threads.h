@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define KERNEL extern "C" void
+#define KERNEL_WIDE extern "C" void
+#define KERNEL_WIDE extern "C" void
 #define DEVICE static inline
 #define BARRIER() emulated_barrier()
 #define LANE_X ((i8)emulated.lane_x)

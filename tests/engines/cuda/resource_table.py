@@ -21,8 +21,8 @@ from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, resources
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.nvrtc import Resources, compiled, resources
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.model.model import Model

@@ -1,17 +1,22 @@
-"""A stand-in for CuPy and cuBLAS on the memory of the host: it does what it is asked at once, and writes it down."""
+"""A stand-in for CuPy and cuBLAS on the memory of the host: it does what it is asked at once, and writes it down.
+
+Kernels are compiled and run by the emulator.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from foldbatch.engines.cuda import cupy_driver
-from foldbatch.engines.cuda.cublas import COMPUTE, COMPUTE_F8
-from foldbatch.engines.cuda.cupy_driver import CupyDriver
+from foldbatch.engines.cuda.drivers import cupy_driver
+from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 
 
 class OutOfMemoryError(MemoryError):
@@ -72,12 +77,16 @@ class StandIn:
             def synchronize(self) -> None:
                 owner.asked.append(("synchronize", self))
 
+        emulator, functions = Emulator(), []
+
         class Module:
             def load(self, code: bytes) -> None:
                 self.code = code
+                self.emulated = emulator.load(code.decode())
 
             def get_function(self, name: str) -> Any:
-                return SimpleNamespace(ptr=sum(name.encode()), module=self)
+                functions.append(self.emulated.function(name))
+                return SimpleNamespace(ptr=len(functions), module=self)
 
         def alloc(nbytes: int) -> Memory:
             if nbytes > owner.free:
@@ -90,6 +99,9 @@ class StandIn:
             addresses = (ctypes.c_void_p * 16).from_address(start)
             values = [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
             owner.asked.append(("launch", *grid, values, extra))
+            if grid[0] <= len(functions):
+                function = functions[grid[0] - 1]
+                function.emulate(function.address, grid[1], struct.pack("16q", *values))
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))

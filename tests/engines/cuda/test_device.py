@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import IN_FLIGHT, Device, spans
-from foldbatch.engines.cuda.driver import Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.driver import Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from tests.engines.cuda.emulated import device, needs_compiler
 
 
@@ -58,6 +60,23 @@ def test_what_is_read_later_waits_when_it_is_asked_for():
     assert driver.waited == []
     assert wait().tolist() == [0, 0]
     assert len(driver.waited) == 1
+
+
+def test_pinned_memory_stays_until_its_copy_is_done_also_if_nobody_asks_for_it(monkeypatch):
+    """Else the next copy would share it."""
+    one, made = Device(Waits()), []
+
+    def pinned(nbytes):
+        array = np.zeros(nbytes, np.uint8)
+        made.append(weakref.ref(array))
+        return array
+
+    monkeypatch.setattr(one.driver, "pinned", pinned, raising=False)
+    one.read_later(one.put(np.zeros(3)))
+    assert len(made) == 2
+    assert all(array() is not None for array in made)
+    one.synchronize()
+    assert all(array() is None for array in made)
 
 
 @needs_compiler

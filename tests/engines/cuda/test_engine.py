@@ -8,7 +8,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.engine import CudaEngine, heights_of
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.trees import TREES, model, program
@@ -69,7 +69,7 @@ def test_memory_settles() -> None:
 
 def test_both_phases_share_the_way_to_the_device() -> None:
     made = program()
-    engine = made._runner.engine
+    engine = made.engine
     memory, batch = engine.memory(), made.schedule(TREES)
     values = []
     for training in (True, False, True):
@@ -81,7 +81,7 @@ def test_both_phases_share_the_way_to_the_device() -> None:
 
 def test_the_bytes_of_a_batch_are_those_of_its_buffers() -> None:
     made = program()
-    engine = made._runner.engine
+    engine = made.engine
     small, large = (engine.ready(made.schedule(TREES * n), training=True) for n in (1, 10))
     assert 0 < engine.nbytes(small) < engine.nbytes(large)
     tables = small.tables
@@ -91,6 +91,6 @@ def test_the_bytes_of_a_batch_are_those_of_its_buffers() -> None:
 
 def test_a_batch_is_reported() -> None:
     made = program()
-    engine = made._runner.engine
+    engine = made.engine
     launched = engine.launched(engine.ready(made.schedule(TREES), training=True))
     assert {row.direction for row in launched} == {"forward", "backward"}

@@ -7,7 +7,7 @@ import pytest
 
 from foldbatch.engines.cuda import faults
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.errors import ParameterError
 from tests.engines.cuda.emulated import needs_compiler
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.drivers.spans import array_at
 from foldbatch.engines.cuda.memory import DeviceMemory, capacity
-from foldbatch.engines.cuda.spans import array_at
 from foldbatch.types import TensorType
 
 V, IDS = TensorType((3,)), TensorType((), "int64")

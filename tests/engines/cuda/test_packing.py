@@ -10,7 +10,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine, Ready
-from foldbatch.engines.cuda.nothing import Nothing
+from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIRST, INDEX, WIDTH, binding
 from tests.engines.cuda.emulated import needs_compiler
@@ -21,7 +21,7 @@ pytestmark = needs_compiler
 
 def ready(examples: Any = TREES, *, training: bool = True) -> Ready:
     made = program()
-    found: Ready = made._runner.engine.ready(made.schedule(examples), training=training)
+    found: Ready = made.engine.ready(made.schedule(examples), training=training)
     return found
 
 
@@ -34,12 +34,12 @@ def test_the_head_tells_where_the_rest_lies() -> None:
     np.testing.assert_array_equal(numbers[numbers[INDEX_AT] :][: len(forward.index)], forward.index)
     for direction in (batch.packed.forward, batch.packed.backward):
         assert direction is not None
-        table = direction.table
-        there = numbers[direction.launches :][: table.launches.size].reshape(table.launches.shape)
-        np.testing.assert_array_equal(there, table.launches)
-        np.testing.assert_array_equal(
-            numbers[direction.bounds :][: table.bounds.size], table.bounds.reshape(-1)
-        )
+        assert direction.steps
+        for step in direction.steps:
+            if step.task.name:
+                launch, level, *_ = step.arguments
+                assert numbers[launch : launch + len(step.row)].tolist() == list(step.row)
+                assert numbers[level : level + 2].tolist() in direction.table.bounds.tolist()
 
 
 def test_addresses_are_filled_in_last() -> None:
@@ -63,21 +63,21 @@ def test_a_plan_adds_each_row_of_a_level_once() -> None:
     batch = engine.ready(made.schedule([[[1, 2]] * 3, [], [[3, 4]] * 2]), training=True)
     backward = batch.packed.backward
     assert backward is not None
-    assert backward.plans
-    for (launch, level, number), (start, targets) in backward.plans.items():
-        row = backward.table.launches[launch]
-        fields = binding(row, number)
+    planned = [step for step in backward.steps if step.task.planned >= 0]
+    assert planned
+    numbers = batch.packed.numbers
+    for step in planned:
+        _, level, plan = step.arguments
+        fields = binding(step.row, step.task.planned)
         assert fields[FIRST] < 0
-        kernel = batch.phase.kernels[row[0]]
-        (task,) = [task for task in kernel.tasks if task.planned == number]
-        low, high = backward.table.bounds[level]
-        if task.axis in kernel.routine.segments:
-            segments = binding(row, kernel.routine.segments[task.axis])[INDEX]
-            low, high = (backward.table.index[segments + at] for at in (low, high))
+        low, high = numbers[level : level + 2]
+        segments = batch.phase.kernels[step.row[0]].routine.segments
+        if step.task.axis in segments:
+            at = binding(step.row, segments[step.task.axis])[INDEX]
+            low, high = backward.table.index[at + low], backward.table.index[at + high]
         rows = backward.table.index[fields[INDEX] :][low * fields[WIDTH] : high * fields[WIDTH]]
-        plan = batch.packed.numbers[start:]
-        assert plan[0] == targets == len(set(rows.tolist()))
-        assert plan[1 : 1 + targets].tolist() == sorted(set(rows.tolist()))
+        targets = sorted(set(rows.tolist()))
+        assert numbers[plan : plan + 1 + len(targets)].tolist() == [len(targets), *targets]
 
 
 def test_rows_of_tables_are_summed_by_ids_of_the_examples() -> None:
@@ -102,4 +102,4 @@ def test_rows_of_cotangents_that_nobody_stores_are_set_to_zero() -> None:
 def test_a_batch_without_examples_is_packed() -> None:
     packed = ready([]).packed
     assert len(packed.forward.table.launches) == 0
-    assert packed.forward.plans == {}
+    assert packed.forward.steps == ()

@@ -30,9 +30,11 @@ def test_rows_are_taken(blocks: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
-def test_rows_are_set_to_zero(blocks: int) -> None:
-    array, index = device().put(np.ones((4, 3), "float32")), device().put(np.array([0, 3]))
-    device().launch("zero_rows", blocks, (256, 1), [array.pointer, index.pointer, 2, 12])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_rows_are_set_to_zero(blocks: int, dtype: str) -> None:
+    array, index = device().put(np.ones((4, 3), dtype)), device().put(np.array([0, 3]))
+    kernel = "zero_i4" if dtype == "float32" else "zero_b1"
+    device().launch(kernel, blocks, (256, 1), [array.pointer, index.pointer, 2, 3])
     assert np.asarray(array).tolist() == [[0] * 3, [1] * 3, [1] * 3, [0] * 3]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.driver import Product
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.kernels import BLOCK
-from foldbatch.engines.cuda.walk import BLOCKS
+from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, apply, constant, input_node
 from foldbatch.static.op import ragged

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda import emulator
-from foldbatch.engines.cuda.driver import ARGUMENTS, Span, Touched
-from foldbatch.engines.cuda.emulator import Emulator, parameters
-from foldbatch.engines.cuda.spans import array_at, joined, span_of, without
+from foldbatch.engines.cuda.drivers import emulator
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Span, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer, parameters
+from foldbatch.engines.cuda.drivers.spans import array_at, joined, span_of, without
 
 AT_ONCE = 8  # blocks; as in emulator_threads.h
 THREADS_AT_ONCE = 512
-OPTIONS = ("-std=c++20", "-O1", "-g", "-w", "-ffp-contract=off", "-pthread")
+OPTIONS = ("-std=c++20", "-O0", "-g", "-w", "-ffp-contract=off", "-pthread")
 SANITIZERS = {
     None: (),
     "thread": ("-fsanitize=thread",),
@@ -81,16 +82,33 @@ def run_threaded(
 
 
 class Threaded(Emulator):
-    """An emulator whose launches are run by real threads; every launch must say what it touches.
+    """An emulator whose launches are run by real threads.
 
-    Memory that it does not name is not there for it. What it only reads must stay as it is.
+    Args:
+        sanitize: see `run_threaded`.
+        named: whether a launch has no memory but what it says to touch, and must leave what it only reads as it
+            is. Else it has all memory of the device.
+        most: blocks of a launch, and threads of a block along x and y, at most: kernels take any number.
     """
 
     name = "the CPU, a thread for each lane"
-    recording = True
 
-    def __init__(self, sanitize: str | None = None) -> None:
+    def __init__(
+        self,
+        sanitize: str | None = None,
+        *,
+        named: bool = False,
+        most: tuple[int, int, int] = (8, 1024, 1024),
+    ) -> None:
         self.sanitize = sanitize
+        self.most = most
+        self.recording = named
+        self._buffers: weakref.WeakSet[HostBuffer] = weakref.WeakSet()
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        buffer = HostBuffer(nbytes)
+        self._buffers.add(buffer)
+        return buffer
 
     def load(self, source: str) -> _Text:
         return _Text(source)
@@ -105,6 +123,12 @@ class Threaded(Emulator):
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         source, kernel = function
+        blocks, *lanes = (min(pair) for pair in zip((blocks, *threads), self.most, strict=True))
+        threads = (lanes[0], lanes[1])
+        if not self.recording:
+            memory = [buffer.array((buffer.nbytes,), "uint8") for buffer in self._buffers]
+            run_threaded(source, kernel, blocks, threads, arguments, memory, self.sanitize)
+            return
         assert touched is not None, f"{kernel} does not say what it touches"
         reads, writes = touched()
         buffers = [_bytes(span) for span in joined([*reads, *writes])]

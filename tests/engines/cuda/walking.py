@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.driver import Driver, Function, Span
-from foldbatch.engines.cuda.emulator import Emulator
+from foldbatch.engines.cuda.drivers.driver import Driver, Function, Span
+from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import pack
@@ -96,9 +96,9 @@ class Together:
         numbers = np.empty_like(packed.numbers)
         packed.filled(numbers, memory.addresses, status.pointer)
         told = self.device.put(numbers)
-        Walker(self.device, [kernel], self.functions).run(
-            packed.forward, Span(told.pointer, told.nbytes), memory
-        )
+        walker = Walker(self.device, [kernel], self.functions)
+        here, word = (Span(array.pointer, array.nbytes) for array in (told, status))
+        walker.run(packed.forward.steps, here, memory, word)
         bad, rank, id_, size = self.device.read(status)[:4].tolist()
         if bad:
             raise OutOfRangeError(rank, id_, size)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.engines.cuda.walk import BLOCKS
+from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.static.op import CALL
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
 from foldbatch.types import TensorType

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from foldbatch.engines.cuda.drivers.nvrtc import compiled, nvrtc, resources
 from foldbatch.engines.cuda.kernels import SUMMED, Kernel
-from foldbatch.engines.cuda.nvrtc import compiled, nvrtc, resources
 from foldbatch.engines.cuda.texts.sums import PARTS
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model

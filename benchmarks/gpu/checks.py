@@ -1,0 +1,115 @@
+"""Whether the engine is right on the card: a training step in each precision, and several steps in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.contenders import MODELS, SST, OurModel
+from benchmarks.gpu.race import described
+from benchmarks.gpu.record import Check
+from foldbatch.errors import FoldbatchError
+from foldbatch.params import SparseRows
+from foldbatch.trees import Tree
+
+# By dtype and precision, how far loss and gradients may be from the oracle; None: the error is only told.
+LIMITS: Mapping[tuple[str, str], float | None] = {
+    ("float32", "fp32"): 1e-5,
+    ("float64", "fp32"): 1e-12,
+    ("float32", "tf32"): None,
+    ("float32", "bf16"): None,
+}
+TRAINED = 1e-9  # how far parameters may be from NumPy's after training in float64
+
+
+def accuracy(trees: Sequence[Tree], hidden: int, words: int, backend: str, oracle: str) -> list[Check]:
+    """Return how far a training step of the SST Tree-LSTM is from the oracle's in float64, by precision.
+
+    Args:
+        trees: the batch.
+        hidden: size of the model.
+        words: rows of the embedding.
+        backend: that is checked.
+        oracle: ``reference``, or ``numpy``, which computes larger models in float64, too.
+    """
+    exact = OurModel(MODELS[SST], hidden, words, oracle, dtype="float64")
+    expected = _step(exact, trees)
+    checks = []
+    for (dtype, precision), limit in LIMITS.items():
+        name = f"a step of {len(trees)} trees, hidden {hidden}, {dtype}, {precision}, against {oracle}"
+        try:
+            ours = OurModel(MODELS[SST], hidden, words, backend, precision, dtype)
+            for parameter in ours.program.params:
+                ours.program.params[parameter] = np.asarray(exact.program.params[parameter], dtype)
+            if dtype == "float32":  # the oracle computes with the same numbers
+                for parameter in exact.program.params:
+                    exact.program.params[parameter] = np.asarray(ours.program.params[parameter], np.float64)
+                expected = _step(exact, trees)
+            errors = compare(expected, _step(ours, trees))
+        except FoldbatchError as error:
+            state = "failed" if precision == "fp32" else "skipped"
+            checks.append(Check(name, state, described(error)))
+        else:
+            worst = max(errors, key=errors.__getitem__)
+            right = limit is None or errors[worst] <= limit
+            found = f"relative error of the loss {errors['loss']:.2g}; at most {errors[worst]:.2g} ({worst})"
+            told = found if limit is None else f"{found}; {limit:g} allowed"
+            checks.append(Check(name, "passed" if right else "failed", told))
+    return checks
+
+
+def _step(ours: OurModel, trees: Sequence[Tree]) -> dict[str, Any]:
+    """Return the loss and all gradients of a batch, dense."""
+    loss, gradients = ours.program.value_and_grad(trees)
+    found = {"loss": np.asarray(float(loss))}
+    for name, gradient in gradients.items():
+        if isinstance(gradient, SparseRows):
+            dense = np.zeros(gradient.shape, np.float64)
+            np.add.at(dense, np.asarray(gradient.rows), np.asarray(gradient.values, np.float64))
+            found[name] = dense
+        else:
+            found[name] = np.asarray(gradient, np.float64)
+    return found
+
+
+def compare(expected: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, float]:
+    """Return by name the relative error, by the norm of the difference; infinite where there is NaN.
+
+    >>> compare({"w": np.array([3.0, 4.0])}, {"w": np.array([3.0, 4.5])})
+    {'w': 0.1}
+    """
+    errors = {}
+    for name, value in expected.items():
+        difference = float(np.linalg.norm(found[name] - value) / (np.linalg.norm(value) or 1.0))
+        errors[name] = difference if np.isfinite(difference) else float("inf")
+    return errors
+
+
+def training(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> list[Check]:
+    """Train for two rounds of batches without looking; compare parameters with NumPy's and a second time's.
+
+    Batches of several sizes follow each other while the device may be behind, so a table that is overwritten
+    too early, or memory that is used twice, changes numbers. In float64, to `TRAINED`; the second time to the
+    last bit.
+    """
+    exact = _trained(batches, hidden, words, "numpy")
+    first, second = (_trained(batches, hidden, words, backend) for _ in range(2))
+    errors = compare(exact, first)
+    worst = max(errors, key=errors.__getitem__)
+    name = f"{2 * len(batches)} training steps without looking, hidden {hidden}, float64"
+    found = f"relative error at most {errors[worst]:.2g} ({worst}); {TRAINED:g} allowed"
+    other = [key for key, value in first.items() if value.tobytes() != second[key].tobytes()]
+    return [
+        Check(f"{name}, against numpy", "passed" if errors[worst] <= TRAINED else "failed", found),
+        Check(f"{name}, twice", "failed" if other else "passed", ", ".join(other) or "the same bits"),
+    ]
+
+
+def _trained(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> dict[str, Any]:
+    """Return the parameters after training, and the last loss."""
+    ours = OurModel(MODELS[SST], hidden, words, backend, dtype="float64")
+    for trees in [*batches, *batches]:
+        loss = ours.step(trees, len(trees))
+    return {"loss": np.asarray(float(loss)), **ours.parameters()}

@@ -1,0 +1,107 @@
+"""The command ``python -m benchmarks.gpu``: checks the CUDA engine on a card, then times it."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.gpu.card import facts, find_card
+from benchmarks.gpu.page import page
+from benchmarks.gpu.parts import parts_of
+from benchmarks.gpu.race import described
+from benchmarks.gpu.record import Budget, Check
+from benchmarks.gpu.run import Run, Settings, quick
+from benchmarks.gpu.trees import numbered_words, sst_like_trees
+from benchmarks.inside import backend_name
+from benchmarks.workload import load_trees
+from foldbatch.errors import BackendError, FoldbatchError
+from foldbatch.output import output_file, write_whole
+
+HANGS = 60.0  # seconds after its time is over when the process ends itself
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; return the exit status: 0, 1 if a check failed, 2 for what the user can mend."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(given)
+    settings = quick(options.backend) if options.quick else Settings(options.backend)
+    try:
+        backend_name(options.backend)
+        if options.data:
+            trees, words = numbered_words(load_trees(options.data))
+            settings = replace(settings, words=words)
+        else:
+            trees = sst_like_trees(settings.trees, 0, settings.words)
+    except (FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    run = Run(settings, find_card(options.backend), trees, Budget(options.seconds))
+    kind = "the treebank's" if options.data else "drawn like the treebank's"
+    run.record.facts = {
+        "command": " ".join(["python -m benchmarks.gpu", *given]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "backend": options.backend,
+        "trees": f"{kind} ({len(trees)}), {settings.words} words",
+        **facts(),
+    }
+    if not run.card.is_gpu:
+        run.record.facts["no card"] = "the CPU stands for one: figures say nothing of GPUs"
+    if not options.quick:  # a process that hangs keeps the card from others
+        faulthandler.dump_traceback_later(options.seconds + HANGS, exit=True)
+    _run(run, options)
+    faulthandler.cancel_dump_traceback_later()
+    print(page(run.record))
+    return 0 if run.record.passed else 1
+
+
+def _run(run: Run, options: Namespace) -> None:
+    for part in parts_of(run):
+        if run.budget.left() < part.least:
+            run.record.left_out[part.name] = f"no time was left after {run.budget.spent():.0f} s"
+            continue
+        before = run.budget.spent()
+        try:
+            part.do(run)
+        except KeyboardInterrupt:
+            run.record.left_out[part.name] = "interrupted"
+            break
+        except BackendError as error:
+            run.record.left_out[part.name] = described(error)
+        except Exception as error:  # noqa: BLE001 - what is left shall be measured all the same
+            run.record.checks.append(Check(part.name, "failed", described(error)))
+        print(f"{run.budget.spent():6.1f} s: {part.name} ({run.budget.spent() - before:.1f} s)", flush=True)
+        run.record.facts["seconds"] = f"{run.budget.spent():.0f} of {run.budget.seconds:.0f}"
+        _write(run, options)  # after each part: a crash loses no figures
+    _write(run, options)
+
+
+def _write(run: Run, options: Namespace) -> None:
+    if options.json:
+        write_whole(options.json, (json.dumps(run.record.as_dict(), indent=1) + "\n").encode())
+    if options.page:
+        write_whole(options.page, page(run.record).encode())
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m benchmarks.gpu",
+        description="Check the CUDA engine on this machine's card, then time it beside PyTorch.",
+    )
+    parser.add_argument("--backend", default="cuda", help="what is checked and timed (default cuda)")
+    what = "about how long it may take (default 400); what is left out is named"
+    parser.add_argument("--seconds", type=float, default=400.0, metavar="S", help=what)
+    what = "try everything on tiny models, to see that it runs; it needs no card with --backend cuda-on-cpu"
+    parser.add_argument("--quick", action="store_true", help=what)
+    what = "a directory with train.txt in bracket form (default: random trees like the treebank's)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=what)
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write all figures, for programs")
+    parser.add_argument(
+        "--page", type=output_file, metavar="FILE", help="write the page that is printed at the end"
+    )
+    return parser

@@ -1,0 +1,1 @@
+"""Drivers: a GPU, or what stands for one, as the engine sees it."""

@@ -1,0 +1,244 @@
+"""The driver of a GPU: `driver.Driver` by CuPy, which is imported when a driver is made.
+
+Memory comes from CuPy's pool, for the first stream that the driver makes: everything is computed there.
+Memory that is given back serves what is enqueued on that stream later, so it is never in use twice. Another
+stream must wait for an event of the first one before it touches memory that was allocated just now; and the
+first one must wait for an event of the other before it uses what is there, or gives it back. Memory of the
+host serves others as soon as nobody holds it, so it must be held until a copy from it or to it is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.cuda.drivers.card import check, cublas
+from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product, Touched
+from foldbatch.engines.cuda.drivers.nvrtc import architecture, compiled, nvrtc
+from foldbatch.errors import BackendError
+from foldbatch.forks import start_in_each_process
+from foldbatch.params import Array
+
+PAGE = 4096
+_PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
+
+
+class CupyBuffer:
+    """Memory of a GPU; see `driver.Buffer`."""
+
+    __slots__ = ("memory", "nbytes", "pointer")
+
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        self.memory = memory  # CuPy takes it back when nobody holds this
+        self.pointer: int = memory.ptr
+        self.nbytes = nbytes
+
+
+class CupyModule:
+    """Kernels on a GPU; see `driver.Module`. Its functions hold it."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def function(self, name: str) -> Any:
+        """Return a kernel by name."""
+        return self._module.get_function(name)
+
+
+class CupyDriver:
+    """A GPU; see `driver.Driver`.
+
+    Args:
+        cupy: the module.
+        precision: what products of float32 are computed with: ``fp32``, ``tf32`` or ``bf16``.
+
+    Raises:
+        BackendError: when there is no NVRTC for the GPU, or no cuBLAS.
+    """
+
+    recording = False
+
+    def __init__(self, cupy: Any, precision: str) -> None:
+        self._cupy = cupy
+        self._runtime = runtime = cupy.cuda.runtime
+        self._start_kernel = cupy.cuda.driver.launchKernel
+        self._precision = precision
+        self._device = runtime.getDevice()
+        self._major: int = runtime.runtimeGetVersion() // 1000
+        properties = runtime.getDeviceProperties(self._device)
+        self.name: str = properties["name"].decode()
+        capability = properties["major"], properties["minor"]
+        self._architecture = architecture(capability, nvrtc(self._major).architectures)
+        self._cublas = cublas(self._major)
+        self._products: dict[int, Blas] = {}
+        self._first: Any = None
+        self._process = os.getpid()
+        start_in_each_process(self, CupyDriver._start)
+
+    def _start(self) -> None:
+        self._local = threading.local()
+
+    def _words(self) -> tuple[Any, int]:
+        """Return a thread's memory for the arguments of a launch, and the address of their addresses.
+
+        A thread that has none yet is made to work on the driver's GPU.
+        """
+        try:
+            words: tuple[Any, int] = self._local.words
+        except AttributeError:
+            if os.getpid() != self._process:
+                expected = "the process that the program was compiled in"
+                fix = "start processes with multiprocessing.get_context('spawn'), or compile in each of them"
+                raise BackendError("backend cuda", expected, "one forked from it", fix) from None
+            self._runtime.setDevice(self._device)
+            values = (ctypes.c_longlong * ARGUMENTS)()
+            start = ctypes.addressof(values)
+            addresses = (ctypes.c_void_p * ARGUMENTS)(*range(start, start + 8 * ARGUMENTS, 8))
+            self._local.addresses = addresses
+            words = self._local.words = values, ctypes.addressof(addresses)
+        return words
+
+    def allocate(self, nbytes: int) -> CupyBuffer:
+        self._words()
+        cupy = self._cupy
+        try:
+            with self._first or self.stream():
+                return CupyBuffer(cupy.cuda.alloc(nbytes), nbytes)
+        except cupy.cuda.memory.OutOfMemoryError:
+            free, total = self._runtime.memGetInfo()
+            found = f"{_size(free)} free of {_size(total)}"
+            fix = "take smaller batches, or end what else uses the GPU"
+            raise BackendError(
+                "backend cuda", f"{_size(nbytes)} more memory on {self.name}", found, fix
+            ) from None
+
+    def pinned(self, nbytes: int) -> Array:
+        if not nbytes:
+            return np.empty(0, np.uint8)
+        memory = self._cupy.cuda.alloc_pinned_memory(capacity(nbytes))
+        return np.frombuffer(memory, np.uint8, nbytes)
+
+    def stream(self) -> Any:
+        self._words()
+        made = self._cupy.cuda.Stream(non_blocking=True)
+        self._first = self._first or made
+        return made
+
+    def event(self) -> Any:
+        self._words()
+        return self._cupy.cuda.Event(disable_timing=True)
+
+    def record(self, event: Any, stream: Any) -> None:
+        event.record(stream)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        stream.wait_event(event)
+
+    def synchronize(self, event: Any) -> None:
+        event.synchronize()
+
+    def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
+        kind = self._runtime.memcpyHostToDevice
+        self._runtime.memcpyAsync(pointer, _address(source), source.nbytes, kind, stream.ptr)
+
+    def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
+        kind = self._runtime.memcpyDeviceToHost
+        self._runtime.memcpyAsync(_address(target), pointer, target.nbytes, kind, stream.ptr)
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        kind = self._runtime.memcpyDeviceToDevice
+        self._runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
+
+    def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
+        self._runtime.memsetAsync(pointer, byte, nbytes, stream.ptr)
+
+    def load(self, source: str) -> CupyModule:
+        self._words()
+        module = self._cupy.cuda.function.Module()
+        module.load(compiled(source, self._architecture, self._major).code)
+        return CupyModule(module)
+
+    def launch(
+        self,
+        function: Any,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        values, addresses = self._words()
+        _PACKED[len(arguments)](values, 0, *arguments)
+        # CuPy's functions make two objects of each argument, which takes several times as long as this
+        self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
+
+    def multiply(self, product: Product, stream: Any) -> None:
+        p = product
+        if p.m and p.n and p.k and p.count:
+            blas = self._products.get(stream.ptr)
+            if blas is None:
+                blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self._precision)
+                self._products[stream.ptr] = blas
+                self._follow(stream)
+            blas.multiply(p)
+        elif not p.adds:
+            for pointer, nbytes in stretches(p):
+                self.fill(pointer, 0, nbytes, stream)
+
+    def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return an array of CuPy over a buffer, which it holds.
+
+        CuPy's current stream waits for what is computed now. It must be done with the array before the next
+        batch changes what is there.
+        """
+        cuda = self._cupy.cuda
+        self._follow(cuda.get_current_stream())
+        memory = cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, self._device)
+        return self._cupy.ndarray(shape, dtype, cuda.MemoryPointer(memory, 0))
+
+    def _follow(self, stream: Any) -> None:
+        """Let a stream wait for what the first one has to do now."""
+        event = self.event()
+        self.record(event, self._first)
+        self.wait(stream, event)
+
+
+def capacity(nbytes: int) -> int:
+    """Return a size of memory of the host for some bytes: one of few, and a quarter more at most.
+
+    CuPy uses memory again for the same size only.
+
+    >>> [capacity(n) for n in (1, 4097, 40_000, 1_000_001)]
+    [4096, 8192, 40960, 1048576]
+    """
+    step = max(PAGE, 1 << max(0, (nbytes - 1).bit_length() - 3))
+    return -(-nbytes // step) * step
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 1e9:,.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.2f} MB"
+
+
+def load_driver(precision: str = "fp32") -> CupyDriver:
+    """Return the driver of the GPU that is CuPy's current device.
+
+    Args:
+        precision: how products of float32 are computed: ``fp32``, of the operands as they are; ``tf32``, of
+            operands rounded to 10 bits behind the point; ``bf16``, to 7 bits. Sums are of float32.
+
+    Raises:
+        BackendError: when there is no GPU that can be used: what is missing, and what to do.
+    """
+    return CupyDriver(check(), precision)

@@ -1,0 +1,65 @@
+// What every kernel text begins with. The text is CUDA C++ and, for tests, C: so it keeps to what both know.
+// A block has LANES_X times LANES_Y threads, at most 256, or 1024 of a KERNEL_WIDE; a thread is LANE_X, LANE_Y of
+// block BLOCK of BLOCKS.
+
+#ifdef __CUDACC_RTC__
+#define FB_CUDA 1
+#elif defined(__CUDACC__)
+#define FB_CUDA 1
+#include <math.h>
+#endif
+
+typedef long long i8;
+typedef unsigned long long u8;
+typedef int i4;
+typedef unsigned int u4;
+typedef float f4;
+typedef double f8;
+typedef unsigned char b1;
+
+#ifdef FB_CUDA
+// Blocks a multiprocessor must hold are named, else the compiler aims at more and spills registers for it.
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
+#define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024, 1)
+#define DEVICE static __device__ __forceinline__
+#define SHARED __shared__
+#define BARRIER() __syncthreads()
+#define LANE_X ((i8)threadIdx.x)
+#define LANE_Y ((i8)threadIdx.y)
+#define LANES_X ((i8)blockDim.x)
+#define LANES_Y ((i8)blockDim.y)
+#define BLOCK ((i8)blockIdx.x)
+#define BLOCKS ((i8)gridDim.x)
+#define ALIGNED(bytes) __align__(bytes)
+#define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
+DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
+#define F4_INF __int_as_float(0x7f800000)
+#define F8_INF __longlong_as_double(0x7ff0000000000000ll)
+#endif
+
+// Elements that lie side by side and are loaded or stored at once.
+#define VECTOR(kind, count, bytes) typedef struct ALIGNED(bytes) { kind v[count]; } kind##x##count;
+VECTOR(f4, 2, 8)
+VECTOR(f4, 4, 16)
+VECTOR(f8, 2, 16)
+VECTOR(i4, 2, 8)
+VECTOR(i4, 4, 16)
+VECTOR(i8, 2, 16)
+VECTOR(b1, 2, 2)
+VECTOR(b1, 4, 4)
+
+DEVICE i8 min_i8(i8 a, i8 b) { return a < b ? a : b; }
+DEVICE i8 max_i8(i8 a, i8 b) { return a > b ? a : b; }
+DEVICE f4 sigmoid_f4(f4 x) {
+  f4 e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+DEVICE f8 sigmoid_f8(f8 x) {
+  f8 e = exp(-fabs(x));
+  return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+DEVICE u8 mixed(u8 z) {  // the finaliser of SplitMix64, as foldbatch.static.ops.random.mixed
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}

@@ -1,0 +1,191 @@
+"""What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, streams and events.
+
+`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what is asked of
+another driver. Everything is enqueued on a stream and done later, in that stream's order; only
+`Driver.synchronize` waits. An address is a whole number; 0 is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from foldbatch.params import Array
+
+Stream = Any  # what `Driver.stream` returns
+Event = Any  # what `Driver.event` returns
+Function = Any  # what `Module.function` returns
+
+THREADS = 1024  # of a block, at most
+ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
+
+
+class Buffer(Protocol):
+    """Memory of the device. When nobody holds it any more it is free for what is enqueued later.
+
+    Attributes:
+        pointer: its address, a multiple of 256.
+        nbytes: its size.
+    """
+
+    pointer: int
+    nbytes: int
+
+
+class Span(NamedTuple):
+    """Bytes that a launch may read or write: their address, and how many."""
+
+    pointer: int
+    nbytes: int
+
+
+class Touched(NamedTuple):
+    """All memory that a launch may touch, for drivers that check."""
+
+    reads: Sequence[Span]
+    writes: Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Matrix products ``C = A B``, or ``C += A B`` where `adds`: `count` of them, side by side.
+
+    Matrices lie row by row: A is ``[m, k]``, B ``[k, n]``, C ``[m, n]``. Where `a_across`, A lies as
+    ``[k, m]``; where `b_across`, B lies as ``[n, k]``.
+
+    Attributes:
+        dtype: ``float32`` or ``float64``.
+        m: rows of A.
+        n: columns of B.
+        k: columns of A.
+        a: address of the first A.
+        b: address of the first B.
+        c: address of the first C.
+        a_lead: elements from one row of A, as it lies, to the next; at least the length of such a row.
+        b_lead: the same of B.
+        c_lead: the same of C.
+        a_across: whether A lies across.
+        b_across: whether B lies across.
+        adds: whether the products are added to what C holds; else C need hold nothing.
+        count: how many products.
+        a_step: elements from one A to the next; 0 where all are the same.
+        b_step: the same of B.
+        c_step: the same of C.
+    """
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    a: int
+    b: int
+    c: int
+    a_lead: int
+    b_lead: int
+    c_lead: int
+    a_across: bool = False
+    b_across: bool = False
+    adds: bool = False
+    count: int = 1
+    a_step: int = 0
+    b_step: int = 0
+    c_step: int = 0
+
+
+class Module(Protocol):
+    """Compiled kernels."""
+
+    def function(self, name: str) -> Function:
+        """Return a kernel by name."""
+        ...
+
+
+class Driver(Protocol):
+    """A GPU, or what stands for one.
+
+    Attributes:
+        name: of the device, for people.
+        recording: whether `launch` looks at what a kernel touches.
+    """
+
+    name: str
+    recording: bool
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Return memory with any content.
+
+        Raises:
+            BackendError: when the device has too little memory left.
+        """
+        ...
+
+    def pinned(self, nbytes: int) -> Array:
+        """Return memory of the host that copies go to and from while the host goes on: ``[nbytes] uint8``."""
+        ...
+
+    def stream(self) -> Stream:
+        """Return a new stream. Streams run side by side, but for events."""
+        ...
+
+    def event(self) -> Event:
+        """Return a new event."""
+        ...
+
+    def record(self, event: Event, stream: Stream) -> None:
+        """Let an event happen when all that was enqueued on the stream so far is done."""
+        ...
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """Let what is enqueued on the stream from now on wait for an event that was recorded."""
+        ...
+
+    def synchronize(self, event: Event) -> None:
+        """Wait until an event that was recorded has happened."""
+        ...
+
+    def copy_in(self, pointer: int, source: Array, stream: Stream) -> None:
+        """Copy pinned memory of the host, ``[n] uint8``, to the device."""
+        ...
+
+    def copy_out(self, target: Array, pointer: int, stream: Stream) -> None:
+        """Copy from the device to pinned memory of the host, ``[n] uint8``."""
+        ...
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
+        """Copy from one place of the device to another; they do not overlap."""
+        ...
+
+    def fill(self, pointer: int, byte: int, nbytes: int, stream: Stream) -> None:
+        """Set bytes of the device, all to one value."""
+        ...
+
+    def load(self, source: str) -> Module:
+        """Return the kernels of a text, compiled now or read from the disk.
+
+        The text begins after ``device.h``, which the driver puts before it.
+
+        Raises:
+            BackendError: when no compiler is found.
+        """
+        ...
+
+    def launch(
+        self,
+        function: Function,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Stream,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
+        ...
+
+    def multiply(self, product: Product, stream: Stream) -> None:
+        """Do matrix products."""
+        ...
+
+    def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return an array over a buffer: one of CuPy on a GPU, one of NumPy on the CPU."""
+        ...

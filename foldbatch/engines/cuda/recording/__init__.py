@@ -1,0 +1,1 @@
+"""Recording: what a GPU is asked, written down, delayed and guarded, and checks of that."""

@@ -1,0 +1,68 @@
+"""The status of a batch: what it tells the host when it has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.params import Array
+
+WORDS, FAULTS = 8, 5  # before the losses; where the word of the device's faults is
+
+
+class Status:
+    """What a batch tells when it has run: ids out of range, and the sums of losses.
+
+    Args:
+        device: where it runs.
+        losses: how many losses there are.
+
+    Attributes:
+        word: ``[WORDS + losses] int64`` on the device: whether an id was out of range; its call's rank; the
+            id; what it should be below; the cell; the word of the device's faults. The sums of losses follow,
+            as bits of doubles.
+        within: what errors are raised within, which may change them.
+    """
+
+    def __init__(self, device: Device, losses: int) -> None:
+        self.word = device.zeros((WORDS + losses,), "int64")
+        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._wait: Callable[[], Array] | None = None
+        self._numbers: Array | None = None
+
+    def send(self) -> None:
+        """Copy it to the host when all is computed that was enqueued."""
+        device = self.word.device
+        device.driver.copy(self.word.pointer + 8 * FAULTS, device.faults.word.pointer, 8, device.stream)
+        self._wait = self.word.device.read_later(self.word)
+
+    def look(self) -> Array:
+        """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
+
+        Raises:
+            OutOfRangeError: with cell and rank.
+            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
+        """
+        if self._numbers is None:
+            assert self._wait is not None, "the batch has run"
+            self._numbers, self._wait = self._wait(), None
+        bad, rank, found, size, cell = self._numbers[:5].tolist()
+        if bad:
+            self.word.device.faults.forget()  # updates by gradients of this batch were refused
+            raise OutOfRangeError(rank, found, size, cell=cell)
+        self.word.device.faults.look(int(self._numbers[FAULTS]))
+        return self._numbers[WORDS:].view(np.float64)
+
+    def check(self) -> None:
+        """Wait for the batch, and raise its error if it is bad."""
+        with self.within():
+            self.look()
+
+    def loss(self, number: int) -> float:
+        """Return a summed loss."""
+        with self.within():
+            return float(self.look()[number])

@@ -1,0 +1,162 @@
+"""From a launch table to steps: every kernel and product of a direction, in order, but for addresses.
+
+Steps follow from a batch's schedule alone. So they are made once a batch, before its memory is known, and
+serve again where a batch is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foldbatch.engines.cuda.kernels import Kernel, Task
+from foldbatch.engines.cuda.matrices import Matrix
+from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, LaunchTable
+from foldbatch.static.op import CALL, UNBATCHED, Axis
+
+BLOCKS = 2048  # of a launch, at most: more rows are done in turns
+Where = tuple[int, int]  # a buffer, and bytes from its beginning on
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A kernel or a product on a level.
+
+    Attributes:
+        task: what is done.
+        row: the launch's row of the launch table.
+        blocks: of the kernel.
+        arguments: of the kernel, after the address of the table.
+        extents: m, k and count of the product.
+        matrices: where the product's three matrices begin.
+    """
+
+    task: Task
+    row: Sequence[int]
+    blocks: int = 0
+    arguments: tuple[int, ...] = ()
+    extents: tuple[int, int, int] = (0, 0, 0)
+    matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What of a slot's address no batch changes: its kind, bytes of a row, and of a row of its arena."""
+
+    kind: str
+    axis: Axis
+    item: int
+    row_bytes: int
+    grain: int
+
+
+def places_of(kernel: Kernel) -> list[Place]:
+    """Return the places of a kernel's slots."""
+    made = []
+    for number, slot in enumerate(kernel.routine.slots):
+        item = np.dtype(slot.type.dtype).itemsize
+        row = slot.type.size * item
+        made.append(
+            Place(slot.binding.kind, slot.axis, item, row, row // kernel.setting.widths.get(number, 1))
+        )
+    return made
+
+
+def steps_of(
+    kernels: Sequence[Kernel],
+    table: LaunchTable,
+    launches: int,
+    bounds: int,
+    plans: Mapping[tuple[int, int, int], tuple[int, int]],
+) -> Iterator[Step]:
+    """Yield the steps of a direction.
+
+    Args:
+        kernels: by their numbers in the launch table.
+        table: the launch table.
+        launches: where its rows begin in the packed table.
+        bounds: where the bounds of its levels begin there.
+        plans: by launch, level and binding, where a plan lies there, and how many targets it has.
+    """
+    places = {number: places_of(kernels[number]) for number in np.unique(table.launches[:, 0]).tolist()}
+    levels, columns = table.bounds.tolist(), table.launches.shape[1]
+    for number, row in enumerate(table.launches.tolist()):
+        kernel, slots = kernels[row[0]], places[row[0]]
+        tasks = [task for task in kernel.tasks if not task.taken or _is_apart(kernel, row, task)]
+        launch = launches + number * columns
+        for level in range(row[1], row[2]):
+            rows = _rows(kernel, row, table, *levels[level])
+            for task in tasks:
+                _, count = rows[task.axis]
+                if task.multiplied is not None:
+                    if count or task.multiplied.by == "k":  # a sum over no rows is zero
+                        yield _product(task, row, slots, rows)
+                    continue
+                if not count and not task.columns:
+                    continue
+                arguments: tuple[int, ...] = (launch, bounds + 2 * level)
+                if task.planned >= 0:
+                    if (number, level, task.planned) not in plans:
+                        continue
+                    plan, count = plans[number, level, task.planned]
+                    arguments = (*arguments, plan)
+                x, y = task.threads
+                blocks = -(-task.columns // x) if task.columns else -(-count // y)
+                yield Step(task, row, max(1, min(BLOCKS, blocks)), arguments)
+
+
+def field(row: Sequence[int], binding: int, number: int) -> int:
+    """Return a field of a binding, of a launch's row."""
+    return row[HEAD + FIELDS * binding + number]
+
+
+def _rows(
+    kernel: Kernel, row: Sequence[int], table: LaunchTable, start: int, stop: int
+) -> dict[Axis, tuple[int, int]]:
+    """Return the first row of a level along each axis, and how many there are."""
+    rows = {UNBATCHED: (0, 1), CALL: (start, stop - start)}
+    for axis, slot in kernel.routine.segments.items():
+        at = field(row, slot, INDEX)
+        low, high = int(table.index[at + start]), int(table.index[at + stop])
+        rows[axis] = low, high - low
+    return rows
+
+
+def _is_apart(kernel: Kernel, row: Sequence[int], task: Task) -> bool:
+    """Whether rows that a task copies together lie apart, or are to be summed."""
+    for slot in task.taken:
+        summed = kernel.routine.slots[slot].binding.kind == "cotangent" and field(row, slot, COPIES) >= 0
+        if field(row, slot, FIRST) < 0 and (summed or slot in kernel.setting.copied):
+            return True
+    return False
+
+
+def _product(
+    task: Task, row: Sequence[int], slots: Sequence[Place], rows: Mapping[Axis, tuple[int, int]]
+) -> Step:
+    p = task.multiplied
+    assert p is not None
+    count = rows[task.axis][1]
+    extents = (
+        p.m * count if p.by == "m" else p.m,
+        p.k * count if p.by == "k" else p.k,
+        p.count * count if p.by == "count" else p.count,
+    )
+    a, b, c = (_where(matrix, row, slots[matrix.slot], rows) for matrix in (p.a, p.b, p.c))
+    return Step(task, row, extents=extents, matrices=(a, b, c))
+
+
+def _where(matrix: Matrix, row: Sequence[int], slot: Place, rows: Mapping[Axis, tuple[int, int]]) -> Where:
+    """Return where a matrix begins: in a buffer, or in the copies of its rows."""
+    number, kind = matrix.slot, slot.kind
+    offset = matrix.offset * slot.item
+    lower = rows[slot.axis][0] * slot.row_bytes
+    if kind in ("operand", "cotangent", "store"):
+        first = field(row, number, FIRST)
+        apart = not field(row, number, STORES) if kind == "store" else first < 0
+        if apart:
+            return field(row, number, SPARE), offset
+        return field(row, number, BASE), first * slot.grain + lower + offset
+    return field(row, number, BASE), offset + (lower if kind in ("feed", "kept") else 0)

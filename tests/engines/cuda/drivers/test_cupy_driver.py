@@ -1,0 +1,291 @@
+"""The driver of a GPU, on stand-ins for CuPy and cuBLAS; what needs a card is marked so."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.engines import cuda
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, load_driver
+from foldbatch.engines.cuda.drivers.driver import Driver, Product
+from foldbatch.engines.cuda.drivers.nvrtc import Compiled
+from foldbatch.errors import BackendError
+from tests.engines.cuda import stand_in
+from tests.programs import drawn
+from tests.test_laws import assert_same, gradients_of
+
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+DRIVERS = [
+    pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
+    pytest.param(load_driver, id="card", marks=on_card),
+]
+
+
+def wait_for(driver: Any, stream: Any) -> None:
+    event = driver.event()
+    driver.record(event, stream)
+    driver.synchronize(event)
+
+
+def test_it_has_all_that_a_driver_has() -> None:
+    for name, function in vars(Driver).items():
+        if callable(function) and not name.startswith("_"):
+            own = inspect.signature(getattr(CupyDriver, name))
+            assert list(own.parameters) == list(inspect.signature(function).parameters), name
+
+
+@pytest.mark.parametrize("make", DRIVERS)
+def test_bytes_go_there_and_back(make: Any) -> None:
+    driver = make()
+    assert driver.name
+    stream, buffer = driver.stream(), driver.allocate(100)
+    assert (buffer.nbytes, buffer.pointer % 256) == (100, 0)
+    staged = driver.pinned(50)
+    assert (staged.shape, staged.dtype, staged.flags.writeable) == ((50,), np.uint8, True)
+    staged[:] = np.arange(50)
+    driver.fill(buffer.pointer, 7, 100, stream)
+    driver.copy_in(buffer.pointer, staged, stream)
+    driver.copy(buffer.pointer + 50, buffer.pointer + 10, 20, stream)
+    back = driver.pinned(100)
+    driver.copy_out(back, buffer.pointer, stream)
+    wait_for(driver, stream)
+    np.testing.assert_array_equal(back[:50], np.arange(50))
+    np.testing.assert_array_equal(back[50:70], np.arange(10, 30))
+    assert set(back[70:].tolist()) == {7}
+    assert driver.pinned(0).shape == (0,)
+
+
+def test_what_is_enqueued_names_its_stream() -> None:
+    driver, cupy, _ = stand_in.driver()
+    first, second = driver.stream(), driver.stream()
+    buffer, staged = driver.allocate(8), driver.pinned(8)
+    driver.copy_in(buffer.pointer, staged, second)
+    driver.copy_out(staged, buffer.pointer, first)
+    driver.copy(buffer.pointer, buffer.pointer + 4, 4, second)
+    driver.fill(buffer.pointer, 0, 8, second)
+    assert cupy.asked_for("copy") == [(8, 1, second.ptr), (8, 2, first.ptr), (4, 3, second.ptr)]
+    assert cupy.asked_for("fill") == [(buffer.pointer, 8, second.ptr)]
+    event = driver.event()
+    driver.record(event, second)
+    driver.wait(first, event)
+    driver.synchronize(event)
+    assert cupy.asked[-3:] == [("record", event, second), ("wait", first, event), ("synchronize", event)]
+
+
+def test_all_memory_is_for_the_first_stream() -> None:
+    """So CuPy gives what was freed only to what comes later on that stream."""
+    driver, cupy, _ = stand_in.driver()
+    first, _ = driver.stream(), driver.stream()
+    assert driver.allocate(8).memory.stream is first
+    assert cupy.current is None
+    early, _, _ = stand_in.driver()
+    assert early.allocate(8).memory.stream is early._first
+
+
+def launched(cupy: stand_in.StandIn) -> Sequence[Any]:
+    return cupy.asked_for("launch")
+
+
+@pytest.mark.parametrize("arguments", [[], [5], [-1, 1 << 40, *range(14)], [np.int64(3), True]])
+def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
+    driver, cupy, _ = stand_in.driver()
+    stream, function = driver.stream(), SimpleNamespace(ptr=99)
+    driver.launch(function, 12, (32, 4), [1] * 16, stream)
+    driver.launch(function, 3, (64, 1), arguments, stream)
+    assert launched(cupy)[0] == (99, 12, 1, 1, 32, 4, 1, 0, stream.ptr, [1] * 16, 0)
+    *head, values, extra = launched(cupy)[1]
+    assert head == [99, 3, 1, 1, 64, 1, 1, 0, stream.ptr]
+    assert values[: len(arguments)] == arguments
+    assert extra == 0
+
+
+def test_each_thread_works_on_the_drivers_gpu_with_arguments_of_its_own() -> None:
+    driver, cupy, _ = stand_in.driver()
+    driver.stream()
+    words = [driver._words()]
+    thread = threading.Thread(target=lambda: words.append(driver._words()))
+    thread.start()
+    thread.join()
+    assert words[0] is driver._words()
+    assert words[0][1] != words[1][1]
+    assert cupy.asked_for("device") == [(0,), (0,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_forked_process_is_told_so() -> None:
+    """A GPU cannot be used in a copy of the process that has begun to."""
+    driver, _, _ = stand_in.driver()
+    driver.stream()
+    with mock.patch.object(cupy_driver.os, "getpid", lambda: -1):
+        driver._start()  # as the child does
+        for ask in (driver.stream, driver.event, lambda: driver.allocate(8), lambda: driver.load("")):
+            with pytest.raises(BackendError, match=r"one forked from it; start processes with .*'spawn'"):
+                ask()
+
+
+def test_too_little_memory_says_how_much_there_is() -> None:
+    driver, cupy, _ = stand_in.driver()
+    driver.stream()
+    cupy.free = 300_000_000
+    expected = (
+        r"^backend cuda: expected 1\.50 GB more memory on Stand-in, found 0\.30 GB free of 1\.07 GB; "
+        r"take smaller batches, or end what else uses the GPU$"
+    )
+    with pytest.raises(BackendError, match=expected):
+        driver.allocate(1_500_000_000)
+    assert cupy.current is None
+    assert driver.allocate(100).nbytes == 100
+
+
+def test_a_text_is_compiled_for_the_gpu_by_the_compiler_of_its_cuda() -> None:
+    driver, _, _ = stand_in.driver()
+    text = b"KERNEL f(i8 x) { *(i8*)x = 5; }"
+    with mock.patch.object(cupy_driver, "compiled", mock.Mock(return_value=Compiled(text, ""))) as compiled:
+        module = driver.load("a text")
+    compiled.assert_called_once_with("a text", "sm_90", 13)
+    function = module.function("f")
+    assert function.module.code == text
+    held = weakref.ref(function.module)
+    del module
+    gc.collect()
+    assert held() is not None
+
+
+def test_an_array_holds_its_buffer_and_waits_for_what_is_computed() -> None:
+    driver, cupy, _ = stand_in.driver()
+    first = driver.stream()
+    buffer = driver.allocate(24)
+    shape, dtype, memory, offset = driver.array(buffer, (2, 3), "float32")
+    assert (shape, dtype, offset) == ((2, 3), "float32", 0)
+    assert (memory.pointer, memory.nbytes, memory.holder, memory.device) == (buffer.pointer, 24, buffer, 0)
+    (name, event, stream), (waits, other, same) = cupy.asked[-2:]
+    assert (name, waits, stream, same) == ("record", "wait", first, event)
+    assert other is not first
+
+
+def test_memory_of_the_host_comes_in_few_sizes() -> None:
+    sizes = {capacity(n) for n in range(1, 1 << 20, 37)}
+    assert len(sizes) < 45
+    assert all(n <= capacity(n) <= max(4096, 1.25 * n + 4096) for n in range(1, 1 << 20, 37))
+    assert all(capacity(size) == size for size in sizes)
+
+
+def test_cupy_has_what_the_driver_asks_of_it() -> None:
+    """What stands in for it here has nothing that CuPy lacks."""
+    cupy = pytest.importorskip("cupy")
+    ours = stand_in.StandIn()
+    for name, value in vars(ours.cuda).items():
+        real = getattr(cupy.cuda, name)
+        for inner in vars(value) if isinstance(value, SimpleNamespace) else ():
+            assert hasattr(real, inner), f"cupy.cuda.{name}.{inner}"
+    function = cupy.cuda.driver.launchKernel.__doc__
+    assert function.startswith(
+        "launchKernel(intptr_t f, unsigned int grid_dim_x, unsigned int grid_dim_y, unsigned int grid_dim_z, unsigned"
+        " int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z, unsigned int shared_mem_bytes, intptr_t"
+        " stream, intptr_t kernel_params, intptr_t extra)"
+    )
+
+
+@pytest.fixture
+def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
+    """The engine on the driver, on stand-ins, whose memory holds NaN until it is written."""
+    driver, cupy, products = stand_in.driver()
+    made = Device(driver)
+    with (
+        mock.patch.object(cuda, "device", lambda precision: made),
+        mock.patch.object(cuda, "check", lambda: None),
+        mock.patch.object(cupy_driver, "compiled", lambda text, *_: Compiled(text.encode(), "")),
+    ):
+        yield cupy, products
+
+
+@pytest.mark.parametrize("seed", [23, 24, 112])  # in 23, a weight multiplies no rows
+def test_the_engine_runs_programs_on_it(seed: int, on_stand_ins: Any) -> None:
+    """All that the engine asks, the driver passes on to CuPy and cuBLAS, in their terms."""
+    program = drawn(seed, 10**6)
+    expected = fb.compile(program.block, "numpy", threads=1)
+    found = fb.compile(program.block, "cuda", threads=1)
+    assert_same(list(found.run(program.examples)), list(expected.run(program.examples)))
+    (loss, gradients), (right, others) = (gradients_of(p, program.examples) for p in (found, expected))
+    assert_same(np.array(loss), np.array(right))
+    assert gradients.keys() == others.keys()
+    for name in gradients:
+        assert_same(gradients[name], others[name])
+
+
+def test_a_training_step_multiplies_and_copies_in_the_order_of_streams(on_stand_ins: Any) -> None:
+    """The stream that copies batches waits for the other one before each copy, and is waited for after it."""
+    cupy, products = on_stand_ins
+    block = fb.Map(fb.Vector(3) >> fb.Linear(2) >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
+    program = fb.compile(block, "cuda", threads=1)
+    for rows in (1, 3, 2000, 2):
+        float(program.value_and_grad([[[1.0, 2.0, 3.0]] * rows])[0])
+    assert "gemm" in {name for name, *_ in products.asked}
+    assert cupy.asked_for("launch")
+    copying = {target: i for i, (kind, *_, target) in enumerate(cupy.asked) if kind == "copy"}
+    main, copies = program.engine.device.stream, program.engine.device.copies
+    assert {main.ptr, copies.ptr} == copying.keys()
+    begun = [i for i, asked in enumerate(cupy.asked) if asked[0] == "copy" and asked[-1] == copies.ptr]
+    assert len(begun) == 4
+    for i in begun:
+        kind, stream, event = cupy.asked[i - 1]
+        assert (kind, stream) == ("wait", copies)
+        assert ("record", event, main) in cupy.asked[:i]
+        (kind, event, stream), (waits, other, same) = cupy.asked[i + 1 : i + 3]
+        assert (kind, stream, waits, other, same) == ("record", copies, "wait", main, event)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not card.answers(), reason="there is no GPU")
+def test_a_card_runs_kernels_in_the_order_of_streams_and_events() -> None:
+    text = """
+    KERNEL grow(i8 n, i8 x, i8 by) {
+      for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) ((f8*)x)[i] += as_f8(by);
+    }
+    KERNEL many(i8 a, i8 b, i8 c, i8 d, i8 e, i8 f, i8 g, i8 h, i8 i, i8 j, i8 k, i8 l, i8 m, i8 n, i8 o, i8 x) {
+      if (LANE_X == 0 && BLOCK == 0) ((i8*)x)[0] = a + 2*b + 3*c + 4*d + 5*e + 6*f + 7*g + 8*h + 9*i + 10*j + 11*k
+        + 12*l + 13*m + 14*n + 15*o;
+    }
+    """
+    driver = load_driver()
+    main, copies = driver.stream(), driver.stream()
+    module = driver.load(text)
+    n = 1_000_000
+    buffer, staged = driver.allocate(8 * n), driver.pinned(8 * n)
+    staged.view("f8")[:] = np.arange(n)
+    allocated, copied = driver.event(), driver.event()
+    driver.record(allocated, main)
+    driver.wait(copies, allocated)
+    driver.copy_in(buffer.pointer, staged, copies)
+    driver.record(copied, copies)
+    driver.wait(main, copied)
+    bits = int(np.array([0.5]).view("i8")[0])
+    for _ in range(10):
+        driver.launch(module.function("grow"), 64, (256, 1), [n, buffer.pointer, bits], main)
+    back = driver.pinned(8 * n)
+    driver.copy_out(back, buffer.pointer, main)
+    driver.launch(module.function("many"), 1, (32, 1), [*range(15), buffer.pointer], main)
+    word = driver.pinned(8)
+    driver.copy_out(word, buffer.pointer, main)
+    wait_for(driver, main)
+    np.testing.assert_array_equal(back.view("f8"), np.arange(n) + 5)
+    assert word.view("i8")[0] == sum(i * (i + 1) for i in range(15))
+    array = driver.array(buffer, (n,), "float64")
+    assert float(array[3]) == 8
+    with pytest.raises(BackendError, match="take smaller batches"):
+        driver.allocate(1 << 50)
+    driver.multiply(Product("float32", 0, 3, 3, *[buffer.pointer] * 3, 3, 3, 3), main)

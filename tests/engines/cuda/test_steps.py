@@ -1,0 +1,66 @@
+"""Steps: every kernel and product of a direction, once for each level that has rows, known before there is memory."""
+
+import numpy as np
+
+import foldbatch as fb
+from foldbatch.engines.cuda.steps import BLOCKS
+
+
+def tree(hidden: int = 8) -> fb.Block:
+    """Return a model of pairs of pairs of numbers, by a recursive cell."""
+    state = (hidden, hidden)
+    node = fb.ForwardDeclaration(output_type=state, name="node")
+    cell = fb.TreeLSTM(hidden)
+    leaf = fb.AllOf(fb.Scalar() >> fb.Function(lambda x: fb.ops.reshape(x, (1,))), fb.Record(())) >> cell
+    inner = fb.AllOf(fb.Void(), fb.Record((node(), node()))) >> cell
+    node.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: inner, False: leaf}))
+    loss = fb.GetItem(0) >> fb.Function(lambda h: (h * h).sum()) >> fb.Loss()
+    return node() >> loss
+
+
+def ready(examples, **options):
+    program = fb.compile(tree(), "cuda-on-cpu", **options)
+    return program, program.engine.ready(program.schedule(examples), training=True)
+
+
+EXAMPLES = [((1.0, 2.0), (3.0, (4.0, 5.0))), (1.0, 2.0), 7.0]
+
+
+def test_a_step_does_not_know_where_memory_is():
+    _, made = ready(EXAMPLES)
+    steps = made.packed.forward.steps
+    assert steps
+    again = ready(EXAMPLES)[1].packed.forward.steps
+    assert [(s.blocks, s.arguments, s.extents, s.matrices) for s in steps] == [
+        (s.blocks, s.arguments, s.extents, s.matrices) for s in again
+    ]
+
+
+def test_each_level_of_a_recursion_runs_its_kernels_and_products():
+    program, made = ready(EXAMPLES)
+    depth = max(map(program.depth, EXAMPLES)) - 2  # without the leaves and the loss
+    kernels = made.phase.kernels
+    recursive = [n for n, key in enumerate(made.phase.bound.keys) if key.stage == "step"]
+    for direction in (made.packed.forward, made.packed.backward):
+        steps = [step for step in direction.steps if step.row[0] in recursive]
+        for number in {step.row[0] for step in steps}:
+            own = [step for step in steps if step.row[0] == number]
+            products = [step for step in own if step.task.multiplied is not None]
+            wanted = [task for task in kernels[number].tasks if task.multiplied is not None]
+            assert len(products) == depth * len(wanted)
+
+
+def test_products_have_the_rows_of_their_level():
+    _, made = ready(EXAMPLES)
+    table = made.packed.forward.table
+    for step in made.packed.forward.steps:
+        product = step.task.multiplied
+        if product is not None and product.by == "m":
+            levels = table.bounds[step.row[1] : step.row[2]]
+            assert step.extents[0] // product.m in (levels[:, 1] - levels[:, 0]).tolist()
+
+
+def test_many_rows_take_no_more_than_so_many_blocks():
+    program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)) >> fb.Sum(), "cuda-on-cpu")
+    made = program.engine.ready(program.schedule([np.arange(1e6)]), training=False)
+    assert max(step.blocks for step in made.packed.forward.steps) == BLOCKS

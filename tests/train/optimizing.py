@@ -1,0 +1,96 @@
+"""Optimizers, parameters and gradients to try them on, and the places where parameters may be."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from foldbatch.params import Parameter, SparseRows
+from foldbatch.store import ParameterStore
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.types import TensorType
+
+MAKERS = {
+    "sgd": lambda **kw: SGD(0.1, **kw),
+    "sgd decayed": lambda **kw: SGD(0.1, weight_decay=0.1, **kw),
+    "momentum": lambda **kw: SGD(0.1, momentum=0.9, **kw),
+    "nesterov": lambda **kw: SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.1, **kw),
+    "adagrad": lambda **kw: AdaGrad(0.1, **kw),
+    "adagrad decayed": lambda **kw: AdaGrad(0.1, weight_decay=0.1, initial_accumulator=0.5, **kw),
+    "adam": lambda **kw: Adam(0.1, **kw),
+    "adam decayed": lambda **kw: Adam(0.1, weight_decay=0.1, **kw),
+    "lazy adam": lambda **kw: LazyAdam(0.1, **kw),
+    "lazy adam decayed": lambda **kw: LazyAdam(0.1, weight_decay=0.1, **kw),
+}
+
+every_optimizer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def parameters(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    shapes = {"table.weight": (7, 3), "layer.weight": (3, 4), "layer.bias": (4,), "scale": ()}
+    return {name: np.asarray(rng.normal(size=shape), "float32") for name, shape in shapes.items()}
+
+
+def gradients(seed: int):
+    rng = np.random.default_rng([1, seed])
+    rows = np.flatnonzero(rng.random(7) < 0.4)
+    grads = {name: np.asarray(rng.normal(size=p.shape), "float32") for name, p in parameters().items()}
+    grads["table.weight"] = SparseRows(rows, rng.normal(size=(len(rows), 3)).astype("float32"), (7, 3))
+    return grads
+
+
+def densified(grads):
+    return {name: g.dense() if isinstance(g, SparseRows) else g for name, g in grads.items()}
+
+
+def copied(params):
+    return {name: p.copy() for name, p in params.items()}
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def on_host(arrays, updates=None):
+    """Return arrays as the parameters of a program that computes on the host."""
+    parameters = {name: Parameter(TensorType(a.shape, a.dtype.name), 0.0, name) for name, a in arrays.items()}
+    store = ParameterStore(parameters, updates)
+    store.update(arrays)
+    return store
+
+
+def with_numba(arrays):
+    """Return arrays as the parameters of a program of the Numba engine."""
+    from foldbatch.engines.numba.updates import UPDATES  # noqa: PLC0415 - it needs Numba
+
+    return on_host(arrays, UPDATES)
+
+
+def on_device(arrays):
+    """Return arrays as the parameters of a program on an emulated device."""
+    from foldbatch.engines.cuda.updates import updates  # noqa: PLC0415 - so do steps there
+    from tests.engines.cuda.emulated import device  # noqa: PLC0415 - it needs a C compiler
+
+    return on_host(arrays, updates(device()))
+
+
+wherever = pytest.mark.parametrize(
+    "place",
+    [
+        dict,
+        pytest.param(
+            with_numba,
+            marks=[pytest.mark.numba, pytest.mark.skipif(find_spec("numba") is None, reason="no numba")],
+        ),
+        pytest.param(
+            on_device, marks=pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+        ),
+    ],
+    ids=["numpy", "numba", "device"],
+)
