@@ -12,6 +12,7 @@
 typedef long long i8;
 typedef unsigned long long u8;
 typedef int i4;
+typedef unsigned int u4;
 typedef float f4;
 typedef double f8;
 typedef unsigned char b1;

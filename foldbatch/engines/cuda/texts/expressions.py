@@ -43,6 +43,17 @@ EXPRESSIONS: dict[str, str] = {
     "log_sigmoid": "({0} < 0 ? {0} : ({t})0) - log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
 }
 
+# Whole numbers wrap around, which C says of unsigned ones alone: `u` is their type.
+WRAPPING: dict[str, str] = {
+    "subtract": "({u}){0} - ({u}){1}",
+    "multiply": "({u}){0} * ({u}){1}",
+    "negative": "-({u}){0}",
+    "square": "({u}){0} * ({u}){0}",
+    "abs": "({0} < 0 ? -({u}){0} : ({u}){0})",
+}
+UNSIGNED = {"i4": "u4", "i8": "u8"}
+POWERS = {0.5: "sqrt{f}({0})", 1.0: "{0}", 2.0: "{0} * {0}", -1.0: "({t})1 / {0}"}  # as NumPy spells them
+
 TARGET = Target(
     fused=frozenset({*EXPRESSIONS, "add", "cast", "power"}), dtypes=frozenset(KINDS), rows_apart=True
 )
@@ -61,13 +72,20 @@ def expression(name: str, dtype: str, operands: Sequence[str], exponent: float =
     'a * b'
     """
     kind = KINDS[dtype]
+    unsigned = UNSIGNED.get(kind, "")
     match name:
+        case "add" if unsigned:
+            return f"({kind})({' + '.join(f'({unsigned}){operand}' for operand in operands)})"
         case "add":
             text = " + ".join(operands)
         case "cast":
             return f"{operands[0]} != 0" if kind == "b1" else f"({kind}){operands[0]}"
+        case "power" if exponent in POWERS:
+            text = POWERS[exponent].format(*operands, t=kind, f=SUFFIX[kind])
         case "power":
             text = f"pow{SUFFIX[kind]}({operands[0]}, {number(exponent, kind)})"
+        case _ if unsigned and name in WRAPPING:
+            return f"({kind})({WRAPPING[name].format(*operands, u=unsigned)})"
         case _:
             text = EXPRESSIONS[name].format(*operands, t=kind, f=SUFFIX.get(kind, ""))
     return f"({text}) != 0" if kind == "b1" else text
@@ -89,7 +107,8 @@ def number(value: float, kind: str) -> str:
             return f"({kind.upper()}_INF - {kind.upper()}_INF)"
         if math.isinf(value):
             return f"{kind.upper()}_INF" if value > 0 else f"(-{kind.upper()}_INF)"
-        return f"{float(value)!r}{SUFFIX[kind]}" if value >= 0 else f"({float(value)!r}{SUFFIX[kind]})"
+        text = f"{float(value)!r}{SUFFIX[kind]}"
+        return f"({text})" if text.startswith("-") else text  # -0.0 is one that is not less than 0
     if kind == "b1":
         return str(int(value))
     if value == np.iinfo(np.int64).min:

@@ -144,3 +144,12 @@ def total_of(kind: str) -> str:
 def added(kind: str, value: str) -> str:
     """Return the statement that adds a value to ``total``; bools are joined by "or", as NumPy has it."""
     return f"total |= {value} != 0;" if kind == "b1" else f"total += ({total_of(kind)}){value};"
+
+
+def increased(kind: str, element: str, value: str) -> str:
+    """Return the statement that adds a value to an element of memory, as `added` does."""
+    if kind == "b1":
+        return f"{element} |= {value} != 0;"
+    if total_of(kind) == "u8":
+        return f"{element} = ({kind})((u8){element} + (u8){value});"
+    return f"{element} += {value};"

@@ -29,7 +29,7 @@ for (i8 k = lane; k < {length}; k += lanes) {{
   const {a} x = A(k);
   if ((best < 0) | (x >= top) | (x != x)) {{ best = k; top = x; }}
 }}
-shared_top[HERE] = (f8)top;
+{top}[HERE] = ({wide})top;
 shared_best[HERE] = best;
 """
 _TOGETHER = """\
@@ -37,7 +37,7 @@ i8 best = -1;
 {a} top = 0;
 for (i8 i = 0; i < LANES_X; i++) {{
   const i8 at = LANE_Y * LANES_X + i;
-  const {a} x = ({a})shared_top[at];
+  const {a} x = ({a}){top}[at];
   if (shared_best[at] >= 0 && ((best < 0) | (x >= top) | (x != x))) {{ best = shared_best[at]; top = x; }}
 }}
 """
@@ -49,7 +49,7 @@ for (i8 k = lane; k < {length}; k += lanes) {{
   const {a} x = A(k);
   if ((best < 0) | (x > top) | ((x != x) & (top == top))) {{ best = k; top = x; }}
 }}
-shared_top[HERE] = (f8)top;
+{top}[HERE] = ({wide})top;
 shared_best[HERE] = best;
 """
 _FIRST_TOGETHER = """\
@@ -57,7 +57,7 @@ i8 best = -1;
 {a} top = 0;
 for (i8 i = 0; i < LANES_X; i++) {{
   const i8 at = LANE_Y * LANES_X + i, k = shared_best[at];
-  const {a} x = ({a})shared_top[at];
+  const {a} x = ({a}){top}[at];
   const int same = (x == top) | ((x != x) & (top != top));
   const int greater = (x > top) | ((x != x) & (top == top));
   if (k >= 0 && ((best < 0) | greater | (same & (k < best)))) {{ best = k; top = x; }}
@@ -149,7 +149,9 @@ def _phase(text: KernelText, statement: Statement, axis: int, body: str) -> list
     ]
     if statement.op == "cross_entropy":
         lines.append(f"#define C {text.here(reads[1].slot)}[{reads[1].offset}]")
-    lines += body.format(a=a, b=b, f=SUFFIX.get(a, ""), length=reads[0].shape[axis]).splitlines()
+    top, wide = ("shared_top", "f8") if a in SUFFIX else ("shared_whole", "i8")  # a double has too few digits
+    length = reads[0].shape[axis]
+    lines += body.format(a=a, b=b, f=SUFFIX.get(a, ""), length=length, top=top, wide=wide).splitlines()
     lines += ["#undef A", "#undef B", *(["#undef C"] if statement.op == "cross_entropy" else [])]
     return _sharing(text, lines)
 
@@ -198,6 +200,7 @@ def _place(total: str) -> str:
 def _sharing(text: KernelText, lines: list[str]) -> list[str]:
     """Return lines, with the memory that they share declared for the whole kernel."""
     declared = ["SHARED f8 shared_top[256], shared_sum[256];", "SHARED i8 shared_best[256];"]
-    if declared[0] not in text.head:
-        text.head += declared
+    if any("shared_whole" in line for line in lines):
+        declared.append("SHARED i8 shared_whole[256];")
+    text.head += [line for line in declared if line not in text.head]
     return [line.replace("HERE", HERE) for line in indented(lines, 0)]

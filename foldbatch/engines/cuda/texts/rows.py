@@ -168,8 +168,6 @@ def product_lines(
     b = offset_of(place.offset, [*terms, ("k", place.strides[-2]), (column, place.strides[-1])])
     to = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
     value = f"{text.here(x.slot)}[{a}] * {text.here(place.slot)}[{b}]"
-    total = {"b1": "b1", "i4": "u8", "i8": "u8"}.get(kind, kind)
-    add = f"total |= ({value}) != 0;" if kind == "b1" else f"total += {value};"
-    lines += [f"{total} total = 0;", f"for (i8 k = 0; k < {k}; k++) {add}"]
-    lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
+    lines += [f"{kind} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
+    lines += [f"{text.here(write.slot)}[{to}] = total;"]
     return each(prod(write.shape), lines)

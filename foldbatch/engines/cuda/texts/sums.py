@@ -9,7 +9,7 @@ from math import prod
 
 from foldbatch.engines.cuda.texts.elements import index_lines
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, buffer_of, field_of, indented, offset_of
-from foldbatch.engines.cuda.texts.lines import added, total_of
+from foldbatch.engines.cuda.texts.lines import added, increased, total_of
 from foldbatch.engines.cuda.texts.rows import in_range
 from foldbatch.engines.launch import BASE
 from foldbatch.engines.nests import Strides, merged
@@ -74,7 +74,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     body = [
         *lead_lines,
         f"const i8 v = {in_range(id_, write.shape[0])};",
-        f"{table} = {table} {'|' if kind == 'b1' else '+'} {value};",
+        increased(kind, table, value),
     ]
     axis = axis_of(statement, [rows, ids])
     return _columns(
@@ -120,8 +120,8 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
             "  }",
         ]
     else:
-        add = f"total |= ({a} * {b}) != 0;" if kind == "b1" else f"total += ({total_of(kind)}){a} * {b};"
-        lines += [f"{total_of(kind)} total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
+        add = f"total += (f8){a} * {b};"
+        lines += ["f8 total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
         lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
     return _columns(prod(write.shape[-2:]), lines)
 

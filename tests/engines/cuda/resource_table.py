@@ -1,0 +1,143 @@
+"""What the kernels of well-known models take of a GPU: ``python -m tests.engines.cuda.resource_table --help``.
+
+NVRTC compiles the kernels and says so; no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+import foldbatch as fb
+from benchmarks.fold_model import fold_model
+from benchmarks.workload import tree_lstm
+from benchmarks.zoo_models import MODELS
+from foldbatch.engines.bindings import bind
+from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, resources
+from foldbatch.engines.cuda.kernels import Kernel, kernels_of
+from foldbatch.engines.cuda.row_kernels import MOVES
+from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.model.model import Model
+from foldbatch.trees import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[3]
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+SIZE = 32  # of states in the models of the zoo; only numbers in texts depend on it
+WORDS = Vocabulary([f"word{i}" for i in range(100)])
+OWN = "\n".join([PRELUDE, *COMMON.values(), *MOVES.values()])  # kernels that every program needs
+
+
+@cache
+def main_models() -> dict[str, fb.Block]:
+    """Return blocks by name."""
+    found = {f"SST Tree-LSTM {size}": tree_lstm(size, WORDS) for size in (150, 300, 1024)}
+    found["Fold's model 300"] = fold_model(300, 100)
+    return found | {name: model.block(model.size or SIZE, WORDS) for name, model in MODELS.items()}
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """Ends a program where it compiles a block."""
+
+
+def recipes() -> dict[str, fb.Block]:
+    """Return the first block that each recipe of the cookbook compiles, by its title; no recipe trains."""
+    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    programs = re.findall(r"^## (.*?)\n.*?^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found: dict[str, fb.Block] = {}
+    for title, program in programs:
+
+        def compiled_here(block: fb.Block, *_: object, title: str = title, **__: object) -> None:
+            found[title] = block
+            raise Stopped
+
+        if "import torch" not in program:
+            with mock.patch.object(fb, "compile", compiled_here), suppress(Stopped):
+                exec(compile(program, title, "exec"), {"__name__": "recipe"})
+    return found
+
+
+def examples() -> dict[str, fb.Block]:
+    """Return the blocks of the example programs."""
+    arguments = {
+        "records/json_records": (SIZE,),
+        "sequences/language_id": (WORDS, 4, SIZE),
+        "sequences/ngrams": ((2, 3), SIZE),
+        "trees/calculator": (SIZE,),
+        "trees/function_names": (WORDS, WORDS, 5, SIZE),
+        "trees/sentiment": (WORDS, None, SIZE),
+    }
+    return {
+        name: runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="example")["model"](*given)
+        for name, given in arguments.items()
+    }
+
+
+def model_of(block: fb.Block) -> Model:
+    """Return what a block links to."""
+    return fb.compile(block, "numpy").model
+
+
+def kernels(model: Model, *, training: bool) -> list[Kernel]:
+    """Return the kernels of a phase of a model."""
+    return kernels_of(bind(model, TARGET, training=training))
+
+
+def text_of(model: Model) -> str:
+    """Return the text of all kernels of a model, those that infer under names of their own."""
+    texts = ["\n".join(kernel.text for kernel in kernels(model, training=t)) for t in (True, False)]
+    return "\n".join([texts[0], re.sub(r"^KERNEL k", "KERNEL infer_k", texts[1], flags=re.MULTILINE)])
+
+
+def table(model: Model, architecture: str) -> Iterator[str]:
+    """Yield lines of a table of the kernels that train a model, in Markdown."""
+    bound = bind(model, TARGET, training=True)
+    made = kernels_of(bound)
+    taken = resources("\n".join(kernel.text for kernel in made), architecture)
+    yield "| kernel | threads | registers | spilled bytes | shared bytes |"
+    yield "|---|---|---|---|---|"
+    for key, kernel in zip(bound.keys, made, strict=True):
+        for task in kernel.tasks:
+            if task.name:
+                of, (x, y) = taken[task.name], task.threads
+                name = f"{model.cells[key.cell].name} {key.stage} {task.name}"
+                yield f"| {name} | {x} x {y} | {of.registers} | {of.spilled} | {of.shared} |"
+
+
+def worst(taken: Sequence[Resources]) -> str:
+    """Return what the kernels take that take most."""
+    return (
+        f"{len(taken):4} kernels, at most {max((x.registers for x in taken), default=0):3} registers, "
+        f"{max((x.spilled for x in taken), default=0)} spilled, {max((x.shared for x in taken), default=0)} shared, "
+        f"{max((x.stack for x in taken), default=0)} stack"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--model", default="SST Tree-LSTM 300", help="whose kernels are listed one by one")
+    parser.add_argument("--architecture", default="sm_90")
+    options = parser.parse_args(arguments)
+    models = {name: model_of(block) for name, block in main_models().items()}
+    print(*table(models[options.model], options.architecture), sep="\n")
+    texts = {name: text_of(model) for name, model in models.items()} | {"every program's own": OWN}
+    for architecture in ARCHITECTURES:
+        print(f"\n{architecture}")
+        for name, text in texts.items():
+            start = time.perf_counter()
+            warned = compiled(text, architecture).log.count("warning")
+            seconds = time.perf_counter() - start
+            taken = list(resources(text, architecture).values())
+            print(f"{name:24} {worst(taken)}, {warned} warnings, compiled in {seconds:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Routines run as the CUDA engine runs them: kernels of many routines are compiled at once, tables are packed.
+
+The fixture `by_cuda` lets the launches of `tests.engines.numpy.launching` be run so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers.driver import Driver, Function, Span
+from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.kernels import Kernel, kernel_of
+from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.packing import pack
+from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.walk import Walker
+from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
+from foldbatch.engines.launch import binding as fields_of
+from foldbatch.engines.launches import Directions
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.params import Array
+from foldbatch.static.graph import Graph, Node
+from foldbatch.static.routines import Target
+from foldbatch.static.statements import Routine
+from tests.engines.numpy import launching
+from tests.static import run_kernel
+from tests.static.run_kernel import routine_of_graph
+
+FUSED, OP_BY_OP = TARGET, Target()
+TARGETS = {"op by op": OP_BY_OP, "fused": FUSED}
+STATUS = 8  # words
+MANY = os.environ.get("FOLDBATCH_BACKEND") == "cuda-on-cpu"  # whether tests try everything
+
+
+def kernel_of_routine(routine: Routine, row: Sequence[int] | None = None) -> Kernel:
+    """Return what a level of a routine runs; each kernel is named by what its text says.
+
+    Args:
+        routine: the routine.
+        row: a launch of it, which tells arenas and widths; by default each operand has an arena, of width 1.
+    """
+    operands: dict[Any, Any] = {}
+    bindings = [slot.binding for slot in routine.slots] + [result.binding for result in routine.results]
+    for number, (kind, key) in enumerate(bindings):
+        result = number >= len(routine.slots)
+        if kind in ("operand", "store") or (kind == "cotangent" and result):
+            fields = None if row is None else fields_of(row, number)
+            width, arena = (1, key) if fields is None else (fields[WIDTH], fields[BASE])
+            operands[key] = SimpleNamespace(columns=range(width), arena=arena)
+    model: Any = SimpleNamespace(signatures=[SimpleNamespace(operands=operands)])
+    made = kernel_of(model, SimpleNamespace(cell=0), routine, "NAMED")  # type: ignore[arg-type]
+    name = "k" + hashlib.sha256(made.text.encode()).hexdigest()[:16]
+    tasks = tuple(replace(task, name=task.name.replace("NAMED", name)) for task in made.tasks)
+    return replace(made, tasks=tasks, text=made.text.replace("NAMED", name))
+
+
+class Together:
+    """A device with the kernels of routines."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.device = Device(driver)
+        self.functions: dict[str, Function] = {}
+
+    def prepare(self, kernels: Iterable[Kernel]) -> None:
+        """Compile all kernels that are new, in one text."""
+        made = {kernel.text: kernel for kernel in kernels}
+        names = {task.name: text for text, kernel in made.items() for task in kernel.tasks if task.name}
+        new = {name: text for name, text in names.items() if name not in self.functions}
+        if new:
+            module = self.device.driver.load("\n".join(dict.fromkeys(new.values())))
+            self.functions |= {name: module.function(name) for name in new}
+
+    def run(self, table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
+        """Run a table of launches of one routine, and change the buffers."""
+        table = with_index(table, routine)
+        rows = table.launches
+        kernel = kernel_of_routine(routine, rows[0].tolist() if len(rows) else None)
+        self.prepare([kernel])
+        bound: Any = SimpleNamespace(types=[None] * len(buffers))
+        packed = pack(bound, [kernel], Directions(table, None, {}, table.index), SimpleNamespace(), {})  # type: ignore[arg-type]
+        memory = DeviceMemory(self.device, bound.types)
+        arrays = [self.device.put(np.asarray(buffer)) for buffer in buffers]
+        for number, array in enumerate(arrays):
+            memory.bring(number, array)
+        status = self.device.zeros((STATUS,), "int64")
+        numbers = np.empty_like(packed.numbers)
+        packed.filled(numbers, memory.addresses, status.pointer)
+        told = self.device.put(numbers)
+        walker = Walker(self.device, [kernel], self.functions)
+        here, word = (Span(array.pointer, array.nbytes) for array in (told, status))
+        walker.run(packed.forward.steps, here, memory, word)
+        bad, rank, id_, size = self.device.read(status)[:4].tolist()
+        if bad:
+            raise OutOfRangeError(rank, id_, size)
+        for buffer, array in zip(buffers, arrays, strict=True):
+            if buffer.flags.writeable and 0 not in buffer.strides:
+                buffer[...] = self.device.read(array)
+
+
+def with_index(table: LaunchTable, routine: Routine) -> LaunchTable:
+    """Return a table whose values have an index array, as tables of engines always have."""
+    launches, index = table.launches.copy(), [table.index]
+    calls = int(table.bounds.max(initial=0))
+    for number, result in enumerate(routine.results, len(routine.slots)):
+        for row in launches if result.binding.kind == "value" else ():
+            fields = row[HEAD + FIELDS * number :][:FIELDS]
+            if fields[FIRST] >= 0:
+                fields[INDEX] = sum(map(len, index))
+                index.append(np.arange(fields[FIRST], fields[FIRST] + calls))
+                fields[FIRST] = -1
+    return replace(table, launches=launches, index=np.concatenate(index))
+
+
+@cache
+def together() -> Together:
+    """Return the device of all tests on one thread."""
+    return Together(Emulator())
+
+
+def prepare(
+    graphs: Iterable[tuple[Graph, Collection[Node]]],
+    targets: Iterable[Target] = (OP_BY_OP,),
+    on: Together | None = None,
+) -> None:
+    """Compile the kernels of graphs, with buffers for some of their nodes, for each target."""
+    (on or together()).prepare(
+        kernel_of_routine(routine_of_graph(graph, kept, target))
+        for target in targets
+        for graph, kept in graphs
+    )
+
+
+@pytest.fixture(autouse=True)
+def by_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let launches be run by kernels on the emulator, op by op."""
+    use(monkeypatch)
+    yield
+
+
+def use(monkeypatch: pytest.MonkeyPatch, target: Target = OP_BY_OP, on: Together | None = None) -> None:
+    """Let launches be run by kernels, for a target, on a device."""
+    monkeypatch.setattr(run_kernel, "TARGET", target)
+    monkeypatch.setattr(launching, "run_table", (on or together()).run)
