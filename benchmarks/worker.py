@@ -77,7 +77,7 @@ class _Commands:
 
     def loss(self, variant: str, batch: int) -> dict[str, Any]:
         model, (trees,) = self._ready(variant, [batch])
-        return {"loss": model.loss(trees)}
+        return {"loss": float(model.loss(trees))}
 
     def train(self, variant: str, batches: list[int]) -> dict[str, Any]:
         model, found = self._ready(variant, batches)

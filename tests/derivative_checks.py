@@ -25,6 +25,7 @@ from foldbatch.program import Program
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.traced import Prepared
 from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type
+from tests.backends import TESTED
 from tests.programs import BlockProgram
 from tests.test_laws import assert_same, gradients_of, share_kernels
 
@@ -33,7 +34,7 @@ DRAWN = 7  # the step of training, for which the same random numbers are drawn
 Arrays = dict[str, Any]
 
 
-def compiled(program: BlockProgram, backend: str = "numpy", **options: Any) -> Program:
+def compiled(program: BlockProgram, backend: str = TESTED, **options: Any) -> Program:
     """Return the program, by one of the policies."""
     policy = ("by_component", "by_depth")[program.seed % 2]
     return fb.compile(program.block, backend, policy=policy, threads=1, debug=True, **options)

@@ -18,6 +18,7 @@ from foldbatch.derivatives import dense
 from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
 from foldbatch.model.sources import float_reads
+from tests.backends import TESTED
 from tests.derivative_checks import (
     assert_hvp,
     assert_input_gradients,
@@ -48,7 +49,7 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
 @given(st.booleans().flatmap(lambda dropout: programs(dropout=dropout)))
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     kept_bytes = (None, 0)[program.seed // 2 % 2]
-    assert_vjp(compiled(program, "numpy", kept_bytes=kept_bytes), program)
+    assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
 
 
 @pytest.mark.numba
@@ -326,7 +327,7 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
 # -- cotangents of results
 
 
-@pytest.mark.parametrize("backend", ["numpy", "reference"])
+@pytest.mark.parametrize("backend", [TESTED, "reference"])
 def test_a_value_that_stands_twice_in_a_result_adds_up_its_cotangents(backend):
     w = fb.Parameter([2, "float64"], [0.5, 3.0], "w")
     scaled = fb.Vector(2, "float64") >> fb.Function(lambda x: x * w)
@@ -346,7 +347,7 @@ def test_a_result_that_is_read_in_the_model_too_has_the_cotangents_of_all_its_re
     again = fb.GetItem(0) >> chain() >> fb.Function(lambda h: h * h * w)
     chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: again, False: fb.Vector(2, "float64")}))
     model = chain() >> fb.AllOf(fb.Identity(), fb.Function(lambda h: h * h))
-    program = fb.compile(model, **{"backend": "numpy", "debug": True, **options})
+    program = fb.compile(model, **{"backend": TESTED, "debug": True, **options})
     x, a, b = np.array([2.0, 3.0]), np.array([1.0, 10.0]), np.array([5.0, 0.0])
     found = program.vjp([((x,),), x], [(a, b), (a, b)], inputs=True)
     h = x**2 * 0.5  # then 0.5 h**2, of which the derivative by w is h**2 + 2 * 0.5 * h * x**2
@@ -359,14 +360,14 @@ def test_a_result_that_is_read_in_the_model_too_has_the_cotangents_of_all_its_re
 
 @pytest.mark.parametrize("share", ["leaves", "subtrees", None])
 def test_what_runs_once_for_two_examples_has_the_cotangents_of_both(share):
-    program = fb.compile(gates(), "numpy", share=share, threads=1)
+    program = fb.compile(gates(), TESTED, share=share, threads=1)
     g = np.array([1.0, -2.0, 3.0])
     twice = program.vjp([3, 3], [g, 2 * g], step=0).gradients
     assert twice["table.weight"].dense().tolist() == [[0] * 3] * 3 + [(3 * g).tolist(), [0] * 3]
 
 
 def test_without_cotangents_gradients_come_from_losses():
-    program = fb.compile(gates(), "numpy", threads=1)
+    program = fb.compile(gates(), TESTED, threads=1)
     loss, gradients, inputs = program.vjp(TREES, step=3)
     right, expected = program.value_and_grad(TREES, step=3)
     assert (loss, len(inputs)) == (right, 0)
@@ -376,7 +377,7 @@ def test_without_cotangents_gradients_come_from_losses():
 
 
 def test_what_random_numbers_drop_from_results_depends_on_the_step():
-    program = fb.compile(fb.Vector(50) >> fb.Linear(50, name="layer") >> fb.Dropout(0.5), "numpy")
+    program = fb.compile(fb.Vector(50) >> fb.Linear(50, name="layer") >> fb.Dropout(0.5), TESTED)
     data, ones = [np.ones(50)], [np.ones(50)]
 
     def biases(step: int) -> list[float]:
@@ -392,8 +393,8 @@ def test_a_block_is_a_part_of_a_larger_model():
     above = fb.Linear(2, "tanh", init="glorot_normal", name="above")
     second = fb.Sum() >> above >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
     data = np.random.default_rng(0).normal(size=(3, 4, 3)).tolist()
-    whole = fb.compile(first >> second, "numpy").value_and_grad(data)
-    below, top = fb.compile(first, "numpy"), fb.compile(fb.Map(fb.Vector(2, "float64")) >> second, "numpy")
+    whole = fb.compile(first >> second, TESTED).value_and_grad(data)
+    below, top = fb.compile(first, TESTED), fb.compile(fb.Map(fb.Vector(2, "float64")) >> second, TESTED)
     pull = top.vjp(below.run(data), inputs=True)
     ((_, cotangents),) = pull.inputs.items()
     gradients = below.vjp(data, cotangents.values.reshape(3, 4, 2)).gradients | pull.gradients
@@ -406,7 +407,7 @@ def test_a_block_is_a_part_of_a_larger_model():
 def test_only_cotangents_count_unless_losses_shall():
     w = fb.Parameter(fb.types.TensorType((), "float64"), 3.0, "w")
     model = fb.Scalar("float64") >> fb.Function(lambda x: w * x) >> fb.AllOf(fb.Identity(), fb.Loss())
-    program = fb.compile(model >> fb.GetItem(0), "numpy")
+    program = fb.compile(model >> fb.GetItem(0), TESTED)
     assert program.vjp([2.0]) == (6.0, {"w": 2.0}, {})
     assert program.vjp([2.0], [10.0]) == (6.0, {"w": 20.0}, {})
     assert program.vjp([2.0], [10.0], losses=True) == (6.0, {"w": 22.0}, {})
@@ -415,7 +416,7 @@ def test_only_cotangents_count_unless_losses_shall():
 
 
 def test_dropout_drops_by_the_step_where_cotangents_are_pulled_back():
-    program = fb.compile(gates(), "numpy")
+    program = fb.compile(gates(), TESTED)
     cotangents = [np.ones(3)] * len(TREES)
 
     def pulled_back(step: int | None = None) -> list[Any]:
@@ -428,7 +429,7 @@ def test_dropout_drops_by_the_step_where_cotangents_are_pulled_back():
 
 
 def test_cotangents_fit_batches_that_were_planned_and_examples_that_were_prepared():
-    program = fb.compile(gates(), "numpy")
+    program = fb.compile(gates(), TESTED)
     cotangents = [None, [1.0, 2.0, 3.0], np.ones(3), None]
     right = program.vjp(TREES, cotangents, step=0)
     for batch in (program.plan(TREES), program.prepare(TREES), (tree for tree in TREES)):
@@ -439,7 +440,7 @@ def test_cotangents_fit_batches_that_were_planned_and_examples_that_were_prepare
 
 
 def test_what_is_frozen_has_no_gradient_and_where_nothing_flows_it_is_zero():
-    program = fb.compile(gates(trainable=False), "numpy")
+    program = fb.compile(gates(trainable=False), TESTED)
     assert set(program.vjp([(1, 2)], [np.ones(3)]).gradients) == {"join.weight", "join.bias"}
     whole = fb.compile(fb.Vector(2) >> fb.Linear(3, name="layer") >> fb.Function(lambda x: ops.argmax(x, 0)))
     for cotangents in ([None, None], None):
@@ -451,7 +452,7 @@ def test_what_is_frozen_has_no_gradient_and_where_nothing_flows_it_is_zero():
         assert [gradient.values.tolist() for gradient in found.inputs.values()] == [[[0, 0], [0, 0]]]
 
 
-@pytest.mark.parametrize("backend", ["numpy", "reference"])
+@pytest.mark.parametrize("backend", [TESTED, "reference"])
 def test_results_that_are_data_or_parameters_or_constants_have_cotangents_too(backend):
     """Cotangents of what no parameter acts on, and no datum, lead nowhere."""
     w = fb.Parameter([2], 1.0, "w")
@@ -468,13 +469,13 @@ def test_results_that_are_data_or_parameters_or_constants_have_cotangents_too(ba
 
 def test_an_id_out_of_range_names_its_example():
     table = fb.Parameter([3, 2], 1.0)
-    program = fb.compile(fb.Scalar("int32") >> fb.Function(lambda i: ops.gather(table, i * 2)), "numpy")
+    program = fb.compile(fb.Scalar("int32") >> fb.Function(lambda i: ops.gather(table, i * 2)), TESTED)
     with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
         program.vjp([0, 1, 2], [[1, 1]] * 3)
 
 
 def test_cotangents_of_nothing_are_nothing():
-    program = fb.compile(gates(), "numpy")
+    program = fb.compile(gates(), TESTED)
     for cotangents in ([], None):
         found = program.vjp([], cotangents, inputs=True)
         assert found.loss == 0.0
@@ -493,7 +494,7 @@ def test_cotangents_of_nothing_are_nothing():
     ],
 )  # fmt: skip
 def test_cotangents_that_do_not_fit_are_refused_and_change_nothing(cotangents, error, message):
-    program, untouched = fb.compile(gates(), "numpy"), fb.compile(gates(), "numpy")
+    program, untouched = fb.compile(gates(), TESTED), fb.compile(gates(), TESTED)
     before = {name: value.copy() for name, value in program.params.items()}
     with pytest.raises(error, match=message):
         program.vjp(TREES, cotangents)

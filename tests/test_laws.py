@@ -29,6 +29,8 @@ from foldbatch.engines.runner import Runner
 from foldbatch.params import Remote
 from foldbatch.program import Program
 from foldbatch.scheduler.policies import find_policy
+from tests.backends import TESTED
+from tests.engines.cuda.emulated import needs_compiler
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs
 
@@ -54,7 +56,7 @@ def always_known() -> Iterator[None]:
         yield
 
 
-def engines(block: fb.Block, backend: str = "numpy", **options: Any) -> Iterator[Program]:
+def engines(block: fb.Block, backend: str = TESTED, **options: Any) -> Iterator[Program]:
     """Yield a program for every way of running a block on an engine; the reference last.
 
     They share one model and its kernels.
@@ -149,7 +151,7 @@ def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
         program.params[name] = value
 
 
-def assert_lawful(program: BlockProgram, backend: str = "numpy") -> None:
+def assert_lawful(program: BlockProgram, backend: str = TESTED) -> None:
     """Check that all engines agree with the interpreter and with each other.
 
     Some programs compute again what they have no room to keep. Memory is full of NaN, or of the values of a
@@ -183,7 +185,7 @@ def assert_differentiated(program: BlockProgram, compiled: Program | None = None
     misses the one; of the other it is as many times greater, and there is no gradient. The loss may also bend
     at the point; then the gradient is that of either side.
     """
-    compiled = compiled or fb.compile(program.block, "numpy")
+    compiled = compiled or fb.compile(program.block, TESTED)
     loss, gradients = gradients_of(compiled, program.examples)
     rng = np.random.default_rng(program.seed)
     directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
@@ -238,11 +240,19 @@ def test_loops_that_numba_compiles_are_lawful(program):
         assert_lawful(program, "numba")
 
 
+@needs_compiler
+@pytest.mark.skipif(TESTED == "cuda-on-cpu", reason="all laws are checked on it")
+@settings(many, max_examples=2)
+@given(programs())
+def test_the_kernels_of_a_gpu_are_lawful(program):
+    assert_lawful(program, "cuda-on-cpu")
+
+
 @settings(some, max_examples=30)
 @given(programs(examples=2))
 def test_a_block_evaluates_as_its_program_runs(program):
     """The same result, and the same metrics in the same order: of names, and of the values of each."""
-    results = fb.compile(program.block, "numpy").run(program.examples, metrics=True)
+    results = fb.compile(program.block, TESTED).run(program.examples, metrics=True)
     for number, example in enumerate(program.examples):
         found = program.block.eval(example)
         metrics = {}
@@ -265,7 +275,7 @@ def test_gradients_are_finite_differences(program):
 @some
 @given(programs())
 def test_the_order_and_number_of_examples_change_nothing(program):
-    together = fb.compile(program.block, "numpy", threads=1, debug=True)
+    together = fb.compile(program.block, TESTED, threads=1, debug=True)
     alone = run_with(together, backend="reference")
     facts = [
         (alone.run([example], metrics=True), gradients_of(alone, [example])) for example in program.examples

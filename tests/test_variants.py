@@ -14,6 +14,7 @@ from foldbatch.engines import threads
 from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import ExampleKeyError, NotAskedError
 from foldbatch.variants import asides_of
+from tests.backends import TESTED
 from tests.programs import BlockProgram, programs
 from tests.test_laws import UNFUSED, assert_same, gradients_of, many, metrics_of
 
@@ -58,7 +59,7 @@ def assert_the_same_without_asides(program: BlockProgram, backend: str) -> None:
 @settings(many, max_examples=12)
 @given(programs())
 def test_results_do_not_depend_on_what_is_asked_for_beside_them(program):
-    assert_the_same_without_asides(program, "numpy")
+    assert_the_same_without_asides(program, TESTED)
 
 
 @pytest.mark.numba
@@ -73,7 +74,7 @@ def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(
 @settings(many, max_examples=8)
 @given(programs())
 def test_a_step_is_a_run_and_its_gradients(program):
-    compiled = fb.compile(program.block, "numpy")
+    compiled = fb.compile(program.block, TESTED)
     made = compiled.step(program.examples, step=3)
     loss, gradients = compiled.value_and_grad(program.examples, step=3)
     assert made.loss == loss
@@ -95,7 +96,7 @@ def test_a_step_is_a_run_and_its_gradients(program):
 
 
 def test_a_prediction_needs_no_labels():
-    program = fb.compile(model(), "numpy")
+    program = fb.compile(model(), TESTED)
     labelled, predicted = program.run(DATA, losses=True, metrics=True), program.run(UNLABELLED)
     np.testing.assert_allclose(np.array(predicted), np.array(labelled))
     with pytest.raises(ExampleKeyError, match="'y'"):
@@ -105,7 +106,7 @@ def test_a_prediction_needs_no_labels():
 
 
 def test_losses_are_found_by_name():
-    program = fb.compile(model(), "numpy")
+    program = fb.compile(model(), TESTED)
     program.params["layer.weight"], program.params["layer.bias"] = [[1], [0]], [0]
     results = program.run(DATA[:3], losses=True)
     assert (results.loss, results.losses) == (10.0, {"error": 5.0, "size": 5.0})
@@ -115,7 +116,7 @@ def test_losses_are_found_by_name():
 
 @pytest.mark.parametrize("batch", [DATA, []])
 def test_what_was_not_asked_for_says_so(batch):
-    program = fb.compile(model(), "numpy")
+    program = fb.compile(model(), TESTED)
     planned = program.plan(batch)
     for work in (batch, planned, program.prepare(batch)):
         results = program.run(work)
@@ -133,7 +134,7 @@ def test_what_was_not_asked_for_says_so(batch):
 
 
 def test_a_variant_is_built_when_it_is_asked_for():
-    program = fb.compile(model(), "numpy")
+    program = fb.compile(model(), TESTED)
     built = program._variants._built
     assert list(built) == [frozenset({"losses", "metrics"})]
     program.value_and_grad(DATA)
@@ -148,17 +149,17 @@ def test_a_variant_is_built_when_it_is_asked_for():
 
 
 def test_a_model_without_losses_and_metrics_has_one_variant():
-    program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
+    program = fb.compile(fb.Vector(2) >> fb.Linear(1), TESTED)
     results = program.run([[1, 2]], losses=True, metrics=True)
     assert (results.loss, results.losses, dict(results.metrics)) == (0.0, {}, {})
     program.run([[1, 2]])
     assert len(program._variants._built) == 1
     assert asides_of(program.model) == frozenset()
-    assert asides_of(fb.compile(fb.Scalar() >> fb.Metric("m"), "numpy").model) == {"metrics"}
+    assert asides_of(fb.compile(fb.Scalar() >> fb.Metric("m"), TESTED).model) == {"metrics"}
 
 
 def test_prepared_examples_run_beside_others():
-    program = fb.compile(model(), "numpy")
+    program = fb.compile(model(), TESTED)
     mixed = [*program.prepare(DATA[:4]), *DATA[4:]]
     np.testing.assert_allclose(np.array(program.run(mixed)), np.array(program.run(DATA)))
     assert program.run(iter(DATA)) == program.run(DATA)
@@ -168,7 +169,7 @@ def test_prepared_examples_run_beside_others():
 
 
 def test_a_step_in_threads_is_a_step():
-    one, three = (fb.compile(model(), "numpy", threads=n) for n in (1, 3))
+    one, three = (fb.compile(model(), TESTED, threads=n) for n in (1, 3))
     right = one.step(DATA)
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         made, (loss, gradients) = three.step(DATA), three.value_and_grad(DATA)
@@ -183,7 +184,7 @@ def test_a_step_in_threads_is_a_step():
 
 
 def test_a_step_of_no_examples():
-    made = fb.compile(model(), "numpy").step([])
+    made = fb.compile(model(), TESTED).step([])
     assert (made.loss, made.losses, list(made.results)) == (0.0, {"error": 0.0, "size": 0.0}, [])
     assert [g.shape for g in made.gradients.values()] == [(2, 1), (1,)]
     assert len(made.metrics["seen"]) == 0
@@ -193,7 +194,7 @@ def test_a_step_drops_as_value_and_grad_does():
     dropped = (
         fb.Vector(64) >> fb.Dropout(0.5) >> fb.AllOf(fb.Identity(), fb.Function(fb.ops.sum) >> fb.Loss())
     )
-    program = fb.compile(dropped >> fb.GetItem(0), "numpy")
+    program = fb.compile(dropped >> fb.GetItem(0), TESTED)
     made = program.step([[1] * 64], step=5)
     assert set(made.results[0].tolist()) == {0.0, 2.0}
     assert made.loss == program.value_and_grad([[1] * 64], step=5)[0] == made.results[0].sum()

@@ -101,6 +101,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
             loss, gradients = program.value_and_grad(batch)
             optimizer.update(program.params, gradients, scale=1 / len(batch))
             total += loss
+        mean_loss = float(total) / len(corpus.train)  # a GPU is waited for here
         seconds, dev, averaged = time.perf_counter() - start, accuracy(program, corpus.dev), float("nan")
         if epoch > options.epochs // 2:
             late += 1
@@ -109,7 +110,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
             program.params.update(mean)
             averaged = accuracy(program, corpus.dev)
             program.params.update(now)
-        mean_loss, shown = total / len(corpus.train), f"{averaged:.1%}" if late else ""
+        shown = f"{averaged:.1%}" if late else ""
         epochs.append({"loss": mean_loss, "dev": dev, "dev_averaged": averaged, "seconds": seconds})
         print(f"{epoch:5} {mean_loss:6.3f} {dev:7.1%} {shown:>14} {seconds:8.1f}", flush=True)
     program.params.update(mean)

@@ -91,11 +91,11 @@ def train(options: argparse.Namespace) -> dict[str, object]:
             loss, gradients = program.value_and_grad([train_set[i] for i in chosen])
             optimizer.update(program.params, gradients, scale=1 / len(chosen))
             total += loss
+        mean_loss = float(total) / len(train_set)  # a GPU is waited for here
         seconds = time.perf_counter() - start
         fine, binary = accuracy(program, dev, 256)
         if all(fine > before["dev_fine"] for before in epochs):
             best = {name: value.copy() for name, value in program.params.items()}
-        mean_loss = total / len(train_set)
         epochs.append({"loss": mean_loss, "dev_fine": fine, "dev_binary": binary, "seconds": seconds})
         print(f"{epoch:5} {mean_loss:14.3f} {fine:9.1%} {binary:11.1%} {seconds:8.1f}", flush=True)
     program.params.update(best)

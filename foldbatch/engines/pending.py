@@ -34,6 +34,10 @@ class Pending:
     __slots__ = ("_hooks", "_length", "_read", "_value")
     __array_priority__ = 1.0
 
+    def __new__(cls, read: Any, length: int = 0) -> Any:  # noqa: ARG004 - what __init__ takes
+        """Return a plain float of a number: `statistics.mean` makes its result of the type it is given."""
+        return super().__new__(cls) if callable(read) else float(read)
+
     def __init__(self, read: Callable[[], float], length: int = 0) -> None:
         self._read: Callable[[], float] | None = read
         self._value = math.nan

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import numbers
 import pickle
+import statistics
 
 import numpy as np
 import pytest
@@ -50,6 +52,7 @@ LOOKS = {
     "array operand": (lambda x: (np.ones(2) * x).tolist(), [2.5, 2.5]),
     "array operand right": (lambda x: (x - np.ones(2)).tolist(), [1.5, 1.5]),
     "mean": (lambda x: np.mean([x, 3.5]), 3.0),
+    "statistics": (lambda x: (statistics.mean([x, x]), type(statistics.mean([x, x]))), (2.5, float)),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)), 2.5),
     "copy": (lambda x: (copy.copy(x), type(copy.deepcopy(x))), (2.5, float)),
     "method of float": (lambda x: x.is_integer(), False),
@@ -75,6 +78,13 @@ def test_arithmetic_reads_nothing():
     assert one.count == two.count == 0
     assert made == [9, 3, 18, 2, 7, -5, 12, 2, 9, 7]
     assert one.count == two.count == 1
+
+
+def test_what_writes_only_floats_refuses_it_until_it_is_converted():
+    """A writer that asks for the type cannot be served: the number is not there yet."""
+    with pytest.raises(TypeError, match="Pending is not JSON serializable"):
+        json.dumps({"loss": pending(Reading())})
+    assert json.dumps({"loss": float(pending(Reading()))}) == '{"loss": 2.5}'
 
 
 def test_what_is_no_number_cannot_be_added():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,8 @@ from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import Node, input_node
 from foldbatch.static.operators import FUNCTIONS, TAKEN, in_function, nearest
 from foldbatch.types import TensorType
+from tests.backends import BACKENDS
 
-BACKENDS = ("numpy", "reference", *(("numba",) if find_spec("numba") else ()))
 X = np.array([3.0, -1.5, 2.5, 0.5], np.float32)
 C = np.array([1.0, 2.0, -3.0, 0.5], np.float32)
 

@@ -70,7 +70,7 @@ def check_layer(block: fb.Block, reference: Reference, examples: Sequence[Any]) 
         assert np.isclose(loss, losses(), rtol=1e-10)
         assert gradients.keys() == parameters.keys()
         for name, gradient in gradients.items():
-            _check_slope(parameters[name], gradient, losses, name)
+            _check_slope(program.params[name], gradient, losses, name)
 
 
 def _check_slope(value: np.ndarray, gradient: Any, losses: Callable[[], float], name: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +10,8 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ExampleError
+from tests.backends import BACKENDS
 
-BACKENDS = ("numpy", "reference", *(("numba",) if find_spec("numba") else ()))
 ROWS = fb.Map(fb.Vector(2))
 TABLE = fb.Record((fb.Tensor([3, 2]), fb.Tensor([2], "int32")))
 

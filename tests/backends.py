@@ -1,0 +1,15 @@
+"""On what laws are checked, and what holds on every backend.
+
+That is NumPy's engine, or the one that the environment names: the CUDA engine on the CPU, in a run of the tests of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from foldbatch.engines.engine import VARIABLE
+
+TESTED = os.environ.get(VARIABLE) or "numpy"
+NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()
+BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *NUMBA)))
