@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
+import pytest
+
 from foldbatch.engines.engine import VARIABLE
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
 NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()
+on_gpu_kernels = pytest.mark.skipif(TESTED != "cuda-on-cpu", reason=f"{VARIABLE} is not cuda-on-cpu")
 BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *NUMBA)))

@@ -7,10 +7,12 @@ import json
 import pytest
 
 from benchmarks.gpu.command import main
+from tests.backends import on_gpu_kernels
 
 BACKEND = "cuda-on-cpu"
 
 
+@on_gpu_kernels
 def test_a_quick_run_checks_and_times_everything(tmp_path, capsys):
     files = [tmp_path / "found.json", tmp_path / "found.md"]
     assert main(["--backend", BACKEND, "--quick", "--json", str(files[0]), "--page", str(files[1])]) == 0

@@ -10,6 +10,7 @@ from foldbatch.engines.cuda.recording.calls import alive, count
 from foldbatch.engines.cuda.recording.recorder import Recorder
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.errors import ExampleError
+from tests.backends import on_gpu_kernels
 from tests.engines.cuda.checked import in_every_order, recorder, recording
 from tests.engines.cuda.threaded import Threaded
 
@@ -121,6 +122,7 @@ def test_an_id_out_of_range_is_told_by_a_kernel_that_says_so():
 
 
 @pytest.mark.slow
+@on_gpu_kernels
 @pytest.mark.parametrize("sanitize", ["thread", "address"])
 def test_kernels_have_no_race_and_stay_in_bounds_with_real_threads(sanitize):
     with recording(Recorder(Threaded(sanitize, named=True, most=(3, 8, 4)))):

@@ -24,6 +24,7 @@ from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, loa
 from foldbatch.engines.cuda.drivers.driver import Driver, Product
 from foldbatch.engines.cuda.drivers.nvrtc import Compiled
 from foldbatch.errors import BackendError
+from tests.backends import on_gpu_kernels
 from tests.engines.cuda import stand_in
 from tests.programs import drawn
 from tests.test_laws import assert_same, gradients_of
@@ -213,7 +214,9 @@ def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
         yield cupy, products
 
 
-@pytest.mark.parametrize("seed", [23, 24, 112])  # in 23, a weight multiplies no rows
+@pytest.mark.parametrize(
+    "seed", [23, pytest.param(24, marks=on_gpu_kernels), pytest.param(112, marks=on_gpu_kernels)]
+)  # in 23, a weight multiplies no rows
 def test_the_engine_runs_programs_on_it(seed: int, on_stand_ins: Any) -> None:
     """All that the engine asks, the driver passes on to CuPy and cuBLAS, in their terms."""
     program = drawn(seed, 10**6)

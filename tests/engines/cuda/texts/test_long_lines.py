@@ -13,6 +13,7 @@ from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.texts.long_lines import LONG, PHASES, long_phases
 from foldbatch.static.op import CALL
 from foldbatch.static.statements import Place, Statement
+from tests.backends import on_gpu_kernels
 from tests.engines.cuda.threaded import Threaded
 
 FUNCTIONS = {
@@ -63,6 +64,7 @@ def test_threads_share_long_lines_only():
     assert set(PHASES) < set(FUNCTIONS)
 
 
+@on_gpu_kernels
 @pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
 def test_real_threads_find_the_same():
     device = cache(on_cpu.device.__wrapped__)
