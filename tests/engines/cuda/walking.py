@@ -6,7 +6,6 @@ The fixture `by_cuda` lets the launches of `tests.engines.numpy.launching` be ru
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -32,6 +31,7 @@ from foldbatch.params import Array
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
+from tests.backends import TESTED
 from tests.engines.numpy import launching
 from tests.static import run_kernel
 from tests.static.run_kernel import routine_of_graph
@@ -39,7 +39,7 @@ from tests.static.run_kernel import routine_of_graph
 FUSED, OP_BY_OP = TARGET, Target()
 TARGETS = {"op by op": OP_BY_OP, "fused": FUSED}
 STATUS = 8  # words
-MANY = os.environ.get("FOLDBATCH_BACKEND") == "cuda-on-cpu"  # whether tests try everything
+MANY = TESTED == "cuda-on-cpu"  # whether tests try everything
 
 
 def kernel_of_routine(routine: Routine, row: Sequence[int] | None = None) -> Kernel:

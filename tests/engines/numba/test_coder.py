@@ -11,7 +11,6 @@ from foldbatch.engines.numba.coder import (
     RAGGED,
     WHOLE,
     Coder,
-    contiguous,
 )
 from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, ragged
@@ -52,9 +51,3 @@ def test_cells_are_shared_by_what_points_to_the_same_rows() -> None:
     assert coder.slot(0) == coder.slot(0)
     assert len({coder.slot(i) for i in range(4)}) == 4
     assert coder.dtype(Place(3, M, 1, 0, (), ())) == "bool"
-
-
-def test_strides_without_gaps() -> None:
-    assert contiguous(()) == ()
-    assert contiguous((5,)) == (1,)
-    assert contiguous((2, 0, 3)) == (0, 3, 1)
