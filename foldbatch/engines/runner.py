@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -37,7 +36,7 @@ from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.schedule import Index, seeded, verify
+from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 
@@ -211,7 +210,7 @@ class Runner:
         phases["ready"] = time.perf_counter() - start
         start = time.perf_counter()
         part = SubBatch(0, traces, batch)
-        with self._naming(part, batch)():
+        with Naming(self.model, batch, part.first):
             run = self._forward(part, (batch, ready), self._memories[0], 0)
         phases["forward"] = time.perf_counter() - start
         forward = run.launches
@@ -283,19 +282,14 @@ class Runner:
             examples = [table.examples + part.first for table in batch.schedule.cells]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
         run = self.engine.forward(made, feeds, memory)
-        run.within = self._naming(part, batch)
+        run.within = Naming(self.model, batch, part.first)
         return run
-
-    def _naming(self, part: SubBatch, batch: Batch) -> Callable[[], AbstractContextManager[None]]:
-        """Return what changes errors of ids out of range into errors that name examples of a part."""
-        examples = [table.examples for table in batch.schedule.cells]
-        return partial(_naming_examples, [cell.name for cell in self.model.cells], examples, part.first)
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite
     def _run(
         self, step: int, asides: Collection[str], part: SubBatch, ready: tuple[Batch, Any], memory: Any
     ) -> Results:
-        with self._naming(part, ready[0])():
+        with Naming(self.model, ready[0], part.first):
             return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
 
     @np.errstate(all="ignore")
@@ -327,7 +321,7 @@ class Runner:
                 for offset, pairs in zip(offsets, own, strict=True)
                 for number, g in pairs
             ]
-        with self._naming(part, batch)():
+        with Naming(self.model, batch, part.first):
             run = self._forward(part, ready, memory, step)
             results = None if asides is None else collect(self.model, batch, run, asides)
             gradients = run.backward(cotangents)
@@ -341,24 +335,37 @@ class Runner:
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
 
 
-@contextmanager
-def _naming_examples(cells: Sequence[str], examples: Sequence[Index], first: int) -> Iterator[None]:
-    """Change errors of ids that are out of range.
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A context that changes errors of ids out of range into errors that name examples; calling it yields it.
 
-    Args:
-        cells: the names of the model's cells.
-        examples: of each cell, the examples of its calls, by rank.
-        first: the example of the batch that the part begins with.
+    Attributes:
+        model: the model.
+        batch: what runs.
+        first: the example that it begins with.
 
     Raises:
         ExampleError: in the place of an `OutOfRangeError`.
     """
-    try:
-        yield
-    except OutOfRangeError as error:
-        where = f"{cells[error.cell]} at example {first + int(examples[error.cell][error.rank])}"
-        fix = "correct what computes the id"
-        raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
+
+    model: Model
+    batch: Batch
+    first: int
+
+    def __call__(self) -> Naming:
+        """Return the context itself."""
+        return self
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Change an error, if there is one."""
+        if isinstance(error, OutOfRangeError):
+            example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
+            where = f"{self.model.cells[error.cell].name} at example {example}"
+            fix = "correct what computes the id"
+            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
 
 
 def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:
