@@ -12,10 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.gpu.torch_graph import captured
 from benchmarks.manual import Rows, Shape, rows_of
 from benchmarks.peers import Array, Tensor, import_torch
-
-WARM_UP = 3  # runs before a graph is captured
 
 
 class TorchFold:
@@ -84,18 +83,7 @@ class TorchFold:
     def _captured(self, task: Callable[[], None]) -> Callable[[], None]:
         if self.device == "cpu":
             return task
-        cuda = self.torch.cuda
-        stream = cuda.Stream()
-        stream.wait_stream(cuda.current_stream())
-        with cuda.stream(stream):
-            for _ in range(WARM_UP):
-                task()
-        cuda.current_stream().wait_stream(stream)
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph):
-            task()
-        replay: Callable[[], None] = graph.replay
-        return replay
+        return captured(self.torch, task)
 
     def _forward(self) -> None:
         torch, p, size = self.torch, self.parameters, self.states.shape[1]

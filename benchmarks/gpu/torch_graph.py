@@ -12,6 +12,7 @@ Without a GPU the same program runs without being captured, to be tested.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -98,23 +99,13 @@ class TorchCaptured(TorchPeer):
         """Return what runs a task: a graph of it where there is a GPU. What warming up changed is undone."""
         if self.device == "cpu":
             return task
-        cuda = self.torch.cuda
         kept = [tensor.detach().clone() for tensor in state]
         self._numbers.fill_(0)
         self.at["labels"].fill_(-1)
-        stream = cuda.Stream()
-        stream.wait_stream(cuda.current_stream())
-        with cuda.stream(stream):
-            for _ in range(WARM_UP):
-                task()
-        cuda.current_stream().wait_stream(stream)
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph):
-            task()
+        replay = captured(self.torch, task)
         with self.torch.no_grad():
             for tensor, value in zip(state, kept, strict=True):
                 tensor.copy_(value)
-        replay: Callable[[], None] = graph.replay
         return replay
 
     def _whole_inference(self) -> None:
@@ -230,3 +221,19 @@ class TorchCaptured(TorchPeer):
         self._square.index_copy_(0, rows, square)
         step = mean / ((square / second).sqrt_().add_(EPS)) * (LEARNING_RATE / first)
         self.embedding.index_copy_(0, rows, self.embedding.index_select(0, rows).sub_(step))
+
+
+def captured(torch: Any, task: Callable[[], None]) -> Callable[[], None]:
+    """Run a task some times to warm up, capture it as a CUDA graph, and return what runs the graph."""
+    cuda = torch.cuda
+    stream = cuda.Stream()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
+        for _ in range(WARM_UP):
+            task()
+    cuda.current_stream().wait_stream(stream)
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        task()
+    replay: Callable[[], None] = graph.replay
+    return replay

@@ -13,12 +13,13 @@ from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Span
-from foldbatch.engines.cuda.gradients import DeviceRows
+from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, elementwise
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
+from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.pending import pending
 from foldbatch.engines.sums import total
@@ -28,8 +29,6 @@ from foldbatch.params import Array, Gradient, Parameter
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
-KIND = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}
-THREADS = 256
 
 
 class CudaRun:
@@ -80,7 +79,7 @@ class CudaRun:
         for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
             count = len(cells[k].order)
             if count:
-                kind = KIND[self.model.cells[k].graph.losses[i].dtype]
+                kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
                 target = self._status.word.pointer + 8 * (WORDS + place)
                 terms = self.memory.span(number)
                 device.launch(
@@ -156,8 +155,7 @@ class CudaRun:
                 kind, words = _words(self.model.arenas[arena].nbytes)
                 rows, reads = self._arena("cotangents", arena), [self._table]
                 arguments = [rows.pointer, self._table.pointer + 8 * place, count, words]
-                blocks = _blocks(count * words)
-                device.launch(f"zero_{kind}", blocks, (THREADS, 1), arguments, reads=reads, writes=[rows])
+                elementwise(device, f"zero_{kind}", count * words, arguments, reads=reads, writes=[rows])
             self._seed(cotangents)
             self._run(packed.backward)
             parts: dict[Parameter, list[Gradient]] = {
@@ -197,9 +195,8 @@ class CudaRun:
         """Add terms to rows as a plan tells, which begins at some byte of memory."""
         held, begin = plan
         arguments = [terms.pointer, held.pointer + begin, width, target.pointer, int(add)]
-        blocks = _blocks(rows * width)
-        name = f"add_rows_{KIND[dtype]}"
-        self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[terms, held], writes=[target])
+        name, reads = f"add_rows_{KINDS[dtype]}", [terms, held]
+        elementwise(self.device, name, rows * width, arguments, reads=reads, writes=[target])
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables, whose rows and ids the kernels have left."""
@@ -282,9 +279,8 @@ class CudaRun:
             kind, words = _words(type_.nbytes)
             held = self._arena("values", arena)
             arguments = [held.pointer, index.pointer, len(places), words, taken.pointer]
-            blocks = _blocks(len(places) * words)
-            name = f"take_{kind}"
-            self.device.launch(name, blocks, (THREADS, 1), arguments, reads=[held, index], writes=[taken])
+            size, reads = len(places) * words, [held, index]
+            elementwise(self.device, f"take_{kind}", size, arguments, reads=reads, writes=[taken])
             copied = np.asarray(taken)
             for i, place in enumerate(places.tolist()):
                 arrays[place] = copied[i, ...]
@@ -293,10 +289,6 @@ class CudaRun:
     def _arena(self, kind: str, arena: int) -> Span:
         """Return the memory of the values or cotangents of an arena."""
         return self.memory.span(self.ready.phase.bound.buffers[kind, arena])
-
-
-def _blocks(elements: int) -> int:
-    return max(1, min(2048, -(-elements // THREADS)))
 
 
 def _words(nbytes: int) -> tuple[str, int]:

@@ -1,6 +1,5 @@
 """The engine on a driver that records, guards and delays: training a tree model has no faults, in any order."""
 
-import shutil
 
 import numpy as np
 import pytest
@@ -12,9 +11,10 @@ from foldbatch.engines.cuda.staging import Staging
 from foldbatch.errors import ExampleError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda.checked import in_every_order, recorder, recording
+from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.threaded import Threaded
 
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
+pytestmark = needs_compiler
 
 TREES = [
     fb.trees.parse_brackets(text, labels=int)
