@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,7 +97,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--backend", default="cuda", help="what is checked and timed (default cuda)")
     what = "about how long it may take (default 400); what is left out is named"
-    parser.add_argument("--seconds", type=float, default=400.0, metavar="S", help=what)
+    parser.add_argument("--seconds", type=_above_zero, default=400.0, metavar="S", help=what)
     what = "try everything on tiny models, to see that it runs; it needs no card with --backend cuda-on-cpu"
     parser.add_argument("--quick", action="store_true", help=what)
     what = "a directory with train.txt in bracket form (default: random trees like the treebank's)"
@@ -105,3 +107,11 @@ def _parser() -> ArgumentParser:
         "--page", type=output_file, metavar="FILE", help="write the page that is printed at the end"
     )
     return parser
+
+
+def _above_zero(text: str) -> float:
+    """Return a number of seconds; in no time nothing would be checked."""
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise ArgumentTypeError(f"expected more than 0, found {text!r}")

@@ -140,4 +140,7 @@ def main(count: int = 2000, epochs: int = 15, size: int = 64, backend: str = "au
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
-    sys.exit(main(backend=parser.parse_args().backend))
+    try:
+        sys.exit(main(backend=parser.parse_args().backend))
+    except fb.errors.BackendError as error:
+        sys.exit(f"error: {error}")

@@ -119,4 +119,7 @@ def main(words: int | None = None, epochs: int = 8, size: int = 64, backend: str
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
-    sys.exit(main(backend=parser.parse_args().backend))
+    try:
+        sys.exit(main(backend=parser.parse_args().backend))
+    except fb.errors.BackendError as error:
+        sys.exit(f"error: {error}")

@@ -67,3 +67,10 @@ def test_a_backend_that_does_not_exist_is_refused(capsys):
 def test_a_quick_run_on_the_card():
     pytest.importorskip("cupy")
     assert main(["--quick"]) == 0
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "inf", "soon"])
+def test_no_time_is_refused_for_nothing_would_be_checked(seconds, capsys):
+    with pytest.raises(SystemExit):
+        main(["--backend", BACKEND, "--seconds", seconds])
+    assert f"expected more than 0, found '{seconds}'" in capsys.readouterr().err

@@ -21,10 +21,11 @@ from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
 from foldbatch.engines.cuda.common import COMMON, PRELUDE
-from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, resources
+from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, nvrtc, resources
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.trees import Vocabulary
 
@@ -126,7 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="SST Tree-LSTM 300", help="whose kernels are listed one by one")
     parser.add_argument("--architecture", default="sm_90")
     options = parser.parse_args(arguments)
-    models = {name: model_of(block) for name, block in main_models().items()}
+    blocks = main_models()
+    if options.model not in blocks:
+        parser.error(f"argument --model: expected one of {', '.join(blocks)}, found {options.model!r}")
+    try:
+        nvrtc()
+    except BackendError as error:
+        parser.error(str(error))
+    models = {name: model_of(block) for name, block in blocks.items()}
     print(*table(models[options.model], options.architecture), sep="\n")
     texts = {name: text_of(model) for name, model in models.items()} | {"every program's own": OWN}
     for architecture in ARCHITECTURES:

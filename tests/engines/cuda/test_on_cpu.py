@@ -1,6 +1,5 @@
 """The engine on a driver that records, guards and delays: training a tree model has no faults, in any order."""
 
-
 import numpy as np
 import pytest
 
