@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
 
 
-
 class CudaRun:
     """A batch under way; see `foldbatch.engines.engine.Run`."""
 
