@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentTypeError
 from pathlib import Path
 from uuid import uuid4
@@ -25,7 +26,9 @@ def output_file(text: str) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file; where that fails, a former file of the name stays as it was.
+    """Write a file and wait until it is on the disk; a former file of the name stays where that fails.
+
+    A process that is killed meanwhile may leave a file ``.NAME.*.partial`` beside it.
 
     Raises:
         OSError: when it cannot be written.
@@ -34,9 +37,17 @@ def write_whole(path: Path, content: bytes) -> None:
     if target.exists() and not target.is_file():  # a pipe, or a terminal
         target.write_bytes(content)
         return
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
-        temporary.write_bytes(content)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # so that the name, too, is there after a crash of the machine
+    finally:
+        os.close(folder)

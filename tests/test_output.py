@@ -23,12 +23,10 @@ def test_what_cannot_be_written_leaves_the_former_file(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     write_whole(file, b"old")
 
-    def half(path: Path, content: bytes) -> None:
-        with path.open("wb") as opened:
-            opened.write(content[:1])
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    with mock.patch.object(Path, "write_bytes", half), pytest.raises(OSError, match="No space"):
+    with mock.patch("os.fsync", full), pytest.raises(OSError, match="No space"):
         write_whole(file, b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("figures.json", b"old")]
     link = tmp_path / "link"

@@ -1,0 +1,102 @@
+"""Files of arrays: what is read is what was written, and whatever was changed is refused in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldbatch import files
+from foldbatch.errors import ReadError
+
+ARRAYS: dict[str, Any] = {
+    "rows": np.arange(6, dtype=np.int32).reshape(2, 3),
+    "none": np.zeros((0, 2)),
+    "flags": np.array([True, False]),
+    "turned": np.arange(6.0, dtype=np.float32).reshape(2, 3).T,
+    "every second": np.arange(8, dtype=np.int64)[::2],
+    "scalar": np.float64(2.5),
+}
+HEADER = {"names": ["a", "ß"], "rate": 0.1, "more": {"nothing": None, "yes": True}}
+
+
+def refused(path, kind="numbers"):
+    with pytest.raises(ReadError) as caught:
+        files.read(path, kind, "write it anew")
+    return str(caught.value)
+
+
+@pytest.fixture
+def path(tmp_path):
+    files.write(tmp_path / "a", "numbers", ARRAYS, HEADER)
+    return tmp_path / "a"
+
+
+def test_what_is_read_is_what_was_written(path):
+    arrays, header = files.read(path, "numbers", "")
+    assert header == HEADER
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], np.asarray(array), strict=True)
+        assert arrays[name].flags.writeable
+    assert [entry.name for entry in path.parent.iterdir()] == ["a"]  # nothing else is left
+
+
+def test_the_same_content_is_the_same_file(path):
+    before = path.read_bytes()
+    files.write(path, "numbers", dict(reversed(ARRAYS.items())), HEADER)
+    assert path.read_bytes() == before
+
+
+def test_every_flipped_bit_and_every_truncation_is_refused(path):
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :])
+        assert "expected a numbers that foldbatch wrote" in refused(path) or "another" in refused(path)
+        path.write_bytes(data[:place])
+        assert "damaged" in refused(path)
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("bytes") / "a"
+    path.write_bytes(data)
+    assert "damaged, or of another kind" in refused(path)
+
+
+def test_another_kind_and_a_newer_version_are_named(path, monkeypatch):
+    assert refused(path, "model") == (
+        f"{path}: expected a model that foldbatch wrote, found a numbers; give a file of a model"
+    )
+    monkeypatch.setattr(files, "VERSION", 2)
+    files.write(path, "numbers", {}, {})
+    monkeypatch.undo()
+    assert "found one of a newer version (2, this is 1); install a newer foldbatch" in refused(path)
+
+
+def test_a_header_that_is_no_json_leaves_the_old_file(path):
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        files.write(path, "numbers", {}, {"no": object()})
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
+    def fails(*_):
+        raise OSError("disk full")
+
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises(OSError, match="disk full"):
+        files.write(path, "numbers", {}, {})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["a"]
+
+
+def test_no_file_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        files.read(tmp_path / "none", "model", "")
