@@ -1,0 +1,108 @@
+"""The child-sum Tree-LSTM, for trees of any arity: dependency and syntax trees."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from foldbatch.blocks import (
+    AllOf,
+    ChildSumTreeLSTM,
+    Concat,
+    Embedding,
+    ForwardDeclaration,
+    Function,
+    GetItem,
+    Identity,
+    InputTransform,
+    Linear,
+    Map,
+    OneOf,
+    Record,
+    Sum,
+    Void,
+)
+from foldbatch.errors import BlockValueError
+from foldbatch.static import ops
+from foldbatch.static.graph import Node
+from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.zoo.tasks import AnyBlock, Task, of_example, of_node, scorer
+from foldbatch.zoo.words import Words, name_of, token_vector, words_to_rows
+
+
+def child_sum(
+    words: Words,
+    task: Task,
+    *,
+    kinds: Vocabulary | None = None,
+    hidden: int = 150,
+    counts: bool = False,
+) -> AnyBlock:
+    """Return a child-sum Tree-LSTM over trees of any arity.
+
+    The input x of a node is the vector of its word, zeros where it has none, plus that of its kind, if
+    `kinds` are given.
+
+    Args:
+        words: how the words of nodes become vectors.
+        task: what is to be told.
+        kinds: the labels of nodes, as in syntax trees; for tasks whose examples are pairs.
+        hidden: extent of h and c.
+        counts: whether the classifier sees more than the root: of `hidden` features, computed at each node of
+            its x and h and never negative, the logarithm of 1 + their sum over the tree.
+
+    Raises:
+        BlockValueError: when `kinds` are given and the labels of nodes are classes.
+
+    Source: Tai, Socher and Manning 2015, Improved Semantic Representations From Tree-Structured Long Short-
+    Term Memory Networks, section 3.1: equations 2 to 8. Kinds and counts are not of the paper.
+
+    >>> from foldbatch import compile, trees
+    >>> kinds = trees.Vocabulary(["Module", "Assign", "Name", "Constant:int"])
+    >>> model = child_sum(Words(trees.Vocabulary(["x", "y"]), size=4), Task(classes=3), kinds=kinds, hidden=5)
+    >>> compile(model, "numpy").run([(trees.python_tree("x = 1"), None)])[0].shape
+    (3,)
+    """
+    if kinds is not None and task.reads_tree:
+        fix = (
+            f"give pairs (tree, label) and Task('class'), or no kinds: {task.kind!r} reads labels as classes"
+        )
+        raise BlockValueError("child_sum", "labels that are kinds or classes", "both", fix)
+    content = token_vector(words)
+    if kinds is not None:
+        table = Embedding(len(kinds), words.size, words.initial(), name="kinds")
+        kind = GetItem("label") >> InputTransform(name_of) >> words_to_rows(kinds, table, words.dropout)
+        content = AllOf(content, kind) >> Function(ops.add)
+    cell, scores = ChildSumTreeLSTM(hidden), scorer(task)
+    tree = ForwardDeclaration(output_type=(hidden,) * (3 if counts else 2), name="tree")
+    children: AnyBlock = GetItem("children") >> Map(tree())
+    if not counts:
+        leaf, node = AllOf(content, Record(())) >> cell, AllOf(content, children) >> cell
+    else:
+        see = Linear(hidden, "relu", name="see")
+        seen_below: AnyBlock = Map(GetItem(2))
+        parts = AllOf(Map(AllOf(GetItem(0), GetItem(1))), seen_below >> Sum())
+        leaf = content >> AllOf(Identity(), AllOf(Identity(), Void()) >> cell) >> _seen(see)
+        node = AllOf(content, children >> parts) >> _counted_node(cell, see)
+    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    classified = Function(logarithms) if counts else GetItem(0)
+    tree.resolve_to(of_node(state, classified, scores, task))
+    return of_example(tree() >> classified, scores, task)
+
+
+def logarithms(h: Node, c: Node, seen: Node) -> Node:
+    """Return what is classified where features are counted: ``h, c, seen: [N, size]`` to ``[N, 2 size]``."""
+    return ops.concat([ops.log(1 + seen), h])
+
+
+def _seen(see: AnyBlock) -> AnyBlock:
+    """Return a block from ``(x, (h, c))`` to ``(h, c, seen)``."""
+    h = GetItem(1) >> GetItem(0)
+    return AllOf(h, GetItem(1) >> GetItem(1), AllOf(GetItem(0), h) >> Concat() >> see)
+
+
+def _counted_node(cell: AnyBlock, see: AnyBlock) -> AnyBlock:
+    """Return a block from ``(x, (states, seen))`` of the children to ``(h, c, seen)``."""
+    state = AllOf(GetItem(0), AllOf(GetItem(0), GetItem(1) >> GetItem(0)) >> cell) >> _seen(see)
+    both = AllOf(state, GetItem(1) >> GetItem(1))
+    total = AllOf(GetItem(0) >> GetItem(2), GetItem(1)) >> Function(ops.add)
+    return both >> AllOf(GetItem(0) >> GetItem(0), GetItem(0) >> GetItem(1), total)

@@ -1,0 +1,185 @@
+"""Tasks: what a model is to tell, its losses, and the values that metrics see.
+
+Every model of the zoo ends in one of four tasks. The result of an example is the scores of the classes, or
+a number. An example or a node without a label (None; for classes -1, too) adds no loss.
+
+| task | an example | losses |
+|---|---|---|
+| ``nodes`` | a tree whose labels are classes | at every labelled node |
+| ``root`` | the same | at the root |
+| ``class`` | a pair ``(structure, class)`` | one |
+| ``number`` | a pair ``(structure, number)`` | one, the squared error |
+
+`foldbatch.Metric` blocks are called ``root``, with the scores of each example, and ``node``, with those of
+each node: children before parents, in the order of a tree's arrays. Their labels are those of the examples,
+None where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from foldbatch.blocks import (
+    AllOf,
+    Dropout,
+    Function,
+    GetItem,
+    Identity,
+    InputTransform,
+    Linear,
+    Loss,
+    Metric,
+    Record,
+    Scalar,
+)
+from foldbatch.blocks.block import Block
+from foldbatch.errors import BlockValueError
+from foldbatch.static import ops
+from foldbatch.static.graph import Node
+
+Kind: TypeAlias = Literal["nodes", "root", "class", "number"]
+UNLABELLED = -1
+KINDS = ("nodes", "root", "class", "number")
+AnyBlock: TypeAlias = Block[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a model is to tell.
+
+    Attributes:
+        kind: ``nodes``, ``root``, ``class`` or ``number``; see the module.
+        classes: how many there are; 0 for a number.
+        dropout: the share of a state that is dropped before it is classified, while training.
+        weights: what the loss of each class is multiplied by; all alike by default.
+        smoothing: the share of a label that is spread over all classes.
+        root_weight: what the loss of a root is multiplied by, for ``nodes``.
+
+    Raises:
+        BlockValueError: when there is no such kind, or the number of classes or weights does not fit.
+    """
+
+    kind: Kind = "class"
+    classes: int = 2
+    dropout: float = 0.0
+    weights: tuple[float, ...] = ()
+    smoothing: float = 0.0
+    root_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise BlockValueError("Task", f"a kind of {', '.join(KINDS)}", repr(self.kind), "choose one")
+        if self.kind != "number" and self.classes < 1:
+            raise BlockValueError("Task", "1 class or more", str(self.classes), "count the labels")
+        if self.weights and len(self.weights) != self.classes:
+            expected = f"a weight for each of {self.classes} classes"
+            raise BlockValueError("Task", expected, str(len(self.weights)), "give one more for each class")
+
+    @property
+    def reads_tree(self) -> bool:
+        """Whether an example is a tree that holds its own labels, rather than a pair."""
+        return self.kind in ("nodes", "root")
+
+
+def class_or_none(label: Any) -> Any:
+    """Return a class, or None for what is not labelled: None and -1.
+
+    >>> [class_or_none(label) for label in (2, -1, None)]
+    [2, None, None]
+    """
+    return None if label == UNLABELLED else label
+
+
+def class_or_minus_one(label: Any) -> Any:
+    """Return a class, or -1 for what is not labelled."""
+    return UNLABELLED if label is None else label
+
+
+def number_or_nan(label: Any) -> Any:
+    """Return a number, or NaN for what is not labelled."""
+    return math.nan if label is None else label
+
+
+def class_loss(
+    scores: Node, label: Node, *, weights: tuple[float, ...] = (), smoothing: float = 0.0, factor: float = 1.0
+) -> Node:
+    """Return the cross-entropy of a label, times a factor; 0 for a label of -1.
+
+    Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
+    """
+    given: dict[str, Any] = {"smoothing": smoothing} if smoothing else {}
+    if weights:
+        given["weights"] = np.array(weights, "float32")
+    labelled = label != UNLABELLED
+    loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **given)
+    masked: Node = ops.where(labelled, loss, 0)
+    return masked if factor == 1 else masked * factor
+
+
+def squared_error(number: Node, label: Node) -> Node:
+    """Return the squared difference, ``number, label: [N]`` to ``[N]``; 0 for a label of NaN."""
+    labelled = label == label  # noqa: PLR0124 - only NaN differs from itself
+    return ops.square(number - ops.where(labelled, label, number))
+
+
+def only_element(vector: Node) -> Node:
+    """Return the element of a vector of one: ``[N, 1]`` to ``[N]``."""
+    return vector[0]
+
+
+def scorer(task: Task) -> AnyBlock:
+    """Return a block from a state ``[size]`` to scores ``[classes]``, or to a number."""
+    scores: AnyBlock = Linear(1 if task.kind == "number" else task.classes, name="classify")
+    if task.kind == "number":
+        scores = scores >> Function(only_element)
+    return Dropout(task.dropout) >> scores if task.dropout else scores
+
+
+def of_example(structure: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
+    """Return the model of an example.
+
+    Args:
+        structure: from what is to be classified to its state ``[size]``.
+        scores: what `scorer` made.
+        task: what is to be told.
+    """
+    state = structure if task.reads_tree else GetItem(0) >> structure
+    label: AnyBlock = GetItem("label") if task.reads_tree else GetItem(1)
+    # among nodes, the root has had one loss already
+    factor = task.root_weight - 1 if task.kind == "nodes" else 1.0
+    return AllOf(state >> scores, label) >> AllOf(GetItem(0), *_asides(task, "root", factor)) >> GetItem(0)
+
+
+def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
+    """Return a block from a node to its state, with the node's losses and metrics, if the task has any.
+
+    Args:
+        state: from a node to its state.
+        hidden: from the state to the part that is classified.
+        scores: what `scorer` made.
+        task: what is to be told.
+    """
+    if task.kind != "nodes":
+        return state
+    labelled = AllOf(GetItem(0) >> hidden >> scores, GetItem(1))
+    asides = labelled >> AllOf(*_asides(task, "node", 1.0))
+    return AllOf(state, GetItem("label")) >> AllOf(GetItem(0), asides) >> GetItem(0)
+
+
+def _asides(task: Task, name: str, factor: float) -> list[AnyBlock]:
+    """Return blocks of a pair of scores and label: a metric, and a loss that counts `factor` times."""
+    if task.kind == "number":
+        number = InputTransform(number_or_nan) >> Scalar()
+        loss = Record((Identity(), number)) >> Function(squared_error) >> Loss(name)
+        return [Metric(name), loss]
+    metric = Record((Identity(), InputTransform(class_or_none))) >> Metric(name)
+    if factor == 0:
+        return [metric]
+    class_ = InputTransform(class_or_minus_one) >> Scalar("int32")
+    function = partial(class_loss, weights=task.weights, smoothing=task.smoothing, factor=factor)
+    return [metric, Record((Identity(), class_)) >> Function(function) >> Loss(name)]

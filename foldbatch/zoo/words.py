@@ -1,0 +1,137 @@
+"""Words: what stands in the nodes of trees, as vectors.
+
+A model reads the word of a node, or the words of a whole tree or list. All functions given to blocks are of
+this module, so that a saved model can be rebuilt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.blocks import (
+    Dropout,
+    Embedding,
+    GetItem,
+    InputTransform,
+    Map,
+    Optional,
+    Scalar,
+    Sum,
+)
+from foldbatch.blocks.block import Block
+from foldbatch.errors import BlockValueError
+from foldbatch.trees.node import TreeNode
+from foldbatch.trees.vocabulary import Vocabulary
+
+SUBWORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """A vocabulary, and how its words become vectors.
+
+    Attributes:
+        vocabulary: the words; any other word is its number 0.
+        size: extent of a vector.
+        vectors: the table that the vectors start from, ``[len(vocabulary), size]``; random by default.
+        trainable: whether training changes the table.
+        dropout: the share of a vector's elements that is dropped while training.
+        split: ``whole`` words, or ``subwords``: ``readLine`` is the sum of read and line.
+        spread: of the random table's numbers, a standard deviation; by default as of `Embedding`.
+
+    Raises:
+        BlockValueError: when `vectors` is no table of that shape, or `split` is another word.
+    """
+
+    vocabulary: Vocabulary
+    size: int = 100
+    vectors: NDArray[np.float32] | None = None
+    trainable: bool = True
+    dropout: float = 0.0
+    split: Literal["whole", "subwords"] = "whole"
+    spread: float | None = None
+
+    def __post_init__(self) -> None:
+        expected = (len(self.vocabulary), self.size)
+        if self.vectors is not None and self.vectors.shape != expected:
+            fix = "make the table with foldbatch.trees.embedding_matrix, and give its width as size"
+            raise BlockValueError("Words", f"vectors of shape {expected}", str(self.vectors.shape), fix)
+        if self.split not in ("whole", "subwords"):
+            raise BlockValueError("Words", "split whole or subwords", repr(self.split), "choose one of them")
+
+    def initial(self) -> Any:
+        """Return what a random table starts from."""
+        return "uniform" if self.spread is None else partial(normal, spread=self.spread)
+
+
+def subwords(token: str | None) -> list[str]:
+    """Split an identifier into its words.
+
+    >>> subwords("readLine2"), subwords("read_line"), subwords(None)
+    (['read', 'line', '2'], ['read', 'line'], [])
+    """
+    return [] if token is None else [word.lower() for word in SUBWORD.findall(token)]
+
+
+def words_of(text: Any) -> list[str]:
+    """Return the words of a tree, of a list of words, or of a string between blanks.
+
+    >>> words_of("a fine film"), words_of(("a", "film"))
+    (['a', 'fine', 'film'], ['a', 'film'])
+    """
+    if isinstance(text, TreeNode):
+        return list(text.words())
+    return text.split() if isinstance(text, str) else list(text)
+
+
+def reversed_words_of(text: Any) -> list[str]:
+    """Return the words that `words_of` returns, the last one first."""
+    return words_of(text)[::-1]
+
+
+def name_of(label: Any) -> str:
+    """Return the name of a node's kind: its label as text, empty where there is none."""
+    return "" if label is None else str(label)
+
+
+def normal(generator: np.random.Generator, shape: Sequence[int], spread: float) -> NDArray[np.float64]:
+    """Return random numbers around 0 with a standard deviation."""
+    return generator.normal(0.0, spread, tuple(shape))
+
+
+def word_vector(words: Words) -> Block[Any, Any]:
+    """Return a block from a word, a str, to its vector ``[size]``."""
+    return words_to_rows(words.vocabulary, word_table(words), words.dropout)
+
+
+def leaf_vector(words: Words) -> Block[Any, Any]:
+    """Return a block from a leaf to the vector of its token; one without a token is an unknown word."""
+    return GetItem("token") >> word_vector(words)
+
+
+def token_vector(words: Words) -> Block[Any, Any]:
+    """Return a block from a node to the vector of its token; zeros where there is no token."""
+    if words.split == "subwords":
+        table = word_table(words)
+        one = words_to_rows(words.vocabulary, table, words.dropout)
+        return GetItem("token") >> InputTransform(subwords) >> Map(one) >> Sum()
+    return GetItem("token") >> Optional(word_vector(words))
+
+
+def word_table(words: Words) -> Embedding:
+    """Return the table of the words' vectors, a layer called ``words``."""
+    init = words.initial() if words.vectors is None else words.vectors
+    return Embedding(len(words.vocabulary), words.size, init, trainable=words.trainable, name="words")
+
+
+def words_to_rows(vocabulary: Vocabulary, table: Embedding, dropout: float) -> Block[Any, Any]:
+    """Return a block from a str to its row of a table."""
+    row = InputTransform(vocabulary.__getitem__) >> Scalar("int32") >> table
+    return row >> Dropout(dropout) if dropout else row

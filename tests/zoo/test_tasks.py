@@ -1,0 +1,89 @@
+"""What models are to tell: which labels have losses, how much these count, what metrics see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.zoo import Task, Words, tree_lstm
+from foldbatch.zoo.tasks import of_example, scorer
+from tests.zoo.checks import TREE, WORDS, cross_entropy
+
+
+def over_nodes(task: Task, trees: list[fb.trees.Tree]) -> fb.program.Results:
+    return fb.compile(tree_lstm(Words(WORDS, 3), task, hidden=2)).run(trees, losses=True, metrics=True)
+
+
+def relabelled(labels: list[int | None]) -> fb.trees.Tree:
+    return fb.trees.Tree(TREE.parents, labels, TREE.tokens)
+
+
+@pytest.mark.parametrize("labels", [[2, -1, 4, 3, -1], [2, None, 4, 3, None]])
+def test_nodes_without_a_label_have_no_loss_and_still_scores(labels):
+    results = over_nodes(Task("nodes", 5), [relabelled(labels)])
+    node, root = results.metrics["node"], results.metrics["root"]
+    assert node.labels == [2, None, 4, 3, None] and root.labels == [None]
+    assert node.nodes.tolist() == list(range(5))  # in the order of the tree's arrays
+    expected = sum(cross_entropy(node.values[i], labels[i]) for i in (0, 2, 3))
+    assert results.loss == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(root.values[0], node.values[-1], rtol=1e-5)
+
+
+def test_the_root_counts_as_often_as_asked():
+    plain, weighted = (over_nodes(Task("nodes", 5, root_weight=w), [TREE]) for w in (1.0, 3.0))
+    root = cross_entropy(plain.metrics["root"].values[0], TREE.label)
+    assert weighted.loss == pytest.approx(plain.loss + 2 * root, rel=1e-5)
+
+
+def test_only_the_root_is_told():
+    results = over_nodes(Task("root", 5), [TREE])
+    assert results.loss == pytest.approx(cross_entropy(results[0], TREE.label), rel=1e-5)
+    assert list(results.metrics) == ["root"]
+
+
+def model(task: Task) -> fb.Block:
+    return of_example(fb.Vector(2), scorer(task), task)
+
+
+def test_classes_have_weights():
+    program = fb.compile(model(Task(classes=2, weights=(1.0, 5.0))))
+    results = program.run([([1, 2], 1), ([1, 2], 0), ([3, 4], None), ([3, 4], -1)], losses=True, metrics=True)
+    expected = 5 * cross_entropy(results[0], 1) + cross_entropy(results[1], 0)
+    assert results.loss == pytest.approx(expected, rel=1e-5)
+    assert results.metrics["root"].labels == [1, 0, None, None]
+
+
+def test_a_number_has_the_squared_error():
+    program = fb.compile(model(Task("number")))
+    examples = [([1, 2], -1), ([1, 2], 4.5), ([3, 4], None)]
+    results = program.run(examples, losses=True, metrics=True)
+    assert results.loss == pytest.approx((results[0] + 1) ** 2 + (results[1] - 4.5) ** 2, rel=1e-5)
+    _, gradients = program.value_and_grad([examples[2]])
+    assert not any(np.any(gradient) for gradient in gradients.values())
+    assert results.metrics["root"].labels == [-1, 4.5, None]
+
+
+def test_a_wrong_class_is_an_error():
+    with pytest.raises(fb.errors.ExampleError, match="from 0 to 1"):
+        fb.compile(model(Task(classes=2))).value_and_grad([([1, 2], 2)])
+
+
+def test_states_are_dropped_in_training():
+    program = fb.compile(model(Task(classes=2, dropout=0.9)))
+    losses = {program.value_and_grad([([1, 2], 0)])[0] for _ in range(8)}
+    assert len(losses) > 1
+    assert len({program.run([([1, 2], None)])[0].tobytes() for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"kind": "parse"}, "expected a kind of nodes, root, class, number, found 'parse'"),
+        ({"classes": 0}, "expected 1 class or more, found 0"),
+        ({"classes": 3, "weights": (1.0, 2.0)}, "expected a weight for each of 3 classes, found 2"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(fb.errors.BlockValueError, match=message):
+        Task(**settings)

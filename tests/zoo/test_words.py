@@ -1,0 +1,56 @@
+"""Words of nodes, trees and lists as vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.zoo.words import Words, leaf_vector, reversed_words_of, token_vector, words_of
+
+VOCABULARY = fb.trees.Vocabulary(["read", "line"])
+TABLE = np.array([[1, 1], [2, 3], [10, 20]], "float32")
+
+
+def test_the_vectors_given_are_the_table():
+    block = leaf_vector(Words(VOCABULARY, 2, TABLE))
+    assert [block.eval(fb.trees.Tree.leaf(0, word)).tolist() for word in ("line", "new", None)] == [
+        [10, 20],
+        [1, 1],
+        [1, 1],
+    ]
+
+
+def test_a_node_without_a_token_has_zeros():
+    block = token_vector(Words(VOCABULARY, 2, TABLE))
+    assert block.eval(fb.trees.Tree.leaf(0, None)).tolist() == [0, 0]
+
+
+def test_subwords_add_up():
+    block = token_vector(Words(VOCABULARY, 2, TABLE, split="subwords"))
+    read_line_2 = block.eval(fb.trees.Tree.leaf(0, "readLine2"))
+    assert read_line_2.tolist() == [13, 24]
+    assert block.eval(fb.trees.Tree.leaf(0, None)).tolist() == [0, 0]
+
+
+def test_words_are_read_of_trees_lists_and_strings():
+    tree = fb.trees.parse_brackets("(S (NP I) (VP left))")
+    assert words_of(tree) == words_of(["I", "left"]) == words_of("I left") == ["I", "left"]
+    assert reversed_words_of(tree) == ["left", "I"]
+
+
+def test_a_table_starts_as_wide_as_asked():
+    program = fb.compile(leaf_vector(Words(VOCABULARY, 2000, spread=0.3)), "numpy")
+    assert 0.28 < program.params["words.weight"].std() < 0.32
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"vectors": TABLE, "size": 3}, r"expected vectors of shape \(3, 3\), found \(3, 2\)"),
+        ({"split": "letters"}, "expected split whole or subwords, found 'letters'"),
+    ],
+)
+def test_wrong_settings_are_refused(given, message):
+    with pytest.raises(fb.errors.BlockValueError, match=message):
+        Words(VOCABULARY, **given)
