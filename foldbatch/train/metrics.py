@@ -66,14 +66,11 @@ class Tally:
             self._parts.append(results.metrics)
 
     def figures(self) -> dict[str, Any]:
-        """Return the loss per example, and the figure of each metric by name; labels of None do not count."""
+        """Return the loss per example, and the figure of each metric by name."""
         figures: dict[str, Any] = {"loss": float(self._loss) / max(self._count, 1)}
         for metric in self._metrics:
             collected: list[MetricValues] = [part[metric.of] for part in self._parts]
             values = np.concatenate([part.values for part in collected]) if collected else np.zeros((0, 1))
             labels = [label for part in collected for label in part.labels or ()]
-            if None in labels:
-                values = values[[label is not None for label in labels]]
-                labels = [label for label in labels if label is not None]
             figures[metric.name] = metric.compute(values, labels)
         return figures
