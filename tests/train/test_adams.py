@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+import foldbatch as fb
 from foldbatch.engines.pending import pending
 from foldbatch.errors import TrainingError
 from foldbatch.params import SparseRows
-from foldbatch.train import Adam, AdamW, Eve, LazyAdam
+from foldbatch.train import Adam, AdamW, Eve, LazyAdam, Trainer
 from tests.train import textbook
 from tests.train.optimizing import assert_same, gradients, parameters
 
@@ -137,6 +138,14 @@ def test_a_loss_that_is_not_fit_changes_nothing(loss, message):
         eve.update(params, gradients(0), loss=loss)
     assert_same(params, parameters())
     assert eve.state() == {"lr": 0.001}
+
+
+def test_a_trainer_gives_eve_its_losses():
+    w = fb.Parameter([], init=0.0, name="w")
+    error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (w * x - y) ** 2) >> fb.Loss()
+    trainer = Trainer(fb.compile(error, "numpy"), Eve(0.1))
+    trainer.step([(1, 2), (2, 2)])
+    assert trainer.optimizer.state()["loss"] == 4.0  # the mean
 
 
 @pytest.mark.parametrize("key", ["loss", "feedback"])
