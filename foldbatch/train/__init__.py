@@ -2,7 +2,16 @@
 
 from foldbatch.train.callbacks import Callback
 from foldbatch.train.gradients import clip_by_global_norm, scale
-from foldbatch.train.metrics import Accuracy
+from foldbatch.train.metrics import (
+    F1,
+    Accuracy,
+    Confusion,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Metric,
+    Perplexity,
+    TopK,
+)
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, LazyAdam
 from foldbatch.train.prefetch import prefetched
@@ -11,14 +20,21 @@ from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes
 from foldbatch.train.trainer import Trainer
 
 __all__ = [
+    "F1",
     "SGD",
     "Accuracy",
     "AdaGrad",
     "Adam",
     "Callback",
+    "Confusion",
     "LazyAdam",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
+    "Metric",
     "Optimizer",
+    "Perplexity",
     "Sampler",
+    "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
