@@ -1,6 +1,7 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
-from foldbatch.train.callbacks import Callback
+from foldbatch.train import schedules
+from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
@@ -27,13 +28,17 @@ __all__ = [
     "Adam",
     "Callback",
     "Confusion",
+    "EarlyStopping",
     "LazyAdam",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
     "Optimizer",
     "Perplexity",
+    "ReduceOnPlateau",
     "Sampler",
+    "Schedule",
+    "TimeLimit",
     "TopK",
     "Trainer",
     "bucketed",
@@ -43,6 +48,7 @@ __all__ = [
     "prefetched",
     "prepare",
     "scale",
+    "schedules",
     "shuffled",
     "sizes",
     "within_budget",
