@@ -1,9 +1,19 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
+from foldbatch.train import schedules
 from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
-from foldbatch.train.callbacks import Callback
+from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
 from foldbatch.train.gradients import clip_by_global_norm, scale
-from foldbatch.train.metrics import Accuracy
+from foldbatch.train.metrics import (
+    F1,
+    Accuracy,
+    Confusion,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Metric,
+    Perplexity,
+    TopK,
+)
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
 from foldbatch.train.prefetch import prefetched
@@ -12,17 +22,28 @@ from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes
 from foldbatch.train.trainer import Trainer
 
 __all__ = [
+    "F1",
     "SGD",
     "Accuracy",
     "AdaGrad",
     "Adam",
     "AdamW",
     "Callback",
+    "Confusion",
+    "EarlyStopping",
     "Eve",
     "LazyAdam",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
+    "Metric",
     "Optimizer",
+    "Perplexity",
     "RMSprop",
+    "ReduceOnPlateau",
     "Sampler",
+    "Schedule",
+    "TimeLimit",
+    "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
@@ -31,6 +52,7 @@ __all__ = [
     "prefetched",
     "prepare",
     "scale",
+    "schedules",
     "shuffled",
     "sizes",
     "within_budget",
