@@ -8,6 +8,7 @@ from foldbatch.trees.stdlib_functions import (
     Example,
     bag_baseline,
     majority_baseline,
+    python_functions,
     standard_library_functions,
 )
 from foldbatch.trees.tree import Tree
@@ -26,6 +27,7 @@ __all__ = [
     "embedding_matrix",
     "majority_baseline",
     "parse_brackets",
+    "python_functions",
     "python_tree",
     "read_brackets",
     "read_sst",

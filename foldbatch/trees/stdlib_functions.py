@@ -100,6 +100,24 @@ def standard_library_functions(folder: str | os.PathLike[str] | None = None) -> 
     return Corpus(tuple(parts["train"]), tuple(parts["dev"]), tuple(parts["test"]), verbs)
 
 
+def python_functions(source: str | bytes, name: str = "source") -> list[tuple[str, Tree]]:
+    """Return the functions of a module: the name of each, and its tree, which hides name and docstring.
+
+    Args:
+        source: the module's text.
+        name: what it is called in errors, e.g. its path.
+
+    Raises:
+        ReadError: as `foldbatch.trees.python_tree` does.
+
+    >>> [(name, tree.token) for name, tree in python_functions("def get(x): return x")]
+    [('get', '<name>')]
+    """
+    module = parse_python(source, name)
+    _drop_docstrings(module)
+    return [(one.name, _hide(python_tree(one), one.name)) for one in _functions(module)]
+
+
 def leading_verb(name: str) -> str:
     """Return the first word of a function's name in lower case, or "" for a name that tells nothing.
 
@@ -133,10 +151,14 @@ def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
                 parsed = parse_python(source, str(path))
         except (OSError, ReadError):
             continue
-        for function in _functions(parsed):
-            if ast.get_docstring(function, clean=False) is not None:
-                del function.body[0]
+        _drop_docstrings(parsed)
         yield ".".join(path.with_suffix("").parts).removesuffix(".__init__"), parsed
+
+
+def _drop_docstrings(module: ast.Module) -> None:
+    for function in _functions(module):
+        if ast.get_docstring(function, clean=False) is not None:
+            del function.body[0]
 
 
 def _functions(module: ast.Module) -> Iterator[_Function]:

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import Corpus, Example, Tree, bag_baseline, majority_baseline, standard_library_functions
-from foldbatch.trees.stdlib_functions import HIDDEN, leading_verb
+from foldbatch.trees.stdlib_functions import HIDDEN, leading_verb, python_functions
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +182,13 @@ def test_a_folder_without_functions_is_an_error(tmp_path):
         standard_library_functions(tmp_path)
     with pytest.raises(ReadError, match="expected modules with functions"):
         standard_library_functions(tmp_path / "absent")
+
+
+def test_functions_of_a_module_hide_their_names():
+    text = "class A:\n  def get_b(self):\n    'Get b.'\n    def inner(): return get_b\n    return inner\n"
+    (first, tree), (second, inner) = python_functions(text)
+    assert (first, second) == ("get_b", "inner")
+    assert "get_b" not in tree.tokens and "Get b." not in tree.tokens
+    assert inner.tokens.count(HIDDEN) == 1
+    with pytest.raises(ReadError, match=r"my.py:1:"):
+        python_functions("def", "my.py")

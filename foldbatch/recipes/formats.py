@@ -1,0 +1,144 @@
+"""Formats of data: how each is read, with labels for training, without them for predictions.
+
+A format yields *samples*: pairs of a structure (a tree, a list of words, a record) and a label, or, where
+every node is labelled, a tree and None. Labels are still what the file says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foldbatch.errors import ReadError
+from foldbatch.recipes.settings import Data
+from foldbatch.trees import python_functions, python_tree, read_brackets, read_sst, standard_library_functions
+from foldbatch.trees.stdlib_functions import Corpus
+from foldbatch.trees.tree import trusted_tree
+
+PARTS = ("train", "dev", "test")
+Sample = tuple[Any, Any]
+Named = tuple[str | None, Any]
+SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
+NEGATIVE_OR_POSITIVE = {0: 0, 1: 0, 2: -1, 3: 1, 4: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How data of one format are read.
+
+    Attributes:
+        part: reads one of the parts of a `Data` section, by name; none where the section names none.
+        samples: reads a file, or folder, of labelled samples.
+        structures: reads lines of text without labels, with a name of the text for errors; yields a name
+            of each structure, or None, and the structure.
+        nodes: whether samples are trees whose labels are classes.
+        classes: the names of the classes, where they are known ahead.
+    """
+
+    part: Callable[[Data, str], Iterable[Sample]]
+    samples: Callable[[Path, Data], Iterable[Sample]]
+    structures: Callable[[Iterable[str], str], Iterable[Named]]
+    nodes: bool
+    classes: tuple[str, ...] = ()
+
+
+def _file_part(samples: Callable[[Path, Data], Iterable[Sample]], data: Data, part: str) -> Iterable[Sample]:
+    """Read the file that a section names for a part."""
+    named = getattr(data, part)
+    if not named and data.folder:
+        named = os.fspath(Path(data.folder, f"{part}.txt"))
+    return samples(Path(named), data) if named else ()
+
+
+def _sst(path: Path, data: Data) -> Iterator[Sample]:
+    return ((tree, None) for tree in read_sst(path))
+
+
+def _sst_binary(path: Path, data: Data) -> Iterator[Sample]:
+    """Yield trees of two classes; neutral nodes are not labelled, sentences that are neutral left out."""
+    for tree in read_sst(path):
+        if tree.label != SENTIMENTS.index("neutral"):
+            labels = [NEGATIVE_OR_POSITIVE[label] for label in tree.labels]  # type: ignore[index]
+            yield trusted_tree(tree.parents, labels, tree.tokens), None
+
+
+def _brackets(path: Path, data: Data) -> Iterator[Sample]:
+    return ((tree, None) for tree in read_brackets(path))
+
+
+def _bracket_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
+    """Yield a tree of each line in brackets, and the words of any other line."""
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("("):
+            try:
+                yield from ((None, tree) for tree in read_brackets([line]))
+            except ReadError as error:
+                column = error.where.rpartition(":")[2]
+                place = f"{where}:{number}:{column}"
+                raise ReadError(place, error.expected, error.found, error.fix) from None
+        elif line.strip():
+            yield None, line.split()
+
+
+def _python_samples(path: Path, data: Data) -> Iterator[Sample]:
+    """Yield the tree of each file ``PATH/CLASS/*.py`` with its class."""
+    files = sorted(path.glob("*/*.py"))
+    if not files:
+        fix = "put the files of each class into a folder that is called like the class"
+        raise ReadError(str(path), "files CLASS/*.py", "none", fix)
+    for file in files:
+        yield python_tree(file.read_bytes(), str(file)), file.parent.name
+
+
+def _python_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
+    yield where, python_tree("".join(lines), where)
+
+
+def _function_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
+    yield from python_functions("".join(lines), where)
+
+
+class _Functions:
+    """The embedded functions, read once a process."""
+
+    corpus: Corpus | None = None
+
+    def part(self, data: Data, part: str) -> Iterator[Sample]:
+        corpus = self.read()
+        examples = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}[part]
+        return ((example.tree, corpus.verbs[example.verb]) for example in examples)
+
+    def samples(self, path: Path, data: Data) -> Iterator[Sample]:
+        fix = "leave DATA out: its own test part is evaluated"
+        raise ReadError(str(path), "no file for the embedded functions", "one", fix)
+
+    def read(self) -> Corpus:
+        if self.corpus is None:
+            self.corpus = standard_library_functions()
+        return self.corpus
+
+
+FUNCTIONS = _Functions()
+
+
+def _format(
+    samples: Callable[[Path, Data], Iterable[Sample]],
+    structures: Callable[[Iterable[str], str], Iterable[Named]],
+    classes: tuple[str, ...] = (),
+    *,
+    nodes: bool,
+) -> Format:
+    return Format(partial(_file_part, samples), samples, structures, nodes, classes)
+
+
+FORMATS: dict[str, Format] = {
+    "functions": Format(FUNCTIONS.part, FUNCTIONS.samples, _function_structures, nodes=False),
+    "sst": _format(_sst, _bracket_structures, SENTIMENTS, nodes=True),
+    "sst-binary": _format(_sst_binary, _bracket_structures, ("negative", "positive"), nodes=True),
+    "brackets": _format(_brackets, _bracket_structures, nodes=True),
+    "python": _format(_python_samples, _python_structures, nodes=False),
+}

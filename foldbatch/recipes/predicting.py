@@ -1,0 +1,115 @@
+"""Predictions: classes or numbers of structures without labels, for each example and for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import ExampleTypeError
+from foldbatch.program import Program
+from foldbatch.trees.node import TreeNode
+from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.types import describe_value
+
+BATCH = 256
+
+
+def unlabelled(structure: Any, kind: str) -> Any:
+    """Return the example of a structure whose label is to be told."""
+    if kind not in ("nodes", "root"):
+        return structure, None
+    if isinstance(structure, TreeNode):
+        tree = structure.tree
+        return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
+    return structure
+
+
+def predictions(
+    program: Program, notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield what a trained model tells of each structure, as plain data.
+
+    That is ``{"number": x}``, or the most probable class and the probability of each:
+    ``{"label": name, "probabilities": {name: p, ...}}``.
+
+    Args:
+        program: the model.
+        notes: those that were saved with it: ``task`` and ``classes``.
+        structures: trees, lists of words or records, as the model was trained on.
+        nodes: whether to add ``nodes``: for each node its parent's place, its word, label and probability,
+            children before parents.
+
+    Raises:
+        ExampleTypeError: when `nodes` is asked for, and the model does not tell them.
+        ExampleError: when a structure does not fit the model.
+    """
+    kind, classes = notes["task"], notes["classes"]
+    if nodes and kind != "nodes":
+        fix = "leave --nodes out, or train with task.kind nodes"
+        raise ExampleTypeError("nodes", "a model that is trained on every node", f"the task {kind}", fix)
+    rest = iter(structures)
+    while batch := list(islice(rest, BATCH)):
+        examples = [unlabelled(structure, kind) for structure in batch]
+        for example in examples if nodes else ():
+            if not isinstance(example, Tree):
+                raise ExampleTypeError("nodes", "trees", describe_value(example), "give trees in brackets")
+        results = program.run(examples, metrics=nodes)
+        scores = results.metrics["node"] if nodes else None
+        for number, result in enumerate(results):
+            told = prediction(np.asarray(result), classes)
+            if scores is not None:
+                told["nodes"] = _nodes(examples[number], scores.values[scores.examples == number], classes)
+            yield told
+
+
+def prediction(scores: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
+    """Return what scores tell, as plain data."""
+    if not classes:
+        return {"number": float(scores)}
+    shares = probabilities(scores)
+    by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
+    return {"label": classes[int(shares.argmax())], "probabilities": by_name}
+
+
+def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the probabilities of classes: ``scores: [..., classes]`` to the same shape.
+
+    >>> probabilities(np.array([0.0, 1000.0]))
+    array([0., 1.])
+    """
+    above = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
+    shares: NDArray[np.float64] = above / above.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: int = 40) -> str:
+    """Return a prediction as text: above the tree, or in each node of it where all are told."""
+    if "nodes" in told:
+        labels = [f"{node['label']} {node['probability']:.0%}" for node in told["nodes"]]
+        tree = structure.tree
+        return trusted_tree(tree.parents, labels, tree.tokens).draw(levels, nodes)
+    if "number" in told:
+        head = f"{told['number']:g}"
+    else:
+        head = f"{told['label']} {told['probabilities'][told['label']]:.0%}"
+    shown = structure.draw(levels, nodes) if isinstance(structure, TreeNode) else str(structure)
+    return f"{head}\n{shown}"
+
+
+def _nodes(tree: Tree, scores: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
+    shares = probabilities(scores)
+    rows = zip(
+        tree.parents.tolist(),
+        tree.tokens,
+        shares.argmax(axis=1).tolist(),
+        shares.max(axis=1).tolist(),
+        strict=True,
+    )
+    return [
+        {"parent": parent, "word": word, "label": classes[best], "probability": round(share, 6)}
+        for parent, word, best, share in rows
+    ]

@@ -1,0 +1,112 @@
+"""Configurations: TOML and options of a command line, what is wrong with them, and back to TOML."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch.errors import FoldbatchError
+from foldbatch.recipes.configuration import checked, plain, read_configuration, split_overrides, to_toml
+from foldbatch.recipes.settings import BiLSTM, ChildSum, Configuration
+
+
+def read(tmp_path, text, **overrides):
+    path = tmp_path / "my.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_configuration(path, {name.replace("__", "."): text for name, text in overrides.items()})
+
+
+def test_the_command_line_counts(tmp_path):
+    text = '[model]\nname = "child_sum"\nhidden = 10\n[data]\nlabel = "kind"\n'
+    found = read(tmp_path, text, model__hidden="20", model__counts="true", data__label="5")
+    assert found.model == ChildSum(hidden=20, counts=True)
+    assert found.data.label == "5"  # text stays text
+    assert read(tmp_path, "", task__weights="[1, 5]").task.weights == [1.0, 5.0]
+
+
+def test_a_model_has_its_own_options(tmp_path):
+    assert read(tmp_path, "", model__name="bilstm", model__pooling="mean").model == BiLSTM(pooling="mean")
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    found = read(
+        tmp_path,
+        "[optimizer]\nlr = 1e-3\nlr_factors = {words = 0.1, 'a b' = 2.0}\n[task]\nweights = [0.5]\n",
+        data__folder='a "folder" \\ of\nmine é',
+        model__name="json",
+    )
+    assert read(tmp_path, to_toml(found)) == found
+    assert checked(plain(found), "here") == found
+
+
+@pytest.mark.parametrize(
+    "text, overrides, message",
+    [
+        ('[model]\nhidden = "x"', {}, "my.toml: model.hidden: expected int, found str 'x'; "),
+        ("[model]\nhidden = 0", {}, "my.toml: model.hidden: expected int >= 1, found int 0; "),
+        (
+            "[model]\nhiden = 1",
+            {},
+            "my.toml: model.hiden: expected an option, found 'hiden' (did you mean 'hidden'?)",
+        ),
+        (
+            "[modle]\nhidden = 1",
+            {},
+            "my.toml: modle: expected an option, found 'modle' (did you mean 'model'?)",
+        ),
+        ("model = 3", {}, "my.toml: model: expected object, found int 3"),
+        ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
+        ('[data]\nformat = "sts"', {}, "data.format: expected one of functions, sst, "),
+        ('[data]\nformat = "sts"', {}, "found 'sts' (did you mean 'sst'?)"),
+        ('[model]\nname = "rntm"', {}, "found 'rntm' (did you mean 'rntn'?)"),
+        ('[task]\nweights = [1, "x"]', {}, "my.toml: task.weights[1]: expected float, found str 'x'"),
+        (
+            "[optimizer]\nlr = 1",
+            {"optimizer.lr": "-2"},
+            "--optimizer.lr: expected float >= 0.0, found int -2",
+        ),
+        (
+            "",
+            {"model.name": "bilstm", "model.counts": "true"},
+            "--model.counts: expected an option, found 'counts'",
+        ),
+        ("x =", {}, "my.toml: expected a TOML file, found Invalid value"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, text, overrides, message):
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    with pytest.raises(FoldbatchError) as error:
+        read_configuration(path, overrides)
+    assert message in str(error.value)
+
+
+def test_a_file_of_other_bytes_is_no_toml(tmp_path):
+    path = tmp_path / "my.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(FoldbatchError, match="expected a TOML file"):
+        read_configuration(path, {})
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["--train.epoch", "3"],
+            "expected an option, found '--train.epoch' (did you mean '--train.epochs'?)",
+        ),
+        (["--train.epochs"], "--train.epochs: expected a value, found none"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(FoldbatchError) as error:
+        split_overrides(arguments)
+    assert message in str(error.value)
+
+
+def test_both_spellings_of_an_option():
+    given = ["--train.epochs=3", "--optimizer.lr", "-1"]
+    assert split_overrides(given) == {"train.epochs": "3", "optimizer.lr": "-1"}
+
+
+def test_all_defaults_without_a_file():
+    assert read_configuration(None, {}) == Configuration()

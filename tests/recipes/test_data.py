@@ -1,0 +1,62 @@
+"""Data sets: labels become numbers of classes, for the task that suits."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch.errors import FoldbatchError
+from foldbatch.recipes.configuration import read_configuration
+from foldbatch.recipes.data import numbered, read_dataset, read_labelled, task_kind
+from foldbatch.trees import parse_brackets
+
+
+def configured(**options):
+    return read_configuration(None, {name.replace("__", "."): str(v) for name, v in options.items()})
+
+
+def test_a_treebank_has_three_parts_and_five_classes(treebank):
+    dataset = read_dataset(configured(data__format="sst", data__folder=treebank, data__limit=5))
+    assert [len(part) for part in (dataset.train, dataset.dev, dataset.test)] == [5, 2, 2]
+    assert dataset.kind == "nodes" and dataset.classes[0] == "very negative"
+    assert dataset.test[0].label == 0
+
+
+def test_labels_of_brackets_are_numbered_in_their_order(tmp_path):
+    (tmp_path / "t.txt").write_text("(10 (9 a) (-2 b))\n")
+    configuration = configured(data__format="brackets", data__train=tmp_path / "t.txt")
+    dataset = read_dataset(configuration)
+    assert dataset.classes == ("-2", "9", "10")
+    assert dataset.train[0].labels == (1, 0, 2)
+    (tmp_path / "d.txt").write_text("(10 (9 a) (8 b))\n")
+    with pytest.raises(
+        FoldbatchError, match=r"d.txt, tree 1: expected a class of the training part: -2, 9, 10"
+    ):
+        read_labelled(tmp_path / "d.txt", configuration, dataset.classes)
+
+
+def test_classes_and_numbers_of_pairs():
+    assert numbered([("x", "b"), ("y", None)], "class", ["a", "b"], "dev") == [("x", 1), ("y", None)]
+    assert numbered([("x", 2.5), ("y", None)], "number", [], "dev") == [("x", 2.5), ("y", None)]
+    with pytest.raises(FoldbatchError, match="dev, example 1: expected a number as label, found 'high'"):
+        numbered([("x", "high")], "number", [], "dev")
+
+
+def test_a_label_that_training_lacks_is_named():
+    tree = parse_brackets("(good (x a) (x b))")
+    with pytest.raises(FoldbatchError, match="found 'x'"):
+        numbered([(tree, None)], "nodes", ["good"], "dev")
+
+
+def test_the_task_suits_model_and_format():
+    assert task_kind(configured(data__format="sst", model__name="bilstm")) == "root"
+    assert task_kind(configured(data__format="sst", task__kind="root")) == "root"
+    assert task_kind(configured(data__format="functions")) == "class"
+    with pytest.raises(FoldbatchError, match="expected class or number for data of format functions"):
+        task_kind(configured(data__format="functions", task__kind="nodes"))
+
+
+def test_there_must_be_examples_to_train_on():
+    with pytest.raises(
+        FoldbatchError, match=r"data.train: expected examples to train on, found none; set data.fo"
+    ):
+        read_dataset(configured(data__format="sst"))
