@@ -67,6 +67,7 @@ from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
@@ -143,6 +144,8 @@ __all__ = [
     "load_prepared",
     "ops",
     "prepare",
+    "read_json",
+    "read_jsonlines",
     "train",
     "trees",
     "types",

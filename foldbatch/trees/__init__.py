@@ -2,6 +2,7 @@
 
 from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
 from foldbatch.trees.conllu import parse_conllu, read_conllu, read_sentences
+from foldbatch.trees.json_text import read_json, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.pyast import python_tree
 from foldbatch.trees.sentences import Sentence, Word
@@ -34,9 +35,13 @@ __all__ = [
     "python_tree",
     "read_brackets",
     "read_conllu",
+    "read_json",
+    "read_json_trees",
+    "read_jsonlines",
     "read_sentences",
     "read_sst",
     "read_vectors",
     "standard_library_functions",
     "write_brackets",
+    "write_json",
 ]
