@@ -4,7 +4,7 @@ Describe a model for one parse tree, record or sequence with blocks; `compile` t
 computation in it into static cells and runs any mixture of examples as a few large kernels.
 """
 
-from foldbatch import errors, train, trees, types
+from foldbatch import errors, schema, train, trees, types
 from foldbatch.blocks import (
     RNN,
     RNTN,
@@ -146,6 +146,7 @@ __all__ = [
     "prepare",
     "read_json",
     "read_jsonlines",
+    "schema",
     "train",
     "trees",
     "types",
