@@ -1,8 +1,11 @@
 """Trees and the data around them: the `Tree` type, readers, word vectors and an embedded data set."""
 
 from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
+from foldbatch.trees.conllu import parse_conllu, read_conllu, read_sentences
+from foldbatch.trees.json_text import read_json, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.pyast import python_tree
+from foldbatch.trees.sentences import Sentence, Word
 from foldbatch.trees.stdlib_functions import (
     Corpus,
     Example,
@@ -19,19 +22,28 @@ __all__ = [
     "Corpus",
     "Coverage",
     "Example",
+    "Sentence",
     "Tree",
     "TreeNode",
     "Vectors",
     "Vocabulary",
+    "Word",
     "bag_baseline",
     "embedding_matrix",
     "majority_baseline",
     "parse_brackets",
+    "parse_conllu",
     "python_functions",
     "python_tree",
     "read_brackets",
+    "read_conllu",
+    "read_json",
+    "read_json_trees",
+    "read_jsonlines",
+    "read_sentences",
     "read_sst",
     "read_vectors",
     "standard_library_functions",
     "write_brackets",
+    "write_json",
 ]
