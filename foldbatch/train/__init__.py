@@ -1,7 +1,18 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
 from foldbatch.train import schedules
-from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
+from foldbatch.train.callbacks import (
+    AverageWeights,
+    Callback,
+    ClipGradients,
+    EarlyStopping,
+    LambdaCallback,
+    NaNGuard,
+    ParameterStatistics,
+    ReduceOnPlateau,
+    Schedule,
+    TimeLimit,
+)
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
@@ -26,14 +37,19 @@ __all__ = [
     "Accuracy",
     "AdaGrad",
     "Adam",
+    "AverageWeights",
     "Callback",
+    "ClipGradients",
     "Confusion",
     "EarlyStopping",
+    "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
+    "NaNGuard",
     "Optimizer",
+    "ParameterStatistics",
     "Perplexity",
     "ReduceOnPlateau",
     "Sampler",
