@@ -2,7 +2,18 @@
 
 from foldbatch.train import schedules
 from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
-from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
+from foldbatch.train.callbacks import (
+    AverageWeights,
+    Callback,
+    ClipGradients,
+    EarlyStopping,
+    LambdaCallback,
+    NaNGuard,
+    ParameterStatistics,
+    ReduceOnPlateau,
+    Schedule,
+    TimeLimit,
+)
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
@@ -28,15 +39,20 @@ __all__ = [
     "AdaGrad",
     "Adam",
     "AdamW",
+    "AverageWeights",
     "Callback",
+    "ClipGradients",
     "Confusion",
     "EarlyStopping",
     "Eve",
+    "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
+    "NaNGuard",
     "Optimizer",
+    "ParameterStatistics",
     "Perplexity",
     "RMSprop",
     "ReduceOnPlateau",

@@ -1,13 +1,23 @@
 """Callbacks of a `foldbatch.train.Trainer`."""
 
+from foldbatch.train.callbacks.averaging import AverageWeights
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.callbacks.clipping import ClipGradients
+from foldbatch.train.callbacks.functions import LambdaCallback
+from foldbatch.train.callbacks.guard import NaNGuard
 from foldbatch.train.callbacks.plateau import ReduceOnPlateau
 from foldbatch.train.callbacks.schedule import Schedule
+from foldbatch.train.callbacks.statistics import ParameterStatistics
 from foldbatch.train.callbacks.stopping import EarlyStopping, TimeLimit
 
 __all__ = [
+    "AverageWeights",
     "Callback",
+    "ClipGradients",
     "EarlyStopping",
+    "LambdaCallback",
+    "NaNGuard",
+    "ParameterStatistics",
     "ReduceOnPlateau",
     "Schedule",
     "TimeLimit",
