@@ -6,12 +6,17 @@ from foldbatch.train.callbacks import (
     AverageWeights,
     Callback,
     ClipGradients,
+    CSVLog,
     EarlyStopping,
+    JSONLinesLog,
     LambdaCallback,
     NaNGuard,
     ParameterStatistics,
+    Plots,
+    Progress,
     ReduceOnPlateau,
     Schedule,
+    TensorBoardLog,
     TimeLimit,
 )
 from foldbatch.train.gradients import clip_by_global_norm, scale
@@ -25,8 +30,10 @@ from foldbatch.train.metrics import (
     Perplexity,
     TopK,
 )
+from foldbatch.train.mistakes import draw_errors
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
+from foldbatch.train.optimizers import SGD, AdaGrad, Adam, LazyAdam, RMSprop
+from foldbatch.train.pictures import plot_confusion, plot_history
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
@@ -40,11 +47,13 @@ __all__ = [
     "Adam",
     "AdamW",
     "AverageWeights",
+    "CSVLog",
     "Callback",
     "ClipGradients",
     "Confusion",
     "EarlyStopping",
     "Eve",
+    "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
@@ -54,17 +63,23 @@ __all__ = [
     "Optimizer",
     "ParameterStatistics",
     "Perplexity",
+    "Plots",
+    "Progress",
     "RMSprop",
     "ReduceOnPlateau",
     "Sampler",
     "Schedule",
+    "TensorBoardLog",
     "TimeLimit",
     "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
+    "draw_errors",
     "heights",
     "load_prepared",
+    "plot_confusion",
+    "plot_history",
     "prefetched",
     "prepare",
     "scale",
