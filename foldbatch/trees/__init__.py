@@ -15,6 +15,7 @@ from foldbatch.trees.stdlib_functions import (
     standard_library_functions,
 )
 from foldbatch.trees.tree import Tree
+from foldbatch.trees.tree_statistics import TreeStatistics, tree_statistics
 from foldbatch.trees.vectors import Vectors, read_vectors
 from foldbatch.trees.vocabulary import Vocabulary
 
@@ -25,6 +26,7 @@ __all__ = [
     "Sentence",
     "Tree",
     "TreeNode",
+    "TreeStatistics",
     "Vectors",
     "Vocabulary",
     "Word",
@@ -43,6 +45,7 @@ __all__ = [
     "read_sst",
     "read_vectors",
     "standard_library_functions",
+    "tree_statistics",
     "write_brackets",
     "write_json",
 ]
