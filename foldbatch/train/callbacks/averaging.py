@@ -30,6 +30,7 @@ class AverageWeights(Callback):
             parameters after the epochs.
         start: how many epochs are over before the averaging begins.
         dev: examples to evaluate with the averages at the end of each epoch: figures ``dev_averaged_NAME``.
+            Before the averaging begins they are those of the parameters.
         keep: at the end of `fit`, give the parameters their averages. A `fit` that is cut off within an epoch
             leaves them as they are.
 
@@ -88,7 +89,7 @@ class AverageWeights(Callback):
         if self.decay is None and trainer.epoch > self.start:
             self._count += 1
             self._take(trainer, 1 / self._count)
-        if self.dev is not None and self.averages:
+        if self.dev is not None:
             with exchanged(trainer.program.params, self.averages):
                 figures = trainer.evaluate(self.dev)
             trainer.figures.update({f"dev_averaged_{name}": value for name, value in figures.items()})
