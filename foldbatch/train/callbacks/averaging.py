@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
 
 AVERAGE = "average/"  # before the names of parameters, in a state
+BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
 
 class AverageWeights(Callback):
@@ -122,7 +123,16 @@ class AverageWeights(Callback):
             if average is None:
                 self.averages[name] = np.array(parameter.value)
             else:
-                average += (parameter.value - average) * weight
+                _approach(average.reshape(-1), parameter.value.reshape(-1), weight)
+
+
+def _approach(average: Array, target: Array, weight: float) -> None:
+    """Move an average, in place, towards a target by a share of the way; both have one axis."""
+    for first in range(0, len(average), BLOCK):
+        part = average[first : first + BLOCK]
+        way = target[first : first + BLOCK] - part
+        way *= weight
+        part += way
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import pytest
 
 from foldbatch.errors import TrainingError
 from foldbatch.train import Accuracy, AverageWeights, Callback
+from foldbatch.train.callbacks import averaging
 from tests.train.callbacks.tiny import DEV, EXAMPLES, assert_same, program, run_in_two, trainer
 
 
@@ -71,6 +72,12 @@ def test_a_fit_that_is_cut_off_keeps_its_parameters():
     with pytest.raises(KeyboardInterrupt):
         made.fit(EXAMPLES, epochs=3)
     np.testing.assert_array_equal(made.program.params["out.weight"], keep.steps[-1])
+
+
+def test_long_arrays_are_averaged_in_blocks():
+    average, target = np.zeros(2 * averaging.BLOCK + 5), np.arange(2.0 * averaging.BLOCK + 5)
+    averaging._approach(average, target, 0.25)
+    np.testing.assert_array_equal(average, target / 4)
 
 
 def test_settings_are_checked():
