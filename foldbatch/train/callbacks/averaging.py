@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
 
 AVERAGE = "average/"  # before the names of parameters, in a state
+BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
 
 class AverageWeights(Callback):
@@ -30,6 +31,7 @@ class AverageWeights(Callback):
             parameters after the epochs.
         start: how many epochs are over before the averaging begins.
         dev: examples to evaluate with the averages at the end of each epoch: figures ``dev_averaged_NAME``.
+            Before the averaging begins they are those of the parameters.
         keep: at the end of `fit`, give the parameters their averages. A `fit` that is cut off within an epoch
             leaves them as they are.
 
@@ -88,7 +90,7 @@ class AverageWeights(Callback):
         if self.decay is None and trainer.epoch > self.start:
             self._count += 1
             self._take(trainer, 1 / self._count)
-        if self.dev is not None and self.averages:
+        if self.dev is not None:
             with exchanged(trainer.program.params, self.averages):
                 figures = trainer.evaluate(self.dev)
             trainer.figures.update({f"dev_averaged_{name}": value for name, value in figures.items()})
@@ -121,7 +123,16 @@ class AverageWeights(Callback):
             if average is None:
                 self.averages[name] = np.array(parameter.value)
             else:
-                average += (parameter.value - average) * weight
+                _approach(average.reshape(-1), parameter.value.reshape(-1), weight)
+
+
+def _approach(average: Array, target: Array, weight: float) -> None:
+    """Move an average, in place, towards a target by a share of the way; both have one axis."""
+    for first in range(0, len(average), BLOCK):
+        part = average[first : first + BLOCK]
+        way = target[first : first + BLOCK] - part
+        way *= weight
+        part += way
 
 
 @contextmanager
