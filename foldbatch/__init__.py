@@ -66,7 +66,7 @@ from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
@@ -78,6 +78,7 @@ __all__ = [
     "SGD",
     "AdaGrad",
     "Adam",
+    "AdamW",
     "AllOf",
     "Attention",
     "Block",
@@ -89,6 +90,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
+    "Eve",
     "Explanation",
     "Fold",
     "ForwardDeclaration",
@@ -120,6 +122,7 @@ __all__ = [
     "Pipe",
     "Planned",
     "Program",
+    "RMSprop",
     "Record",
     "Reduce",
     "Scalar",

@@ -1,6 +1,7 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
 from foldbatch.train import schedules
+from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
 from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
@@ -14,7 +15,7 @@ from foldbatch.train.metrics import (
     TopK,
 )
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.optimizers import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
@@ -26,15 +27,18 @@ __all__ = [
     "Accuracy",
     "AdaGrad",
     "Adam",
+    "AdamW",
     "Callback",
     "Confusion",
     "EarlyStopping",
+    "Eve",
     "LazyAdam",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
     "Optimizer",
     "Perplexity",
+    "RMSprop",
     "ReduceOnPlateau",
     "Sampler",
     "Schedule",
