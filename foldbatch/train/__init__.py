@@ -2,7 +2,14 @@
 
 from foldbatch.train import schedules
 from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
-from foldbatch.train.callbacks import Callback, EarlyStopping, ReduceOnPlateau, Schedule, TimeLimit
+from foldbatch.train.callbacks import (
+    Callback,
+    Checkpoints,
+    EarlyStopping,
+    ReduceOnPlateau,
+    Schedule,
+    TimeLimit,
+)
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
@@ -29,6 +36,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Callback",
+    "Checkpoints",
     "Confusion",
     "EarlyStopping",
     "Eve",
