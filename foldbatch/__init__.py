@@ -68,6 +68,7 @@ from foldbatch.program import Program
 from foldbatch.static import ops
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
 from foldbatch.trees import read_json, read_jsonlines
+from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
@@ -79,6 +80,7 @@ __all__ = [
     "SGD",
     "AdaGrad",
     "Adam",
+    "AdamW",
     "AllOf",
     "Attention",
     "Block",
@@ -90,6 +92,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
+    "Eve",
     "Explanation",
     "Fold",
     "ForwardDeclaration",
@@ -121,6 +124,7 @@ __all__ = [
     "Pipe",
     "Planned",
     "Program",
+    "RMSprop",
     "Record",
     "Reduce",
     "Scalar",
