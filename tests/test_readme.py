@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldbatch as fb
+from foldbatch.recipes.configuration import read_configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,6 +21,11 @@ def fenced(language: str) -> list[str]:
 def test_the_first_two_commands_are_one_line_each():
     first, second, *_ = fenced("sh")
     assert [len(block.splitlines()) for block in (first, second)] == [1, 1]
+
+
+def test_the_first_command_trains_what_a_file_says():
+    (path,) = re.findall(r"foldbatch train (\S+)$", fenced("sh")[0])
+    assert read_configuration(ROOT / path, {}).data.format == "functions"  # which needs no download
 
 
 def test_the_second_command_runs_the_tests():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from foldbatch.errors import FoldbatchError
@@ -13,7 +15,11 @@ from foldbatch.recipes.configuration import (
     to_toml,
     with_absolute_paths,
 )
+from foldbatch.recipes.data import task_kind
 from foldbatch.recipes.settings import BiLSTM, ChildSum, Configuration
+
+
+CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 
 
 def read(tmp_path, text, **overrides):
@@ -124,3 +130,11 @@ def test_paths_are_found_from_anywhere(tmp_path, monkeypatch):
     found = with_absolute_paths(read(tmp_path, "", data__folder="sst", words__vectors="/v.txt"))
     assert found.data.folder == str(tmp_path / "sst") and found.data.train == ""
     assert found.words.vectors == "/v.txt"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_configurations(path):
+    """Which say only what differs from the defaults, and how to run them."""
+    configuration = read_configuration(path, {})
+    assert task_kind(configuration)
+    assert path.stem == "functions" or f"examples/configs/{path.name} --data." in path.read_text()
