@@ -1,6 +1,7 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
 from foldbatch.train import schedules
+from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
 from foldbatch.train.callbacks import (
     AverageWeights,
     Callback,
@@ -31,7 +32,7 @@ from foldbatch.train.metrics import (
 )
 from foldbatch.train.mistakes import draw_errors
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.optimizers import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
 from foldbatch.train.pictures import plot_confusion, plot_history
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
@@ -44,12 +45,14 @@ __all__ = [
     "Accuracy",
     "AdaGrad",
     "Adam",
+    "AdamW",
     "AverageWeights",
     "CSVLog",
     "Callback",
     "ClipGradients",
     "Confusion",
     "EarlyStopping",
+    "Eve",
     "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
@@ -62,6 +65,7 @@ __all__ = [
     "Perplexity",
     "Plots",
     "Progress",
+    "RMSprop",
     "ReduceOnPlateau",
     "Sampler",
     "Schedule",

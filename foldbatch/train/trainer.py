@@ -151,7 +151,8 @@ class Trainer:
         self._call("on_step_start")
         batch.loss, batch.gradients = self.program.value_and_grad(batch.examples)
         self._call("on_gradients")
-        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(len(batch.examples), 1))
+        scale = 1 / max(len(batch.examples), 1)
+        self.optimizer.update(self.program.params, batch.gradients, scale=scale, loss=batch.loss)
         self.steps += 1
         self._call("on_step_end")
         return batch.loss
