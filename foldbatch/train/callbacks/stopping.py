@@ -72,7 +72,7 @@ class EarlyStopping(Callback):
         """Stop at once where patience was over before, also before a checkpoint."""
         self._stop_late(trainer)
 
-    def on_epoch_start(self, trainer: Trainer) -> None:
+    def on_step_start(self, trainer: Trainer) -> None:
         """Note that an epoch is under way."""
         self._in_epoch = True
 
