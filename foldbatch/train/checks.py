@@ -89,8 +89,10 @@ def several(examples: Iterable[Any]) -> Iterable[Any]:
     Raises:
         ExampleTypeError: when they are a single example.
     """
-    single = isinstance(examples, Tree | Mapping | str | bytes) or not hasattr(examples, "__getitem__")
-    return listed(examples) if single and not isinstance(examples, Iterator) else examples
+    many = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
+    if many and not isinstance(examples, Tree | Mapping | str | bytes):
+        return examples
+    return listed(examples)
 
 
 @contextmanager

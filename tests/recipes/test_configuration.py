@@ -18,7 +18,6 @@ from foldbatch.recipes.configuration import (
 from foldbatch.recipes.data import task_kind
 from foldbatch.recipes.settings import BiLSTM, ChildSum, Configuration
 
-
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 
 

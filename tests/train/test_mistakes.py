@@ -17,7 +17,7 @@ TREES = [
 
 def test_wrong_nodes_are_marked_and_right_trees_left_out(tmp_path):
     path = tmp_path / "errors.txt"
-    text = draw_errors(TREES, [[0, 2, 1, 4, 1], 3, 0], path)
+    text = draw_errors(TREES, [[None, 2, 1, 4, 1], 3, 0], path)
     assert text == (
         "1 of 3 trees have a wrong answer\n\ntree 0\n1\n├─ 0 not\n└─ *\n   ├─ 2 so\n   └─ 1, not 0 bad"
     )

@@ -7,7 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, Callback, Sampler, Trainer
 from foldbatch.trees import Tree
 from tests.train import small
@@ -68,33 +68,6 @@ def test_callbacks_are_called_in_order():
     names = ["fit_start", "epoch_start", *steps, *steps, "epoch_end", "fit_end"]
     assert [name for name, *_ in watch.calls] == names
     assert watch.calls[-1] == ("fit_end", 1, 2)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"program": fb.Vector(2)}, TrainingError, "program: expected a program, found .*; fb.compile"),
-        ({"optimizer": "adam"}, TrainingError, "optimizer: expected an optimizer, found str 'adam'"),
-        ({"batch": 0}, TrainingError, "batch: expected a whole number of 1 or more, found int 0"),
-        ({"batch": 2.5}, TrainingError, "batch: expected a whole number"),
-        ({"ahead": -1}, TrainingError, "ahead: expected a whole number of 0 or more"),
-        ({"sampler": [[0, 1]]}, TrainingError, "sampler: expected a sampler"),
-        ({"sampler": Sampler([1], 1), "batch": 3}, TrainingError, "found batch=3 as well"),
-        ({"callbacks": [Callback]}, TrainingError, r"callbacks\[0\]: expected a callback"),
-        ({"callbacks": [Callback(), print]}, TrainingError, r"callbacks\[1\]: expected a callback"),
-        (
-            {"metrics": [Accuracy("root")]},
-            UnknownNameError,
-            r"metrics\[0\] of: expected .* of out, found 'root'",
-        ),
-        ({"metrics": ["out"]}, TrainingError, r"metrics\[0\]: expected a metric, found str 'out'"),
-        ({"metrics": [Accuracy("out")] * 2}, TrainingError, "found a second 'accuracy'"),
-    ],
-)
-def test_arguments_are_looked_at_first(options, error, message):
-    options = {"program": PROGRAM, "optimizer": fb.SGD(0.1), **options}
-    with pytest.raises(error, match=message):
-        Trainer(options.pop("program"), options.pop("optimizer"), **options)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from foldbatch.train.callbacks.callback import Callback
 
 if TYPE_CHECKING:
     from foldbatch.params import Gradient
-    from foldbatch.train.trainer import Trainer
+    from foldbatch.train.trainer import Batch, Trainer
 
 
 class ParameterStatistics(Callback):
@@ -28,13 +29,32 @@ class ParameterStatistics(Callback):
     ({'w': 0.5}, {'w': 2.0})
     """
 
+    def __init__(self) -> None:
+        self._batch: Batch | None = None  # the last one, if there was one since training was resumed
+        self._norms: dict[str, float] = {}  # of the one before that
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Keep the batch."""
+        self._batch = trainer.batch
+
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Note the norms."""
-        batch = trainer.batch
-        count = max(len(batch.examples), 1)
-        norms = {name: _norm(array) for name, array in trainer.program.params.items()}
-        trainer.figures["norms"] = norms
-        trainer.figures["gradient_norms"] = {name: _norm(g) / count for name, g in batch.gradients.items()}
+        trainer.figures["norms"] = {name: _norm(array) for name, array in trainer.program.params.items()}
+        trainer.figures["gradient_norms"] = self._gradient_norms()
+
+    def state(self) -> dict[str, Any]:
+        """Return the norms of the last gradients, for an epoch that ends without another batch."""
+        return {"gradient_norms": self._gradient_norms()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self._batch, self._norms = None, dict(state["gradient_norms"])
+
+    def _gradient_norms(self) -> dict[str, float]:
+        if self._batch is None:
+            return self._norms
+        count = max(len(self._batch.examples), 1)
+        return {name: _norm(gradient) / count for name, gradient in self._batch.gradients.items()}
 
 
 def _norm(array: Gradient) -> float:

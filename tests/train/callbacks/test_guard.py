@@ -84,10 +84,14 @@ def test_pending_losses_are_read_every_few_steps():
 def test_a_device_that_refused_an_update_is_asked_at_the_end(moment):
     fake = OnDevice(NaNGuard())
     refused = ParameterError("w gradient", "finite numbers", "nan")
-    for examples in ([GOOD], [BAD, GOOD], [BAD]):
-        fake.step(1.0, examples, refused)
-    with pytest.raises(TrainingError, match=r"step 2: .* at example 10: divide"):
+    for examples, error in ([GOOD], None), ([GOOD], refused), ([BAD, GOOD], refused), ([BAD], refused):
+        fake.program._drawn += 7
+        fake.step(1.0, examples, error)
+    asked, find = [], fake.program.find_nan
+    fake.program.find_nan = lambda examples, step: asked.append(step) or find(examples, step=step)
+    with pytest.raises(TrainingError, match=r"step 3: .* at example 20: divide"):
         getattr(fake.callback, moment)(fake)
+    assert asked == [14, 21]  # with the random numbers of each step
     fake.callback.on_fit_end(fake)  # said once
 
 

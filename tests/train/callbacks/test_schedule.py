@@ -41,9 +41,9 @@ def test_the_rate_is_written_where_the_factor_changes():
         def on_epoch_end(self, trainer):
             trainer.optimizer.lr /= 2
 
-    made = trainer(Schedule(stepwise(4)), Halve(), lr=0.1)
-    made.fit(EXAMPLES, epochs=2)
-    assert made.optimizer.lr == pytest.approx(0.1 * 0.1 / 2)  # halved, set anew by the fifth step, halved
+    rates = Rates()
+    trainer(Schedule(stepwise(4)), Halve(), rates, lr=0.1).fit(EXAMPLES, epochs=2)
+    assert rates.rates == pytest.approx([0.1] * 3 + [0.05] + [0.01] * 2)
 
 
 @pytest.mark.parametrize("every", ["step", "epoch"])
