@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import REMAINDER, ArgumentParser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from foldbatch import __version__
@@ -83,12 +84,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to be flushed at exit
+        _drop_output()
         return 141
     except (FoldbatchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
+
+
+def _drop_output() -> None:
+    """Send what is still to be written to nobody, so that Python does not complain when it ends."""
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError):  # an output without a number, as in a notebook
+        os.dup2(nobody, sys.stdout.fileno())
+    os.close(nobody)
 
 
 if __name__ == "__main__":

@@ -45,3 +45,27 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
         cli.main(["--version"])
     assert found.value.code == 0
     assert capsys.readouterr().out == f"foldbatch {foldbatch.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "error, status, said",
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),
+        (OSError(2, "No such file", "x.toml"), 2, "error: [Errno 2] No such file: 'x.toml'"),
+        (
+            foldbatch.errors.ReadError("x.toml", "a number", "none"),
+            2,
+            "error: x.toml: expected a number, found none",
+        ),
+    ],
+)
+def test_what_ends_a_command_is_its_status(error, status, said, monkeypatch, capsys) -> None:
+    """And at most one line."""
+
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setitem(cli.COMMANDS, "cache", ("", fail))
+    assert cli.main(["cache"]) == status
+    assert capsys.readouterr().err.rstrip() == said

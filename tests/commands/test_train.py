@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
 from foldbatch.cli import main
 from foldbatch.recipes.configuration import read_configuration
+from foldbatch.train import Progress
 from tests.commands.conftest import TINY
 
 
@@ -79,3 +82,23 @@ def test_the_help_lists_all_options(capsys):
     assert found.value.code == 0
     out = capsys.readouterr().out
     assert "--optimizer.lr_factors {}" in out and "--resume" in out
+
+
+def test_ctrl_c_keeps_a_checkpoint(treebank, tmp_path, capsys, monkeypatch):
+    """From which the run ends as it would have without a break."""
+    arguments = ["train", *TINY, "--data.folder", str(treebank), "--train.batch", "2", "--train.epochs", "2"]
+    assert main([*arguments, "--folder", str(tmp_path / "whole")]) == 0
+
+    def interrupt(callback, trainer):
+        if trainer.steps == 4:  # within the second epoch
+            os.kill(os.getpid(), signal.SIGINT)
+
+    folder = tmp_path / "parts"
+    with monkeypatch.context() as patched:
+        patched.setattr(Progress, "on_step_end", interrupt)
+        assert main([*arguments, "--folder", str(folder)]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+    assert not (folder / "model.safetensors").exists()
+    assert main([*arguments, "--folder", str(folder), "--resume"]) == 0
+    whole, parts = (json.loads((tmp_path / name / "figures.json").read_text()) for name in ("whole", "parts"))
+    assert whole["test"] == parts["test"]

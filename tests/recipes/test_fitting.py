@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 import foldbatch as fb
 from foldbatch.loading import read_notes
 from foldbatch.recipes.configuration import read_configuration
 from foldbatch.recipes.data import read_dataset
 from foldbatch.recipes.fitting import evaluate, fit
+from foldbatch.recipes.predicting import predictions
 from tests.recipes.test_data import configured
 
 TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch": 4}
@@ -61,3 +63,57 @@ def test_without_dev_and_test_the_last_epoch_is_kept(treebank, tmp_path):
     configuration = configured(**(TINY | {"data__train": treebank / "train.txt", "train__epochs": 1}))
     fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
     assert set(fitted.figures) == {"epochs"} and fitted.path.exists()
+
+
+def write_records(folder):
+    records = [{"price": i, "tags": ["new"] * (i % 3), "label": i % 2} for i in range(8)]
+    (folder / "train").write_text("\n".join(map(json.dumps, records)))
+    return {"price": 3, "tags": ["new"]}
+
+
+def write_sentences(folder):
+    sentence = "# label = {}\n1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\ton\ton\tADP\t_\t_\t1\tcase\t_\t_\n\n"
+    (folder / "train").write_text("".join(sentence.format(label) for label in ("a", "b", "a")))
+    return fb.trees.parse_conllu("1\tStop\tstop\tVERB\t_\t_\t0\troot\t_\t_\n")
+
+
+def write_code(folder):
+    for name in ("a", "b"):
+        (folder / "train" / name).mkdir(parents=True)
+        (folder / "train" / name / "x.py").write_text(f"read_{name} = 1\n")
+    return fb.trees.python_tree("readLine = None")
+
+
+def write_trees(folder):
+    (folder / "train").write_text("(b (a x) (b y))\n(a (a x) (b z))\n")
+    return fb.trees.parse_brackets("(X (X x) (X new))")
+
+
+@pytest.mark.parametrize(
+    "write, options",
+    [
+        (write_records, {"data__format": "jsonlines", "model__name": "json"}),
+        (write_records, {"data__format": "jsonlines", "model__name": "json", "task__kind": "number"}),
+        (write_sentences, {"data__format": "conllu", "model__name": "child_sum"}),
+        (write_code, {"data__format": "python", "model__name": "child_sum", "words__split": "subwords"}),
+        (write_code, {"data__format": "python", "model__name": "child_sum", "model__counts": "true"}),
+        (write_trees, {"data__format": "brackets", "model__name": "bilstm", "task__smoothing": 0.1}),
+        (write_trees, {"data__format": "brackets", "model__name": "rntn", "task__weights": [1, 2]}),
+    ],
+    ids=["records", "numbers", "dependencies", "code", "counts", "words", "trees"],
+)
+def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
+    structure = write(tmp_path)
+    options |= {
+        "data__train": tmp_path / "train",
+        "model__hidden": 2,
+        "train__epochs": 1,
+        "words__spread": 0.1,
+    }
+    configuration = configured(**options)
+    fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
+    told, again = (
+        list(predictions(program, fitted.notes, [structure]))
+        for program in (fitted.program, fb.load(fitted.path))
+    )
+    assert told == again and len(told) == 1
