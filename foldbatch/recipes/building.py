@@ -29,6 +29,7 @@ from foldbatch.trees.brackets import unescape
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo import MODELS, Task, Words, json
+from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -58,6 +59,9 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         case ChildSum():
             kinds = None if task.reads_tree else _kinds(dataset)
             given: dict[str, Any] = {"kinds": kinds, "hidden": options.hidden, "counts": options.counts}
+            if options.features:
+                given |= {"features": _features(dataset, options.features)}
+                given |= {"features_dropout": options.features_dropout}
         case RNTN():
             given = {"hidden": options.hidden or None}
         case BiLSTM():
@@ -140,6 +144,12 @@ def structure_of(example: Any) -> Any:
 def _kinds(dataset: Dataset) -> Vocabulary:
     trees = (structure_of(example).tree for example in dataset.train)
     return Vocabulary.count(name_of(label) for tree in trees for label in tree.labels)
+
+
+def _features(dataset: Dataset, minimum: int) -> Vocabulary:
+    """Return the features that so many training examples have."""
+    named = (feature for example in dataset.train for feature in features_of(structure_of(example)))
+    return Vocabulary.count(named, minimum)
 
 
 def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32]:

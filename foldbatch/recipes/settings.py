@@ -66,6 +66,11 @@ class ChildSum(Section, frozen=True, tag_field="name", tag="child_sum"):
 
     hidden: Annotated[Count, _option("extent of a node's state")] = 150
     counts: Annotated[bool, _option("whether the classifier sees counts of features, too")] = False
+    features: Annotated[
+        int,
+        _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0),
+    ] = 0
+    features_dropout: Annotated[Share, _option("of those votes")] = 0.0
 
 
 class RNTN(Section, frozen=True, tag_field="name", tag="rntn"):

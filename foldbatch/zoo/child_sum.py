@@ -26,6 +26,7 @@ from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, of_example, of_node, scorer
+from foldbatch.zoo.votes import votes
 from foldbatch.zoo.words import Words, name_of, token_vector, words_to_rows
 
 
@@ -36,6 +37,8 @@ def child_sum(
     kinds: Vocabulary | None = None,
     hidden: int = 150,
     counts: bool = False,
+    features: Vocabulary | None = None,
+    features_dropout: float = 0.0,
 ) -> AnyBlock:
     """Return a child-sum Tree-LSTM over trees of any arity.
 
@@ -49,12 +52,16 @@ def child_sum(
         hidden: extent of h and c.
         counts: whether the classifier sees more than the root: of `hidden` features, computed at each node of
             its x and h and never negative, the logarithm of 1 + their sum over the tree.
+        features: of whole trees, as `foldbatch.zoo.votes.features_of` names them. Each adds numbers of its
+            own to the scores.
+        features_dropout: the share of them that is dropped while training.
 
     Raises:
-        BlockValueError: when `kinds` are given and the labels of nodes are classes.
+        BlockValueError: when `kinds` or `features` are given and the labels of nodes are classes.
 
     Source: Tai, Socher and Manning 2015, Improved Semantic Representations From Tree-Structured Long Short-
-    Term Memory Networks, section 3.1: equations 2 to 8. Kinds and counts are not of the paper.
+    Term Memory Networks, section 3.1: equations 2 to 8. Kinds, counts and features are not of
+    the paper.
 
     >>> from foldbatch import compile, trees
     >>> kinds = trees.Vocabulary(["Module", "Assign", "Name", "Constant:int"])
@@ -62,7 +69,7 @@ def child_sum(
     >>> compile(model, "numpy").run([(trees.python_tree("x = 1"), None)])[0].shape
     (3,)
     """
-    if kinds is not None and task.reads_tree:
+    if (kinds is not None or features is not None) and task.reads_tree:
         fix = (
             f"give pairs (tree, label) and Task('class'), or no kinds: {task.kind!r} reads labels as classes"
         )
@@ -86,7 +93,8 @@ def child_sum(
     state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
     classified = Function(logarithms) if counts else GetItem(0)
     tree.resolve_to(of_node(state, classified, scores, task))
-    return of_example(tree() >> classified, scores, task)
+    beside = None if features is None else votes(features, task, features_dropout)
+    return of_example(tree() >> classified, scores, task, beside)
 
 
 def logarithms(h: Node, c: Node, seen: Node) -> Node:

@@ -140,19 +140,24 @@ def scorer(task: Task) -> AnyBlock:
     return Dropout(task.dropout) >> scores if task.dropout else scores
 
 
-def of_example(structure: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
+def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None) -> AnyBlock:
     """Return the model of an example.
 
     Args:
         structure: from what is to be classified to its state ``[size]``.
         scores: what `scorer` made.
         task: what is to be told.
+        beside: from what is to be classified to numbers that are added to the scores.
     """
-    state = structure if task.reads_tree else GetItem(0) >> structure
+    told = structure >> scores
+    if beside is not None:
+        told = AllOf(told, beside) >> Function(ops.add)
+    if not task.reads_tree:
+        told = GetItem(0) >> told
     label: AnyBlock = GetItem("label") if task.reads_tree else GetItem(1)
     # among nodes, the root has had one loss already
     factor = task.root_weight - 1 if task.kind == "nodes" else 1.0
-    return AllOf(state >> scores, label) >> AllOf(GetItem(0), *_asides(task, "root", factor)) >> GetItem(0)
+    return AllOf(told, label) >> AllOf(GetItem(0), *_asides(task, "root", factor)) >> GetItem(0)
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:

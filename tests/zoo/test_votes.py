@@ -1,0 +1,48 @@
+"""Votes of features: added up, and dropped as a whole while training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import foldbatch as fb
+from foldbatch.zoo import Task, Words, child_sum
+from foldbatch.zoo.votes import features_of, votes
+
+TREE = fb.trees.Tree([2, 2, -1], ["Name", "Name", "Return"], ["readLine", None, None])
+FEATURES = fb.trees.Vocabulary(["kind Name", "word line", "word other"])
+
+
+def test_features_are_distinct_and_of_the_whole_tree():
+    assert features_of(TREE[0]) == features_of(TREE) and len(features_of(TREE)) == 5
+
+
+def test_votes_add_up():
+    program = fb.compile(votes(FEATURES, Task(classes=2), 0.0))
+    assert program.run([TREE])[0].tolist() == [0, 0]
+    program.params["votes.weight"] = [[1, 0], [10, 0], [100, 1], [1000, 1]]
+    unknown = 3  # Return, the pair, read
+    assert program.run([TREE])[0].tolist() == [unknown + 10 + 100, 1]
+
+
+def test_features_are_dropped_as_a_whole():
+    loss = fb.Function(fb.ops.sum) >> fb.Loss()
+    program = fb.compile(votes(FEATURES, Task(classes=2), 0.5) >> loss)
+    program.params["votes.weight"] = [[0, 0], [1, 1], [10, 10], [0, 0]]
+    seen = {program.value_and_grad([TREE])[0] for _ in range(60)}
+    assert seen == {0.0, 4.0, 40.0, 44.0}  # twice, for those that are kept
+
+
+def test_a_tree_is_told_with_votes_beside_it():
+    kinds = fb.trees.Vocabulary(["Name", "Return"])
+    words = Words(fb.trees.Vocabulary(["read"]), 2)
+    block = child_sum(words, Task(classes=2), kinds=kinds, hidden=2, features=FEATURES)
+    program = fb.compile(block)
+    without = program.run([(TREE, None)])[0]
+    program.params["votes.weight"][1] = [5, -5]
+    np.testing.assert_allclose(program.run([(TREE, None)])[0], without + np.array([5, -5]), rtol=1e-5)
+
+
+def test_votes_on_a_number_are_numbers():
+    program = fb.compile(votes(FEATURES, Task("number", 0), 0.5))
+    program.params["votes.weight"] = [[0], [1], [10], [0]]
+    assert program.run([TREE])[0].tolist() == 11
