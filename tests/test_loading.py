@@ -85,6 +85,12 @@ def test_a_declarative_model_needs_no_script(tmp_path):
     assert json.loads(done.stdout) == fb.load(path, "numpy").run([["bad", "x"]])[0].tolist()
 
 
+def test_the_block_of_a_schema_is_kept(tmp_path):
+    samples = [{"age": n, "kind": "ab"[n % 2], "tags": ["x"] * n, "note": f"number {n}"} for n in range(30)]
+    path = saved(fb.schema.infer(samples).block(4), tmp_path)
+    assert outcome(fb.load(path, "numpy"), samples[:3])[0]
+
+
 @pytest.mark.parametrize("backend", [TESTED])
 def test_a_loaded_program_trains_on_as_the_saved_one(tmp_path, backend):
     """With dropout drawn from the step that comes next, and a frozen table."""
