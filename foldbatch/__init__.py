@@ -4,7 +4,7 @@ Describe a model for one parse tree, record or sequence with blocks; `compile` t
 computation in it into static cells and runs any mixture of examples as a few large kernels.
 """
 
-from foldbatch import errors, train, trees, types
+from foldbatch import errors, schema, train, trees, types
 from foldbatch.blocks import (
     RNN,
     RNTN,
@@ -67,7 +67,8 @@ from foldbatch.loading import load
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
+from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
+from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
@@ -79,6 +80,7 @@ __all__ = [
     "SGD",
     "AdaGrad",
     "Adam",
+    "AdamW",
     "AllOf",
     "Attention",
     "Block",
@@ -90,6 +92,7 @@ __all__ = [
     "Concat",
     "Dropout",
     "Embedding",
+    "Eve",
     "Explanation",
     "Fold",
     "ForwardDeclaration",
@@ -121,6 +124,7 @@ __all__ = [
     "Pipe",
     "Planned",
     "Program",
+    "RMSprop",
     "Record",
     "Reduce",
     "Scalar",
@@ -145,6 +149,9 @@ __all__ = [
     "load_prepared",
     "ops",
     "prepare",
+    "read_json",
+    "read_jsonlines",
+    "schema",
     "train",
     "trees",
     "types",

@@ -73,7 +73,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         words = fb.trees.Vocabulary.count(word for tree in [*train_set, *dev, *test] for word in tree.words())
         vectors = fb.trees.read_vectors(options.vectors)
         table, coverage = fb.trees.embedding_matrix(words, vectors, options.seed)
-        print(f"{len(words)} words: {coverage}")
+        print(coverage)
     nodes = sum(tree.size for tree in train_set)
     print(f"{len(train_set)} training trees, {nodes} nodes; {len(dev)} dev, {len(test)} test")
     program = fb.compile(model(words, table, options.hidden), options.backend, seed=options.seed)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from foldbatch.blocks.block import Block, named
 from foldbatch.blocks.builder import Builder, refuse_ragged
 from foldbatch.blocks.drafts import MetricVisit
 from foldbatch.blocks.values import Object, Value, type_of
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.types import TensorType, TupleType, VoidType
+from foldbatch.types import TensorType, TupleType, VoidType, describe_value
 
 
 class Loss(Block[TensorType, VoidType]):
@@ -18,8 +20,11 @@ class Loss(Block[TensorType, VoidType]):
     Args:
         name: under which `results.losses` has the sum; several blocks may share it. The loss of the batch
             is the sum of all, whatever their names.
+        weight: what the scalar is multiplied by first. So the sum in `results.losses` is that of the weighted
+            scalars. With 0 the scalar is still computed, and counts 0.
 
     Raises:
+        BlockValueError: when the weight is not a finite number.
         BlockTypeError: when the input is not a float scalar.
 
     >>> from foldbatch.blocks.leaves import Scalar
@@ -27,8 +32,13 @@ class Loss(Block[TensorType, VoidType]):
     True
     """
 
-    def __init__(self, name: str = "loss") -> None:
+    def __init__(self, name: str = "loss", weight: float = 1.0) -> None:
         self.name = named(name, "Loss")
+        given: object = weight
+        if not isinstance(given, int | float) or isinstance(given, bool) or not math.isfinite(given):
+            fix = "1 counts the loss as it is, 0.5 half of it"
+            raise BlockValueError("Loss weight", "a finite number", describe_value(weight), fix)
+        self.weight = float(weight)
 
     def build(self, builder: Builder, value: Value) -> None:
         if not isinstance(value, Node) or value.shape or not value.type.is_float:
@@ -38,10 +48,11 @@ class Loss(Block[TensorType, VoidType]):
             raise BlockTypeError(builder.where(self), "a float scalar", str(type_of(value)), fix)
         refuse_ragged(value, builder, self)
         if builder.wants("losses"):
-            builder.region.losses.append((self.name, ops.batched(value)))
+            weighted = value if self.weight == 1 else value * self.weight
+            builder.region.losses.append((self.name, ops.batched(weighted)))
 
     def arguments(self) -> str:
-        return repr(self.name)
+        return repr(self.name) if self.weight == 1 else f"{self.name!r}, {self.weight:g}"
 
 
 class Metric(Block[TensorType | TupleType, VoidType]):

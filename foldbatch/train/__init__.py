@@ -1,32 +1,91 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
-from foldbatch.train.callbacks import Callback
+from foldbatch.train import schedules
+from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
+from foldbatch.train.callbacks import (
+    AverageWeights,
+    Callback,
+    Checkpoints,
+    ClipGradients,
+    CSVLog,
+    EarlyStopping,
+    JSONLinesLog,
+    LambdaCallback,
+    NaNGuard,
+    ParameterStatistics,
+    Plots,
+    Progress,
+    ReduceOnPlateau,
+    Schedule,
+    TensorBoardLog,
+    TimeLimit,
+)
 from foldbatch.train.gradients import clip_by_global_norm, scale
-from foldbatch.train.metrics import Accuracy
+from foldbatch.train.metrics import (
+    F1,
+    Accuracy,
+    Confusion,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Metric,
+    Perplexity,
+    TopK,
+)
+from foldbatch.train.mistakes import draw_errors
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.optimizers import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
+from foldbatch.train.pictures import plot_confusion, plot_history
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Trainer
 
 __all__ = [
+    "F1",
     "SGD",
     "Accuracy",
     "AdaGrad",
     "Adam",
+    "AdamW",
+    "AverageWeights",
+    "CSVLog",
     "Callback",
+    "Checkpoints",
+    "ClipGradients",
+    "Confusion",
+    "EarlyStopping",
+    "Eve",
+    "JSONLinesLog",
+    "LambdaCallback",
     "LazyAdam",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
+    "Metric",
+    "NaNGuard",
     "Optimizer",
+    "ParameterStatistics",
+    "Perplexity",
+    "Plots",
+    "Progress",
+    "RMSprop",
+    "ReduceOnPlateau",
     "Sampler",
+    "Schedule",
+    "TensorBoardLog",
+    "TimeLimit",
+    "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
+    "draw_errors",
     "heights",
     "load_prepared",
+    "plot_confusion",
+    "plot_history",
     "prefetched",
     "prepare",
     "scale",
+    "schedules",
     "shuffled",
     "sizes",
     "within_budget",

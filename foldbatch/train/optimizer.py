@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from foldbatch.types import describe_value
 from foldbatch.updates import Change, RemoteUpdates, Rule
 
 State = dict[str, Any]
+Factors = Mapping[str, float]  # by the name of a parameter, or by a prefix that ends before a dot
 
 
 def within(where: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
@@ -37,10 +39,23 @@ def within(where: str, value: object, low: float, high: float = math.inf, *, ope
     raise TrainingError(where, above + below, describe_value(value), "see the optimizer's docstring")
 
 
-def _finite(where: str, value: object) -> float:
-    if isinstance(value, int | float | np.floating | np.integer) and math.isfinite(value):
-        return float(value)
-    raise TrainingError(where, "a finite number", describe_value(value), "for example 1 / len(batch)")
+def finite(where: str, value: object, fix: str) -> float:
+    """Return a number that is finite; one of a device is waited for."""
+    if isinstance(value, Real) and math.isfinite(number := float(value)):
+        return number
+    raise TrainingError(where, "a finite number", describe_value(value), fix)
+
+
+def _factors(where: str, factors: Factors | None) -> dict[str, float]:
+    return {name: within(f"{where}[{name!r}]", factor, 0) for name, factor in (factors or {}).items()}
+
+
+def _factor(factors: Factors, name: str) -> float:
+    """Return the factor of a parameter: that of its longest prefix, else 1."""
+    prefix = name
+    while prefix and prefix not in factors:
+        prefix = prefix.rpartition(".")[0]
+    return factors.get(prefix, 1.0)
 
 
 def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
@@ -51,8 +66,16 @@ def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
     return isinstance(params, ParameterStore) and not params.parameters[name].trainable
 
 
-def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
-    """Take back the counts of a step that a device refused, and the moments of a first step."""
+def _take_back(
+    steps: dict[str, int],
+    moments: dict[str, Any],
+    names: Sequence[str],
+    memory: dict[str, float],
+    before: dict[str, float],
+) -> None:
+    """Take back the counts of a step that a device refused, the moments of a first step, and the memory."""
+    memory.clear()
+    memory.update(before)
     for name in names:
         steps[name] -= 1
         if not steps[name]:
@@ -67,6 +90,7 @@ class Optimizer:
         weight_decay: 0 or more; that times the parameter is added to its gradient.
         lr_factors: by parameter name or dotted prefix (``embedding`` or ``embedding.weight``), what
             the learning rate is multiplied by; the longest match counts.
+        decay_factors: the same for the weight decay, for example 0 for biases.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -74,13 +98,22 @@ class Optimizer:
 
     moments: tuple[str, ...] = ()  # the names of the arrays kept per parameter
     initial = 0.0  # what they start from
+    remembers: frozenset[str] = frozenset()  # the names of the numbers kept for all parameters together
 
-    def __init__(self, lr: float, *, weight_decay: float, lr_factors: Mapping[str, float] | None) -> None:
+    def __init__(
+        self,
+        lr: float,
+        *,
+        weight_decay: float,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
+    ) -> None:
         kind = type(self).__name__
         self.lr = lr
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
-        factors = lr_factors or {}
-        self.lr_factors = {k: within(f"{kind} lr_factors[{k!r}]", factors[k], 0) for k in factors}
+        self.lr_factors = _factors(f"{kind} lr_factors", lr_factors)
+        self.decay_factors = _factors(f"{kind} decay_factors", decay_factors)
+        self._memory: dict[str, float] = {}  # numbers that it remembers; none before the first step
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
         self._blocks = Blocks()
@@ -99,7 +132,9 @@ class Optimizer:
     def lr(self, lr: float) -> None:
         self._lr = within(f"{type(self).__name__} lr", lr, 0, open_low=True)
 
-    def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
+    def update(
+        self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0, loss: float | None = None
+    ) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
 
         A parameter without a gradient, or frozen, stays as it is, and its step count too.
@@ -110,6 +145,8 @@ class Optimizer:
             scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
+            loss: whose gradients these are; it is multiplied by `scale` as they are. `Eve` needs it, and
+                waits for it if a device computes it. All others ignore it.
 
         Parameters of a program on a device are changed there, and nobody waits. If a gradient there is not
         finite, that update and later ones change nothing, and the error is raised when somebody next reads
@@ -117,21 +154,23 @@ class Optimizer:
         were before that update.
 
         Raises:
-            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping.
-            UnknownNameError: when a gradient or a learning-rate factor belongs to no parameter.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping, or `Eve` gets no
+                loss that is fit.
+            UnknownNameError: when a gradient or a factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
-        scale = _finite(f"{type(self).__name__}.update scale", scale)
+        scale = finite(f"{type(self).__name__}.update scale", scale, "for example 1 / len(batch)")
         if not isinstance(grads, Mapping):
             fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
         given = {name: gradient for name, gradient in grads.items() if not _is_frozen(params, name)}
+        memory = self._remembered(loss, scale)
         updates = getattr(params, "updates", None)
         if isinstance(updates, RemoteUpdates):
             assert isinstance(params, ParameterStore)
-            self._update_there(params.parameters, given, scale, updates)
+            self._update_there(params.parameters, given, scale, updates, memory)
             return
         ready = []
         for name, gradient in given.items():
@@ -139,6 +178,7 @@ class Optimizer:
             ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale, updates)))
             self._check_moments(name, parameter)
         self._bring_home()
+        self._memory.update(memory)
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
@@ -152,7 +192,12 @@ class Optimizer:
             self._device = None
 
     def _update_there(
-        self, parameters: Mapping[str, Parameter], grads: Gradients, scale: float, updates: RemoteUpdates
+        self,
+        parameters: Mapping[str, Parameter],
+        grads: Gradients,
+        scale: float,
+        updates: RemoteUpdates,
+        memory: dict[str, float],
     ) -> None:
         """Take a step on a device, without waiting for it."""
         ready = []
@@ -163,33 +208,39 @@ class Optimizer:
             fit = (gradient, scale) if there else fitting(name, shape, dtype, gradient, scale)
             ready.append((name, parameter, *fit))
             self._check_moments(name, np.broadcast_to(np.zeros((), dtype), shape))
+        before = dict(self._memory)
+        self._memory.update(memory)
         changes = []
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [updates.full(parameter, self.initial) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor))
         self._device = updates
-        updates.apply(changes, partial(_take_back, self._steps, self._moments, [name for name, *_ in ready]))
+        names = [name for name, *_ in ready]
+        undo = partial(_take_back, self._steps, self._moments, names, self._memory, before)
+        updates.apply(changes, undo)
 
     def _change(self, name: str, parameter: Any, gradient: Any, factor: float) -> Change:
         """Count a step of a parameter, and return what changes it."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
-        rate = self.lr * self._factor(name) if self.lr_factors else self.lr
+        rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
+        decay = self.weight_decay * _factor(self.decay_factors, name) if self.weight_decay else 0.0
         lines, numbers = self._lines(), self._numbers(rate, step)
-        if self.weight_decay:
-            lines, numbers = ("g = g + decay * p", *lines), {"decay": self.weight_decay, **numbers}
+        if decay:
+            line, number = self._decay(rate, decay)
+            lines, numbers = (line, *lines), {"decay": number, **numbers}
         rule = Rule(lines, self.moments, tuple(numbers))
-        values, by_rows = tuple(numbers.values()), self._touches_rows_only()
+        values, by_rows = tuple(numbers.values()), self._touches_rows_only(decay)
         return Change(name, parameter, self._moments[name], gradient, factor, rule, values, by_rows)
 
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.
 
-        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``.
+        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``; for `Eve` also ``loss`` and ``feedback``.
         """
         if self._device is not None:
             self._device.look()
-        state: State = {"lr": self.lr}
+        state: State = {"lr": self.lr, **self._memory}
         for name, step in self._steps.items():
             state[f"steps/{name}"] = step
             for moment, array in zip(self.moments, self._moments[name], strict=True):
@@ -205,19 +256,31 @@ class Optimizer:
         kind = type(self).__name__
         names = [key.partition("/")[2] for key in state if key.startswith("steps/")]
         wanted = {"lr", *(f"{part}/{name}" for name in names for part in ("steps", *self.moments))}
+        if names or not self.remembers.isdisjoint(state):
+            wanted |= self.remembers
         if wanted != set(state):
-            expected = f"the keys lr, {', '.join(f'{part}/NAME' for part in ('steps', *self.moments))}"
+            parts = ("lr", *sorted(self.remembers), *(f"{part}/NAME" for part in ("steps", *self.moments)))
+            expected = f"the keys {', '.join(parts)}"
             odd = min(wanted ^ set(state))
             found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
             raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
         lr = within(f"{kind}.load_state lr", float(state["lr"]), 0, open_low=True)
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
+        self._memory = {key: float(state[key]) for key in sorted(self.remembers & set(state))}
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}
 
-    def _touches_rows_only(self) -> bool:
-        """Return whether rows without a gradient stay as they are."""
+    def _touches_rows_only(self, decay: float) -> bool:
+        """Return whether rows without a gradient stay as they are, with a weight decay."""
         raise NotImplementedError
+
+    def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
+        """Return what a step with a loss makes of the numbers that the optimizer remembers."""
+        return {}
+
+    def _decay(self, rate: float, decay: float) -> tuple[str, float]:
+        """Return the line of a weight decay that is not 0, and its number ``decay``."""
+        return "g = g + decay * p", decay
 
     def _lines(self) -> tuple[str, ...]:
         """Return the formula, without weight decay; see `foldbatch.updates.Rule`."""
@@ -227,19 +290,12 @@ class Optimizer:
         """Return the formula's numbers by name. Steps are counted from 1."""
         raise NotImplementedError
 
-    def _factor(self, name: str) -> float:
-        prefix = name
-        while prefix:
-            if prefix in self.lr_factors:
-                return self.lr_factors[prefix]
-            prefix = prefix.rpartition(".")[0]
-        return 1.0
-
     def _check_factors(self, params: Mapping[str, Array]) -> None:
-        for key in self.lr_factors:
+        kinds = {"lr_factors": self.lr_factors, "decay_factors": self.decay_factors}
+        for kind, key in ((kind, key) for kind, factors in kinds.items() for key in factors):
             if not any(name == key or name.startswith(f"{key}.") for name in params):
                 expected = f"a parameter of {', '.join(params)}, or a prefix that ends before a dot"
-                where = f"{type(self).__name__} lr_factors"
+                where = f"{type(self).__name__} {kind}"
                 raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
     def _check_moments(self, name: str, parameter: Array) -> None:

@@ -6,17 +6,16 @@ batch changes nothing at all.
 
 The formulas are torch.optim's, to rounding. A sparse gradient gives what its dense form would
 give: where rows without a gradient stay as they are (plain SGD, AdaGrad) only the touched rows
-are visited, else (momentum, Adam, weight decay) all are. `LazyAdam` is the one exception, and
-bears it in its name.
+are visited, else (momentum, RMSprop, Adam, weight decay) all are. `LazyAdam` is the one exception,
+and bears it in its name.
+
+`foldbatch.train.adams` has Adam and its kin.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 from foldbatch.errors import TrainingError
-from foldbatch.train.optimizer import Optimizer, within
+from foldbatch.train.optimizer import Factors, Optimizer, within
 
 
 class SGD(Optimizer):
@@ -30,6 +29,7 @@ class SGD(Optimizer):
         nesterov: whether to look ahead; needs momentum.
         weight_decay: 0 or more.
         lr_factors: see `Optimizer`.
+        decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -50,17 +50,18 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
-        lr_factors: Mapping[str, float] | None = None,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors)
+        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         self.momentum = within("SGD momentum", momentum, 0, 1)
         self.nesterov = nesterov
         if nesterov and not momentum:
             raise TrainingError("SGD nesterov", "a momentum above 0", "momentum 0", "give momentum=0.9")
         self.moments = ("velocity",) if self.momentum else ()
 
-    def _touches_rows_only(self) -> bool:
-        return not self.momentum and not self.weight_decay
+    def _touches_rows_only(self, decay: float) -> bool:
+        return not self.momentum and not decay
 
     def _lines(self) -> tuple[str, ...]:
         if not self.momentum:
@@ -81,6 +82,7 @@ class AdaGrad(Optimizer):
         initial_accumulator: what ``a`` starts from, 0 or more.
         weight_decay: 0 or more.
         lr_factors: see `Optimizer`.
+        decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -103,14 +105,15 @@ class AdaGrad(Optimizer):
         eps: float = 1e-10,
         initial_accumulator: float = 0.0,
         weight_decay: float = 0.0,
-        lr_factors: Mapping[str, float] | None = None,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors)
+        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         self.eps = within("AdaGrad eps", eps, 0, open_low=True)
         self.initial = within("AdaGrad initial_accumulator", initial_accumulator, 0)
 
-    def _touches_rows_only(self) -> bool:
-        return not self.weight_decay
+    def _touches_rows_only(self, decay: float) -> bool:
+        return not decay
 
     def _lines(self) -> tuple[str, ...]:
         return ("accumulator = accumulator + g * g", "p = p - rate * (g / (sqrt(accumulator) + eps))")
@@ -119,90 +122,73 @@ class AdaGrad(Optimizer):
         return {"rate": rate, "eps": self.eps}
 
 
-class Adam(Optimizer):
-    """Steps of even size along a running mean of the gradient.
+class RMSprop(Optimizer):
+    """Steps divided by a running mean of the gradient's size.
 
-    ``m`` and ``v`` are running means of ``g`` and ``g g``, divided by ``1 - beta^step`` because they
-    start from 0; ``p -= lr m / (sqrt(v) + eps)``. A sparse gradient still moves every row, as its
-    mean fades; see `LazyAdam`.
+    ``s`` is the running mean of ``g g``; ``p -= lr g / (sqrt(s) + eps)``. With `centered`, the square of the
+    running mean of ``g`` is subtracted from ``s``, which makes it a variance. With `momentum`,
+    ``v = momentum v + g / (sqrt(s) + eps)``, then ``p -= lr v``. A sparse gradient visits every row, because
+    the means of all rows fade.
 
     Args:
         lr: learning rate, above 0.
-        betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
+        alpha: how much of the running means is kept, from 0 to below 1.
         eps: above 0.
-        weight_decay: 0 or more, added to the gradient (not AdamW's).
+        momentum: from 0 to below 1.
+        centered: whether to divide by the standard deviation.
+        weight_decay: 0 or more.
         lr_factors: see `Optimizer`.
+        decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
 
     >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
-    >>> Adam(0.5).update(params, {"w": np.array([-10.0, 1e-3])})
-    >>> params["w"].round(4)
-    array([1.5, 1.5])
+    >>> RMSprop(0.5, alpha=0.75).update(params, {"w": np.array([-10.0, 1e-3])})
+    >>> params["w"].round(3)
+    array([2., 1.])
 
-    Source: Kingma and Ba 2015, algorithm 1.
+    Source: Tieleman and Hinton 2012, lecture 6.5; `centered` as in Graves 2013, equations 38 to 45. The form
+    is that of torch.optim.RMSprop, but the variance has a recurrence of its own, which cannot fall below 0.
     """
-
-    moments = ("mean", "square")
 
     def __init__(
         self,
-        lr: float = 0.001,
+        lr: float = 0.01,
         *,
-        betas: tuple[float, float] = (0.9, 0.999),
+        alpha: float = 0.99,
         eps: float = 1e-8,
+        momentum: float = 0.0,
+        centered: bool = False,
         weight_decay: float = 0.0,
-        lr_factors: Mapping[str, float] | None = None,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors)
-        kind = type(self).__name__
-        first, second = (within(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
-        self.betas = (first, second)
-        self.eps = within(f"{kind} eps", eps, 0, open_low=True)
+        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
+        self.alpha = within("RMSprop alpha", alpha, 0, 1)
+        self.eps = within("RMSprop eps", eps, 0, open_low=True)
+        self.momentum = within("RMSprop momentum", momentum, 0, 1)
+        self.centered = centered
+        spread = ("variance", "mean") if centered else ("square",)
+        self.moments = (*spread, "velocity") if self.momentum else spread
 
-    def _touches_rows_only(self) -> bool:
+    def _touches_rows_only(self, decay: float) -> bool:
         return False
 
     def _lines(self) -> tuple[str, ...]:
-        return (
-            "mean = keep * mean + first * g",
-            "square = keep_square * square + second * (g * g)",
-            "p = p - rate * (mean / (sqrt(square) + eps))",
-        )
+        if self.centered:  # the variance takes the mean of the step before
+            spread: tuple[str, ...] = (
+                "variance = keep * (variance + first * ((g - mean) * (g - mean)))",
+                "mean = keep * mean + first * g",
+                "g = g / (sqrt(variance) + eps)",
+            )
+        else:
+            spread = ("square = keep * square + first * (g * g)", "g = g / (sqrt(square) + eps)")
+        if not self.momentum:
+            return (*spread, "p = p - rate * g")
+        return (*spread, "velocity = momentum * velocity + g", "p = p - rate * velocity")
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
-        keep, keep_square = self.betas
-        # eps and rate have the bias corrections in them, so that the moments need none
-        correction = math.sqrt(1 - keep_square**step)
-        return {
-            "keep": keep,
-            "first": 1 - keep,
-            "keep_square": keep_square,
-            "second": 1 - keep_square,
-            "eps": self.eps * correction,
-            "rate": rate * correction / (1 - keep**step),
-        }
-
-
-class LazyAdam(Adam):
-    """Adam that, for a sparse gradient, leaves all but the touched rows and their moments alone.
-
-    Not equal to `Adam`: there the means of an untouched row fade and still move it. Much cheaper
-    for a large table of which a batch touches few rows. Weight decay, too, reaches the touched rows
-    only; the bias correction counts the parameter's steps, not the row's. For dense gradients
-    it is Adam.
-
-    >>> import numpy as np
-    >>> from foldbatch.params import SparseRows
-    >>> params = {"w": np.ones((3, 1))}
-    >>> LazyAdam(0.5).update(params, {"w": SparseRows(np.array([1]), np.ones((1, 1)), (3, 1))})
-    >>> params["w"].T.round(4)
-    array([[1. , 0.5, 1. ]])
-
-    Source: torch.optim.SparseAdam, but for eps, which stands where `Adam` has it.
-    """
-
-    def _touches_rows_only(self) -> bool:
-        return True
+        numbers = {"rate": rate, "keep": self.alpha, "first": 1 - self.alpha, "eps": self.eps}
+        return numbers | {"momentum": self.momentum} if self.momentum else numbers

@@ -22,7 +22,7 @@ from foldbatch.types import describe_value
 
 BLOCK_BYTES = 1 << 18
 _BOM = "\ufeff"
-_Problem = tuple[str, str, str]  # expected, found, fix
+Problem = tuple[str, str, str]  # of reading: what was expected and found, and how to fix it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,25 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
     A line of an iterable may lack its line end.
 
     Raises:
-        ReadError: when it is no path and no lines; when the file is missing or a folder, is not UTF-8, holds
-            a NUL byte, or is named ``.gz`` and is no whole gzip file; these while iterating, not before.
+        ReadError: when it is no path and no lines, as a text of several lines is. While iterating: when the
+            file is missing or a folder, is not UTF-8, holds a NUL byte, or is named ``.gz`` and is no whole
+            gzip file.
     """
     if isinstance(path_or_lines, str | os.PathLike):
         path = os.fspath(path_or_lines)
-        return _place(_decode(_read_blocks(path)), path)
+        if "\n" in path and not os.path.exists(path):  # noqa: PTH110 - quiet on any string
+            fix = "give the lines of a text: text.splitlines()"
+            raise ReadError("text", "a path or lines", f"the text {shorten(path)}", fix)
+        return decoded_pieces(read_blocks(path), path)
     given: object = path_or_lines
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise ReadError("text", "a path or lines", describe_value(given), "give a str or a list of str")
     return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
+
+
+def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[Piece]:
+    """Yield the bytes of `read_blocks` as pieces of text; raises as `read_pieces` does while iterating."""
+    return _place(_decode(blocks), name)
 
 
 def text_pieces(text: str, name: str = "text") -> Iterator[Piece]:
@@ -124,7 +133,12 @@ def _open(path: str) -> IO[bytes]:
         raise ReadError(path, "a readable file", str(error), "check its path and permissions") from None
 
 
-def _read_blocks(path: str) -> Iterator[bytes | _Problem]:
+def read_blocks(path: str) -> Iterator[bytes | Problem]:
+    """Yield the bytes of a file, unpacked if its name ends in ``.gz``; a problem of reading comes last.
+
+    Raises:
+        ReadError: when the file is missing or a folder, or may not be read; while iterating.
+    """
     with _open(path) as file:
         source: IO[bytes] = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file  # type: ignore[assignment]
         while True:
@@ -146,9 +160,9 @@ def _fix_of(error: Exception) -> str:
     return "check the disk"
 
 
-def _decode(blocks: Iterable[bytes | _Problem]) -> Iterator[tuple[str, _Problem | None]]:
+def _decode(blocks: Iterable[bytes | Problem]) -> Iterator[tuple[str, Problem | None]]:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    problem: _Problem | None = None
+    problem: Problem | None = None
     try:
         for block in blocks:
             if isinstance(block, bytes):
@@ -167,7 +181,7 @@ def _decode(blocks: Iterable[bytes | _Problem]) -> Iterator[tuple[str, _Problem 
         yield "", problem
 
 
-def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, _Problem | None]]:
+def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, Problem | None]]:
     for line in lines:
         if not isinstance(line, str):
             yield "", ("a line of text", describe_value(line), "open the file as text, with encoding='utf-8'")
@@ -175,7 +189,7 @@ def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, _Problem | None]]:
         yield line if line.endswith("\n") else line + "\n", None
 
 
-def _place(texts: Iterable[tuple[str, _Problem | None]], name: str) -> Iterator[Piece]:
+def _place(texts: Iterable[tuple[str, Problem | None]], name: str) -> Iterator[Piece]:
     line, column, begun = 1, 1, False
     for raw, problem in texts:
         text = raw if begun else raw.removeprefix(_BOM)

@@ -59,16 +59,22 @@ class Vocabulary:
         object.__setattr__(self, "_numbers", numbers)
 
     @classmethod
-    def count(cls, words: Iterable[str], minimum: int = 1, unknown: str = UNKNOWN) -> Vocabulary:
+    def count(
+        cls, words: Iterable[str], minimum: int = 1, unknown: str = UNKNOWN, maximum: int | None = None
+    ) -> Vocabulary:
         """Return the vocabulary of the words met at least `minimum` times, the most frequent first.
 
-        Words met equally often keep the order in which they were first met.
+        Words met equally often keep the order in which they were first met. With `maximum`, only so many of
+        the most frequent words are taken.
 
         >>> list(Vocabulary.count("to be or not to be".split(), minimum=2))
         ['<unk>', 'to', 'be']
+        >>> list(Vocabulary.count("to be or not to be".split(), maximum=3))
+        ['<unk>', 'to', 'be', 'or']
         """
-        counts = Counter(words).most_common()
-        return cls((word for word, times in counts if times >= minimum), unknown)
+        counts = Counter(words)
+        counts.pop(unknown, None)
+        return cls((word for word, times in counts.most_common(maximum) if times >= minimum), unknown)
 
     def __getitem__(self, word: str) -> int:
         return self._numbers.get(word, 0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import UnknownNameError
+from foldbatch.errors import BlockValueError, UnknownNameError
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -23,6 +25,23 @@ def test_losses_of_all_places_and_visits_add_up():
 def test_a_loss_of_a_constant_counts_once_for_each_visit():
     program = fb.compile(fb.Map(fb.FromTensor(0.5) >> fb.Loss()))
     assert program.run([[1, 2], [], [3]], losses=True).loss == 1.5
+
+
+def test_a_loss_is_weighed_with_its_gradient():
+    w = fb.Parameter([], init=2.0, name="w")
+    both = fb.AllOf(fb.Loss("a", weight=0.5), fb.Loss("b"), fb.Loss("c", 0))
+    program = fb.compile(ONE >> fb.Function(lambda x: w * x) >> both)
+    losses = program.run([1, 3], losses=True).losses
+    assert {name: float(loss) for name, loss in losses.items()} == {"a": 4.0, "b": 8.0, "c": 0.0}
+    loss, gradients = program.value_and_grad([1, 3])
+    assert (float(loss), float(gradients["w"])) == (12.0, 6.0)
+
+
+def test_the_weight_of_a_loss_is_a_finite_number():
+    assert repr(fb.Loss("a", 2)) == "Loss('a', 2)"
+    for weight in (math.nan, math.inf, "much", None, True):
+        with pytest.raises(BlockValueError, match="^Loss weight: expected a finite number, found "):
+            fb.Loss(weight=weight)
 
 
 def test_a_loss_yields_nothing():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.store import ParameterStore
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, blocks, scale
+from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, RMSprop, blocks, scale
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
     MAKERS,
@@ -65,8 +65,8 @@ def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(place, name, 
         rows = gradients(seed + k)["table.weight"].rows
         grads["table.weight"] = SparseRows(rows, grads["table.weight"][rows], (7, 3))
         before = densified(grads) | {"table.weight": grads["table.weight"].values.copy()}
-        opt.update(params, grads, scale=factor)
-        scaling_first.update(other, scale(grads, factor))
+        opt.update(params, grads, scale=factor, loss=k + 0.5)
+        scaling_first.update(other, scale(grads, factor), loss=(k + 0.5) * factor)
         assert_same(densified(grads) | {"table.weight": grads["table.weight"].values}, before)
     assert_same(params, other)
     assert_same(opt.state(), scaling_first.state())
@@ -259,9 +259,32 @@ def test_a_factor_is_a_learning_rate_of_its_own(make):
         assert (name.startswith("layer.")) == np.allclose(params[name], other[name], rtol=1e-5)
 
 
-def test_a_factor_that_belongs_to_no_parameter_is_an_error():
-    with pytest.raises(UnknownNameError, match=r"SGD lr_factors: .*found 'tab'"):
-        SGD(lr_factors={"tab": 0.1}).update(parameters(), {})
+@pytest.mark.parametrize("kind", ["lr_factors", "decay_factors"])
+def test_a_factor_that_belongs_to_no_parameter_is_an_error(kind):
+    with pytest.raises(UnknownNameError, match=rf"SGD {kind}: .*found 'tab'"):
+        SGD(**{kind: {"tab": 0.1}}).update(parameters(), {})
+
+
+@every_optimizer
+def test_a_decay_factor_is_a_weight_decay_of_its_own(make):
+    params, half, none = parameters(), parameters(), parameters()
+    opt = make(decay_factors={"table": 0.5, "layer": 0.5, "layer.bias": 0.0, "scale": 0})
+    halved, without = make(), make()
+    halved.weight_decay, without.weight_decay = halved.weight_decay / 2, 0.0
+    for seed in range(3):
+        for optimizer, where in ((opt, params), (halved, half), (without, none)):
+            optimizer.update(where, gradients(seed))
+    expected = half | {name: none[name] for name in ("layer.bias", "scale")}
+    assert_same(params, expected)
+
+
+def test_a_table_without_decay_is_visited_by_rows():
+    opt = SGD(1.0, weight_decay=0.5, decay_factors={"table": 0.0})
+    opt._moments = {"table.weight": [], "layer.weight": []}
+    change = opt._change("table.weight", np.ones(2), np.ones(2), 1.0)
+    assert change.by_rows
+    assert "decay" not in change.rule.numbers
+    assert not opt._change("layer.weight", np.ones(2), np.ones(2), 1.0).by_rows
 
 
 @pytest.mark.parametrize(
@@ -278,7 +301,11 @@ def test_a_factor_that_belongs_to_no_parameter_is_an_error():
         (lambda: SGD(nesterov=True), "SGD nesterov: expected a momentum above 0"),
         (lambda: SGD(weight_decay=-0.1), "SGD weight_decay"),
         (lambda: SGD(lr_factors={"a": -1}), r"SGD lr_factors\['a'\]"),
+        (lambda: SGD(decay_factors={"a": math.nan}), r"SGD decay_factors\['a'\]"),
         (lambda: AdaGrad(eps=0), "AdaGrad eps"),
+        (lambda: RMSprop(alpha=1.0), "RMSprop alpha"),
+        (lambda: RMSprop(eps=0.0), "RMSprop eps"),
+        (lambda: RMSprop(momentum=-0.5), "RMSprop momentum"),
         (lambda: AdaGrad(initial_accumulator=-1), "AdaGrad initial_accumulator"),
         (lambda: Adam(betas=(0.9, 1.0)), r"Adam betas\[1\]"),
         (lambda: LazyAdam(betas=(-0.1, 0.9)), r"LazyAdam betas\[0\]"),

@@ -1,16 +1,16 @@
-"""The vector reader, its complaints, and embedding tables."""
+"""The reader of word vectors, and how it guesses their format."""
 
 import gzip
+import re
+import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.errors import ReadError
-from foldbatch.trees import Coverage, Vectors, Vocabulary, embedding_matrix, read_sst, read_vectors, text
-
-SMALL = Vectors(("the", "(", "and/or", ")", "/"), np.arange(10, dtype=np.float32).reshape(5, 2))
+from foldbatch.errors import BlockValueError, ReadError
+from foldbatch.trees import read_vectors, text
 
 
 def write(folder, content, name="vectors.txt"):
@@ -71,50 +71,6 @@ def test_of_a_repeated_word_the_first_is_kept_or_an_error_raised(tmp_path):
         read_vectors(path, duplicates="error")
 
 
-@pytest.mark.parametrize("block", [1, 7, 30, 10_000])
-@pytest.mark.parametrize(
-    ("content", "place", "message"),
-    [
-        ("", "1:1", "expected a word and its numbers, found the end of the file"),
-        ("\n \n", "3:1", "expected a word and its numbers, found the end of the file"),
-        ("the\n", "1:1", "expected a word and numbers, found 'the'"),
-        ("the film\n", "1:1", "expected a word and numbers, found 'the film'"),
-        (
-            "a 1 2\nb 3\n",
-            "2:1",
-            "expected a word and 2 numbers, as in the first line, found 2 columns; repair the line",
-        ),
-        ("a 1 2\nb 3 4 5\n", "2:1", "expected a word and 2 numbers, as in the first line, found 4 columns"),
-        ("a 1 2\nb\n", "2:1", "found 1 columns"),
-        ("a 1 2\n 3 4\n", "2:1", "found 3 columns"),
-        (
-            "400000 2\nthe 1 2\n",
-            "2:1",
-            "found 3 columns; repair the line, or remove the first line if it is word2vec's",
-        ),
-        ("a 1 2\nb 3 x\n", "2:5", "expected a finite number, found 'x'"),
-        ("a 1 2\nb 3,5 4\n", "2:3", "expected a finite number, found '3,5'"),
-        (
-            "a 1 2\nb  4\n",
-            "2:3",
-            "expected a finite number, found ''; repair the line, with one blank a column",
-        ),
-        ("a 1 2\nb 3 4\nc nan 1\n", "3:3", "expected a finite number, found 'nan'"),
-        ("a 1 2\nb 3 -inf\nc 5 6\n", "2:5", "expected a finite number, found '-inf'"),
-        ("a 1 2\nb 3 1e39\n", "2:5", "expected a finite number, found '1e39'"),
-        (b"a 1 2\nb\xff 3 4\n", "2:2", "expected UTF-8 text, found the byte 0xff"),
-        ("a 1 2\n\0 3 4\n", "2:1", "found a NUL byte"),
-    ],
-)
-def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, block, content, place, message):
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
-    path = write(tmp_path, content)
-    with pytest.raises(ReadError) as caught:
-        read_vectors(path)
-    assert caught.value.where == f"{path}:{place}"
-    assert message in str(caught.value)
-
-
 def test_a_file_that_is_no_gzip_file_though_named_so_is_an_error(tmp_path):
     with pytest.raises(ReadError, match=r"vectors\.gz:1:1: expected a readable file, found BadGzipFile"):
         read_vectors(write(tmp_path, "a 1 2\n", "vectors.gz"))
@@ -131,44 +87,68 @@ def test_a_written_file_is_read_back(tmp_path_factory, values):
     assert vectors.matrix[1:].tolist() == [[value, -value] for value in values.values()]
 
 
-def test_a_table_takes_a_word_as_it_stands_then_in_lower_case():
-    table, coverage = embedding_matrix(["the", "The", "loom"], SMALL)
-    assert (table.dtype, coverage) == (np.float32, Coverage(found=1, lowered=1, missing=1))
-    assert table[:2].tolist() == [[0, 1], [0, 1]]
-    cased = Vectors(("the", "The"), np.array([[1], [2]], np.float32))
-    assert embedding_matrix(["The", "the", "THE"], cased)[0].tolist() == [[2], [1], [1]]
-
-
-def test_a_table_undoes_the_escapes_of_treebanks():
-    table, coverage = embedding_matrix(["-LRB-", "-RRB-", "\\/", "and\\/or", "AND\\/OR"], SMALL)
-    assert table.tolist() == [[2, 3], [6, 7], [8, 9], [4, 5], [4, 5]]
-    assert coverage == Coverage(found=4, lowered=1, missing=0)
-
-
-def test_missing_words_are_drawn_from_the_seed_and_their_row_alone():
-    words = [f"w{i}" for i in range(1000)]
-    table, coverage = embedding_matrix(words, SMALL, seed=3, scale=0.2)
-    assert coverage.missing == 1000
-    assert np.abs(table).max() <= 0.2
-    assert np.abs(table).max() > 0.19
-    assert abs(table.mean()) < 0.02
-    again, _ = embedding_matrix(["the", *words[1:]], SMALL, seed=np.random.default_rng(3), scale=0.2)
-    assert again[1:].tolist() == table[1:].tolist()
-    assert embedding_matrix(words, SMALL, seed=4, scale=0.2)[0].tolist() != table.tolist()
-
-
-def test_of_repeated_words_in_vectors_the_first_counts():
-    twice = Vectors(("a", "a"), np.array([[1], [2]], np.float32))
-    assert embedding_matrix(["a"], twice)[0].tolist() == [[1]]
-
-
 def test_the_vectors_of_the_treebank_words_are_read(data_folder):
     vectors = read_vectors(data_folder / "glove" / "glove.6B.100d.sst.txt.gz")
     assert (len(vectors.words), vectors.matrix.shape) == (17374, (17374, 100))
     assert vectors.words[:3] == ("the", ",", ".")
     assert vectors.matrix[0, :2].tolist() == [np.float32(-0.038194), np.float32(-0.24487)]
-    words = (word for tree in read_sst(data_folder / "sst" / "dev.txt") for word in tree.words())
-    table, coverage = embedding_matrix(Vocabulary.count(words), vectors)
-    assert coverage.found + coverage.lowered + coverage.missing == len(table)
-    assert coverage.missing < 0.1 * len(table)
-    assert coverage.lowered > 0
+
+
+def binary(*rows, header=None, line_end=b"\n"):
+    """A file in word2vec's binary format."""
+    first = header or f"{len(rows)} {len(rows[0]) - 1}"
+    packed = (word.encode() + b" " + struct.pack(f"<{len(v)}f", *v) + line_end for word, *v in rows)
+    return first.encode() + b"\n" + b"".join(packed)
+
+
+FORMATS = {
+    "glove": b"the 1 2\n\xc3\xa9 3 4\n",
+    "word2vec": b"2 2\nthe 1 2 \n\xc3\xa9 3 4 \n",
+    "word2vec-binary": binary(("the", 1, 2), ("\u00e9", 3, 4)),
+}
+
+
+@pytest.mark.parametrize("block", [1, 7, 10_000])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_format_is_guessed_or_given(tmp_path, monkeypatch, format, block):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    data = FORMATS[format]
+    for path in (write(tmp_path, data), write(tmp_path, gzip.compress(data), "vectors.gz")):
+        for asked in ("auto", format):
+            vectors = read_vectors(path, format=asked)
+            assert (vectors.words, vectors.matrix.tolist()) == (("the", "\u00e9"), [[1, 2], [3, 4]])
+            assert vectors.matrix.dtype == np.float32
+            only = read_vectors(path, {"\u00e9"}, format=asked)
+            assert (only.words, only.matrix.tolist()) == (("\u00e9",), [[3, 4]])
+            assert read_vectors(path, (), format=asked).matrix.shape == (0, 2)
+
+
+def test_a_format_is_guessed_from_a_long_second_line(tmp_path):
+    numbers = [0.25] * 40_000
+    line = " ".join(map(str, numbers))
+    for data in (f"1 40000\nx {line}\n", binary(("x", *numbers))):
+        assert read_vectors(write(tmp_path, data)).matrix.shape == (1, 40_000)
+
+
+def test_binary_numbers_may_look_like_text(tmp_path):
+    vectors = read_vectors(write(tmp_path, b"1 2\nx ab c d 5"))
+    assert vectors.matrix.tobytes() == b"ab c d 5"
+
+
+def test_formats_are_checked():
+    with pytest.raises(
+        BlockValueError, match=r"format as one of 'auto', .*, found 'glov' \(did you mean 'glove'\?\)"
+    ):
+        read_vectors("x", format="glov")
+
+
+@given(st.sampled_from(list(FORMATS)), st.integers(0, 40), st.binary(max_size=6), st.integers(0, 9))
+@settings(max_examples=60)
+def test_damaged_files_are_read_or_refused(tmp_path_factory, format, at, damage, gone):
+    data = FORMATS[format]
+    path = write(tmp_path_factory.mktemp("damaged"), data[:at] + damage + data[at + gone :])
+    for asked in ("auto", format):
+        try:
+            read_vectors(path, format=asked)
+        except ReadError as error:
+            assert re.search(r":(\d+:\d+|byte \d+)$", error.where)

@@ -343,23 +343,42 @@ def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     return apply("logsumexp", node, axis=axis_of(node, axis, "logsumexp"))
 
 
-def cross_entropy(logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None) -> Node:
+def cross_entropy(
+    logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None, smoothing: float = 0.0
+) -> Node:
     """Return -log softmax(logits)[label]: logits ``[..., classes]``, integer labels ``[...]``.
 
     Args:
         logits: scores of the classes, which need not be normalised.
         label: the number of the right class.
         weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
+        smoothing: from 0 to 1, the share of the loss that is the mean over all classes (each times its
+            weight), as if every class were the right one; the rest is that of the label.
+
+    Raises:
+        GraphError: when shapes or dtypes do not fit, or `smoothing` is out of range.
+
+    Source of `smoothing`: Szegedy et al. 2016, section 7, in the form of torch.nn.functional.cross_entropy
+    for one item.
     """
     node = as_node(label, "cross_entropy")
+    given: object = smoothing
+    if not isinstance(given, int | float) or not 0 <= given <= 1:
+        fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
     loss = apply("cross_entropy", logits, node)
-    if weights is None:
+    scores, each = loss.inputs[0], None
+    if weights is not None:
+        factors = as_node(weights, "cross_entropy")
+        if factors.shape != scores.shape[-1:]:
+            expected = f"a weight for each of {scores.shape[-1]} classes"
+            fail("cross_entropy", expected, str(factors.type), "give a vector")
+        each = cast(factors, loss.dtype)
+        loss = loss * gather(each, node)
+    if not smoothing:
         return loss
-    factors = as_node(weights, "cross_entropy")
-    if factors.shape != loss.inputs[0].shape[-1:]:
-        expected = f"a weight for each of {loss.inputs[0].shape[-1]} classes"
-        fail("cross_entropy", expected, str(factors.type), "give a vector")
-    return loss * gather(cast(factors, loss.dtype), node)
+    chances = log_softmax(scores)
+    all_classes = mean(chances if each is None else chances * each, axis=-1)
+    return (1 - smoothing) * loss - smoothing * all_classes
 
 
 def dot(a: TensorLike, b: TensorLike) -> Node:

@@ -18,7 +18,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
 from foldbatch.params import SparseRows
-from foldbatch.train import SGD, AdaGrad, Adam, clip_by_global_norm
+from foldbatch.train import SGD, AdaGrad, Adam, Eve, clip_by_global_norm
 from tests.engines.cuda.checked import assert_faultless, recorder
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.train.optimizing import (
@@ -187,6 +187,18 @@ def test_an_optimizer_goes_on_wherever_its_parameters_are(name):
     assert_same(moved, straight)
     assert_same(second.state(), opt.state())
     assert all(isinstance(m, DeviceArray) for moments in second._moments.values() for m in moments)
+
+
+def test_eve_forgets_the_losses_of_updates_that_are_refused():
+    store, eve = on_device(parameters()), Eve()
+    eve.update(store, there(gradients(0)), loss=2.0)
+    state = eve.state()
+    bad = {"layer.bias": device().put(np.full(4, np.nan, "float32"))}
+    for grads, loss in ((bad, 3.0), (there(gradients(1)), 4.0)):
+        eve.update(store, grads, loss=loss)
+    with pytest.raises(ParameterError, match=r"layer.bias gradient: expected finite numbers"):
+        eve.state()
+    assert_same(eve.state(), state)
 
 
 def test_a_step_for_which_memory_is_missing_is_not_taken(monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.errors import ParameterError
 from foldbatch.params import SparseRows
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam
+from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
 from foldbatch.train.gradients import WHOLE, fitting_gradient
 from foldbatch.updates import Rule
 
@@ -53,7 +53,18 @@ class TestCompiled:
             assert step(dtype) is None
 
     @given(
-        st.sampled_from([SGD, partial(SGD, momentum=0.9, nesterov=True), AdaGrad, Adam, LazyAdam]),
+        st.sampled_from(
+            [
+                SGD,
+                partial(SGD, momentum=0.9, nesterov=True),
+                AdaGrad,
+                RMSprop,
+                partial(RMSprop, momentum=0.9, centered=True),
+                Adam,
+                LazyAdam,
+                AdamW,
+            ]
+        ),
         DTYPES,
         st.sampled_from([0.0, 0.01]),
         st.floats(-2, 2),

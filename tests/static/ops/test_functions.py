@@ -280,3 +280,42 @@ def test_cross_entropy_weighs_classes() -> None:
     for k in range(3):
         plain, weighed = evaluate(graph, [np.array([0.3, -1, 2]), np.array(k)])
         assert np.isclose(weighed, weights[k] * plain)
+
+
+@pytest.mark.parametrize("smoothing", [0, 0.1, 1.0])
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 0.0]])
+def test_smoothing_gives_every_class_a_share_of_the_loss(
+    weights: list[float] | None, smoothing: float
+) -> None:
+    logits, label = input_node(TensorType((2, 3), "float64")), input_node(TensorType((2,), "int32"))
+    loss = ops.cross_entropy(
+        logits, label, weights=None if weights is None else np.array(weights), smoothing=smoothing
+    )
+    scores, labels = np.array([[0.3, -1, 2], [1e4, 0, -1e4]]), np.array([2, 1])
+    (smoothed,) = evaluate(Graph((logits, label), (loss,)), [scores, labels])
+    scores = scores - scores.max(axis=-1, keepdims=True)
+    chances = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    factors = np.ones(3) if weights is None else np.array(weights)
+    target = (1 - smoothing) * np.eye(3)[labels] * factors + smoothing * factors / 3
+    np.testing.assert_allclose(smoothed, -(target * chances).sum(axis=-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 0.25]])
+def test_smoothing_is_torchs(weights: list[float] | None) -> None:
+    torch = pytest.importorskip("torch")
+    logits, label = input_node(TensorType((3,), "float64")), input_node(TensorType((), "int32"))
+    loss = ops.cross_entropy(
+        logits, label, weights=None if weights is None else np.array(weights), smoothing=0.3
+    )
+    (ours,) = evaluate(Graph((logits, label), (loss,)), [np.array([0.3, -1, 2]), np.array(1)])
+    weight = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    scores = torch.tensor([[0.3, -1, 2]], dtype=torch.float64)
+    theirs = torch.nn.functional.cross_entropy(
+        scores, torch.tensor([1]), weight=weight, label_smoothing=0.3, reduction="none"
+    )
+    assert np.isclose(ours, theirs.item(), rtol=1e-12)
+
+
+def test_no_smoothing_adds_no_ops() -> None:
+    logits, label = input_node(TensorType((3,))), input_node(TensorType((), "int32"))
+    assert ops.cross_entropy(logits, label, smoothing=0.0).inputs == (logits, label)

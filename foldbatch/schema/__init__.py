@@ -1,0 +1,5 @@
+"""Schemas of JSON data: inferred from samples, printed, kept as plain data, and made into blocks."""
+
+from foldbatch.schema.schema import Schema, infer
+
+__all__ = ["Schema", "infer"]

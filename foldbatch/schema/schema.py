@@ -1,0 +1,211 @@
+"""`infer`: a schema of JSON samples; and `Schema`: printed, kept as plain data, made into a block.
+
+In come samples as the JSON readers give them. The schema says for each place which kinds of values
+stand there, with counts and examples. Its block embeds any value into a vector.
+
+Source: the idea and the kinds are those of JsonGrinder.jl (Mandlik, Racinsky, Lisy and Pevny 2022).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from foldbatch.blocks import Block
+from foldbatch.blocks.values import is_int
+from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
+from foldbatch.schema import kinds
+from foldbatch.schema.counting import Counts, Limits
+from foldbatch.schema.embedding import POOLINGS, Settings, place_block
+from foldbatch.types import describe_value
+
+DEEPEST = 64  # levels: blocks are nested as deep as the schema is
+_FIX = "give samples as read_json and read_jsonlines do"
+_Path = tuple[Any, ...]  # (the path of what is around, a key or an index); a sample's is (its number,)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Schema:
+    """What stands at each place of JSON data, with counts and examples; `str` prints it.
+
+    Attributes:
+        root: the place of a whole sample.
+
+    >>> print(infer([{"name": "ada", "age": 36}, {"name": "bob"}]))
+    record (2 values)
+      name: text (2 values): 3 characters, such as 'ada', 'bob'
+      age: number (1 value, 1 missing): whole, 36, mean 36, deviation 1
+    """
+
+    root: kinds.Place
+
+    def block(
+        self,
+        size: int,
+        *,
+        pooling: Sequence[str] = ("mean", "max"),
+        ngram: int = 3,
+        buckets: int = 1024,
+    ) -> Block[Any, Any]:
+        """Return a block from a value of such data to a vector ``[N, size]`` of float32.
+
+        | kind | vector |
+        |---|---|
+        | flag, category | a row of an `Embedding`; row 0 is for strings that the samples did not have |
+        | number | its distance from the mean in deviations (at most 10), through a `Linear` layer |
+        | text | the mean of the rows of its n-grams, which are hashed, through a `Linear` layer |
+        | list, dictionary | its items, or pairs of key and value, pooled, through a `Linear` layer |
+        | record | its fields side by side, through a `Linear` layer |
+
+        Nothing that JSON can hold is an error: null, a field that is absent, and a value of a kind that the
+        samples did not have at its place give a vector of zeros; fields that the samples did not have are
+        not read. The block holds functions of this package, vocabularies and numbers only.
+
+        Args:
+            size: extent of the vector of every place.
+            pooling: what is taken of the items of a list: some of "mean", "max", "sum", "min".
+            ngram: characters of an n-gram; with 1, texts are bags of characters.
+            buckets: rows of the table of n-grams.
+
+        Raises:
+            BlockValueError: when the samples had no values at all, or an argument is out of its range.
+
+        >>> model = infer([{"age": 36}, {"age": 40, "tags": ["a"]}]).block(4)
+        >>> model.eval({"age": "unknown", "tags": None, "extra": 1}).shape
+        (4,)
+        """
+        for name, number in (("size", size), ("ngram", ngram), ("buckets", buckets)):
+            if not is_int(number) or number < 1:
+                raise BlockValueError("Schema.block", f"a positive int as {name}", describe_value(number), "")
+        if isinstance(pooling, str) or not pooling or not set(pooling) <= set(POOLINGS):
+            expected = f"pooling as some of {', '.join(map(repr, POOLINGS))}"
+            raise BlockValueError(
+                "Schema.block", expected, describe_value(pooling), "for example ('mean', 'max')"
+            )
+        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets))
+        if block is None:
+            fix = "infer the schema from samples with values"
+            raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
+        return block
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the schema as data of JSON.
+
+        >>> infer([True, None]).to_plain()
+        {'missing': 1, 'kinds': [{'kind': 'flag', 'count': 1, 'true': 1}]}
+        """
+        plain: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(self.root)))  # lists for tuples
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Schema:
+        """Return the schema that `to_plain` has written.
+
+        Raises:
+            ModelError: when it is none.
+
+        >>> schema = infer([{"age": 36}])
+        >>> Schema.from_plain(schema.to_plain()) == schema
+        True
+        """
+        fix = "give what Schema.to_plain has returned"
+        try:
+            root = msgspec.convert(plain, kinds.Place)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise ModelError("Schema.from_plain", "a schema", str(error), fix) from None
+        stack = [(root, 0)]
+        while stack:
+            place, depth = stack.pop()
+            if depth > DEEPEST:
+                raise ModelError("Schema.from_plain", f"{DEEPEST} levels or fewer", "more", fix)
+            for kind in place.kinds:
+                if isinstance(kind, kinds.Number) and not kind.deviation > 0:
+                    found = repr(kind.deviation)
+                    raise ModelError("Schema.from_plain", "a deviation above 0", found, fix)
+                if isinstance(kind, kinds.Category) and len(dict(kind.values)) < len(kind.values):
+                    raise ModelError("Schema.from_plain", "distinct values of a category", "one twice", fix)
+                stack += [(inner, depth + 1) for _, inner in kinds.below(kind)]
+        return cls(root)
+
+    def __str__(self) -> str:
+        return "\n".join(kinds.lines(self.root))
+
+    def __repr__(self) -> str:
+        return f"Schema({shortened(kinds.title(kind) for kind in self.root.kinds)})"
+
+
+def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) -> Schema:
+    """Return the schema of JSON samples: of what a value may be at each place.
+
+    Numbers that are not finite count as missing. Samples are read one by one, so they may come from a
+    generator; memory does not grow with their number.
+
+    Args:
+        samples: values of dict, list, str, int, float, bool and None.
+        categories: strings at a place are a category if there are at most so many distinct ones, and they
+            occur twice on average or more; else they are text.
+        fields: objects at a place are a dictionary if they have more distinct keys than this, and each
+            object has fewer than half of them on average; else they are a record.
+
+    Raises:
+        ExampleTypeError: when a sample holds anything else, or `samples` is one sample rather than several.
+        ExampleError: when there are no samples, or one is nested deeper than 64 levels.
+
+    >>> print(infer([{"tags": ["x", "y", "x", "x"]}, {"tags": None}]))
+    record (2 values)
+      tags: list (1 value, 1 missing): 4 items
+        each: category (4 values): 'x' 3, 'y' 1
+    """
+    given: object = samples
+    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+        raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
+    limits = Limits(categories, fields)
+    root = Counts()
+    number = -1
+    for number, sample in enumerate(samples):
+        _count(sample, root, limits, (number,))
+    if number < 0:
+        raise ExampleError("infer", "one sample or more", "none", "check where they are read from")
+    return Schema(root.place(limits))
+
+
+def _count(sample: Any, root: Counts, limits: Limits, path: _Path) -> None:
+    stack: list[tuple[Any, Counts, _Path, int]] = [(sample, root, path, 0)]
+    while stack:
+        value, counts, path, depth = stack.pop()
+        match value:
+            case None:
+                counts.nulls += 1
+            case bool():
+                counts.take_flag(value)
+            case int() | float():
+                counts.take_number(value)
+            case str():
+                counts.take_string(value, limits)
+            case list() | tuple() if depth < DEEPEST:
+                item = counts.take_list(len(value))
+                pairs = list(enumerate(value))
+                stack += [(inner, item, (path, i), depth + 1) for i, inner in reversed(pairs)]
+            case dict() if depth < DEEPEST:
+                if not all(isinstance(key, str) for key in value):
+                    raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
+                places = counts.take_object(list(value), limits)
+                entries = list(zip(value.items(), places, strict=True))
+                stack += [(inner, at, (path, key), depth + 1) for (key, inner), at in reversed(entries)]
+            case list() | tuple() | dict():
+                fix = "describe data of any depth, such as trees, with ForwardDeclaration"
+                raise ExampleError(_where(path), f"{DEEPEST} levels or fewer", "more", fix)
+            case _:
+                raise ExampleTypeError(_where(path), "a value of JSON", describe_value(value), _FIX)
+
+
+def _where(path: _Path) -> str:
+    steps = []
+    while len(path) > 1:
+        path, step = path
+        steps.append(f"[{step!r}]")
+    return f"samples[{path[0]}]" + "".join(reversed(steps))

@@ -1,0 +1,195 @@
+"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done.
+
+A schedule is any function from a count, 0 at the first step or epoch, to a factor of 0 or more. It keeps
+nothing, so that training can be resumed anywhere. `foldbatch.train.Schedule` applies one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+
+from foldbatch.errors import TrainingError
+
+Factor = Callable[[int], float]
+
+
+def constant(factor: float = 1.0) -> Factor:
+    """Return the schedule that is the same at every count.
+
+    Raises:
+        TrainingError: when the factor is below 0.
+
+    >>> constant(0.5)(7)
+    0.5
+    """
+    _at_least_0("constant factor", factor)
+    return lambda count: factor
+
+
+def stepwise(every: int, factor: float = 0.1) -> Factor:
+    """Return the schedule that is multiplied by a factor after so many counts, again and again.
+
+    Raises:
+        TrainingError: when `every` is below 1 or the factor below 0.
+
+    >>> [stepwise(2, 0.5)(count) for count in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+    _at_least_1("stepwise every", every)
+    _at_least_0("stepwise factor", factor)
+    return lambda count: float(factor) ** (count // every)
+
+
+def exponential(factor: float) -> Factor:
+    """Return the schedule that is multiplied by a factor at every count.
+
+    Raises:
+        TrainingError: when the factor is below 0.
+
+    >>> [exponential(0.5)(count) for count in range(3)]
+    [1.0, 0.5, 0.25]
+    """
+    _at_least_0("exponential factor", factor)
+    return lambda count: float(factor) ** count
+
+
+def warm_up(length: int, start: float = 0.1) -> Factor:
+    """Return the schedule that rises in a line from `start` to 1 within `length` counts, and stays there.
+
+    Raises:
+        TrainingError: when the length is below 1 or `start` below 0.
+
+    >>> [warm_up(2, 0.5)(count) for count in range(4)]
+    [0.5, 0.75, 1.0, 1.0]
+    """
+    _at_least_1("warm_up length", length)
+    _at_least_0("warm_up start", start)
+    return lambda count: start + (1 - start) * min(count / length, 1.0)
+
+
+def cosine(length: int, end: float = 0.0) -> Factor:
+    """Return the schedule that falls from 1 to `end` along half a wave within `length` counts, and stays.
+
+    Raises:
+        TrainingError: when the length is below 1 or `end` below 0.
+
+    >>> [round(cosine(4)(count), 3) for count in range(6)]
+    [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+
+    Source: Loshchilov and Hutter 2017, equation 5, without restarts.
+    """
+    _at_least_1("cosine length", length)
+    _at_least_0("cosine end", end)
+    return lambda count: _between(1.0, end, min(count / length, 1.0))
+
+
+def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 4e-6) -> Factor:
+    """Return the schedule that rises from `start` to 1 and falls to `end`, both along half a wave.
+
+    Args:
+        length: how many steps there are in all; the last has the factor `end`.
+        rise: the share of the steps in which it rises.
+        start: the first factor.
+        end: the last factor.
+
+    Raises:
+        TrainingError: when the length is below 2, `rise` is not between 0 and 1, or a factor is below 0.
+
+    >>> [round(one_cycle(6, rise=0.5)(count), 3) for count in range(6)]
+    [0.04, 0.52, 1.0, 0.75, 0.25, 0.0]
+
+    Source: Smith and Topin 2018; the shape is that of torch's OneCycleLR.
+    """
+    if length < 2:
+        raise TrainingError("one_cycle length", "2 steps or more", repr(length), "count all steps")
+    if not 0 < rise < 1:
+        raise TrainingError("one_cycle rise", "a share between 0 and 1", repr(rise), "for example 0.3")
+    _at_least_0("one_cycle start", start)
+    _at_least_0("one_cycle end", end)
+    top, last = max(rise * length - 1, 0.0), length - 1
+
+    def factor(count: int) -> float:
+        if count < top:
+            return _between(start, 1.0, count / top)
+        return _between(1.0, end, min((count - top) / (last - top), 1.0))
+
+    return factor
+
+
+def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
+    """Return the schedule that follows one schedule after the other; each begins to count at 0.
+
+    Args:
+        schedules: one or more.
+        lengths: how many counts each but the last one rules.
+
+    Raises:
+        TrainingError: when there is not one length less than schedules, or a length is below 1.
+
+    >>> [round(chained([warm_up(2, 0.5), cosine(2)], [2])(count), 3) for count in range(5)]
+    [0.5, 0.75, 1.0, 0.5, 0.0]
+    """
+    if len(lengths) != len(schedules) - 1:
+        fix = "the last schedule rules from there on"
+        raise TrainingError("chained lengths", "one less than schedules", f"{len(lengths)} lengths", fix)
+    for length in lengths:
+        _at_least_1("chained lengths", length)
+    begins = [0, *accumulate(lengths)]
+
+    def factor(count: int) -> float:
+        place = sum(begin <= count for begin in begins) - 1
+        return schedules[place](count - begins[place])
+
+    return factor
+
+
+def product(*schedules: Factor) -> Factor:
+    """Return the schedule whose factor is the product of those of several schedules.
+
+    >>> product(constant(0.5), exponential(0.5))(1)
+    0.25
+    """
+    return lambda count: math.prod(schedule(count) for schedule in schedules)
+
+
+def piecewise(points: Sequence[tuple[int, float]]) -> Factor:
+    """Return the schedule of straight lines between points (count, factor), and constant outside of them.
+
+    Raises:
+        TrainingError: when there is no point, counts do not rise, or a factor is below 0.
+
+    >>> [piecewise([(0, 0.0), (2, 1.0), (6, 0.0)])(count) for count in (0, 1, 2, 3, 7)]
+    [0.0, 0.5, 1.0, 0.75, 0.0]
+    """
+    points = list(points)
+    if not points or any(a >= b for (a, _), (b, _) in pairwise(points)):
+        raise TrainingError("piecewise points", "rising counts", repr(points), "for example [(0, 1), (9, 0)]")
+    for _, value in points:
+        _at_least_0("piecewise factor", value)
+
+    def factor(count: int) -> float:
+        if count <= points[0][0]:
+            return points[0][1]
+        for (begin, low), (end, high) in pairwise(points):
+            if count <= end:
+                return low + (high - low) * (count - begin) / (end - begin)
+        return points[-1][1]
+
+    return factor
+
+
+def _between(first: float, last: float, share: float) -> float:
+    """Return the height of half a wave of the cosine from `first` to `last`."""
+    return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def _at_least_1(where: str, value: object) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise TrainingError(where, "a whole number of 1 or more", repr(value), "it counts steps or epochs")
+
+
+def _at_least_0(where: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise TrainingError(where, "a number of 0 or more", repr(value), "it multiplies the learning rate")

@@ -1,0 +1,140 @@
+r"""JSON and JSON lines from files, and trees as JSON lines.
+
+In comes a path, lines or a string, out come plain Python values: dict, list, str, int, float, bool and
+None. A file of JSON lines is read one line at a time. Values that are nested too deeply for the parser
+(about a thousand levels) are refused; a tree of any depth is one flat line, so depth does not matter
+there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError
+from foldbatch.trees.text import Piece, read_pieces, whole_pieces
+from foldbatch.trees.tree import Tree
+from foldbatch.types import describe_value
+
+Source = str | os.PathLike[str] | Iterable[str]
+_BYTE = re.compile(r" \(byte (\d+)\)$")
+_FIELDS = ("parents", "labels", "tokens")
+
+
+def read_json(path_or_lines: Source) -> Any:
+    r"""Return the one value that a JSON file (plain or ``.gz``) or an iterable of lines holds.
+
+    The whole file is held in memory; for many values, write one a line and use `read_jsonlines`.
+
+    Raises:
+        ReadError: with ``file:line:column``, when the text is no JSON, or is nested too deeply.
+
+    >>> read_json(['{"name": "ada",\n', ' "born": 1815}'])
+    {'name': 'ada', 'born': 1815}
+    """
+    pieces = list(read_pieces(path_or_lines))
+    first = pieces[0]
+    return _decode(
+        Piece("".join(piece.text for piece in pieces), first.name, first.line, first.column), "value"
+    )
+
+
+def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
+    """Yield the values of a file of JSON lines (plain or ``.gz``), or of an iterable of lines.
+
+    Blank lines are skipped. One line is held in memory at a time.
+
+    Raises:
+        ReadError: as `read_json`, while iterating.
+
+    >>> list(read_jsonlines(['{"a": 1}', '', '[2, null]']))
+    [{'a': 1}, [2, None]]
+    """
+    for line in _lines(path_or_lines):
+        yield _decode(line, "value on each line")
+
+
+def write_json(tree: Tree) -> str:
+    """Return a tree as one line of JSON, from which `read_json_trees` makes an equal tree.
+
+    The line holds the arrays of `Tree`: ``{"parents": [...], "labels": [...], "tokens": [...]}``.
+
+    Raises:
+        ExampleError: when a label or a token is no text that UTF-8 can hold.
+
+    >>> write_json(Tree.from_nested(("S", "yes")))
+    '{"parents":[-1],"labels":["S"],"tokens":["yes"]}'
+    """
+    plain = {"parents": tree.parents.tolist(), "labels": tree.labels, "tokens": tree.tokens}
+    try:
+        return msgspec.json.encode(plain).decode()
+    except UnicodeEncodeError as error:
+        fix = "replace such characters, as str.encode(errors='replace') does"
+        raise ExampleError(
+            "write_json", "text that UTF-8 can hold", describe_value(error.object), fix
+        ) from None
+
+
+def read_json_trees(path_or_lines: Source) -> Iterator[Tree]:
+    """Yield the trees of JSON lines that `write_json` has written.
+
+    Raises:
+        ReadError: with ``file:line:column``, as `read_jsonlines`, and when a line holds no tree.
+
+    >>> next(read_json_trees(['{"parents": [1, -1], "labels": [0, "S"], "tokens": ["yes", null]}'])).words()
+    ('yes',)
+    """
+    for line in _lines(path_or_lines):
+        value = _decode(line, "tree on each line")
+        fix = "write trees with fb.trees.write_json"
+        expected = f"an object with the fields {', '.join(_FIELDS)}"
+        if not isinstance(value, dict) or set(value) != set(_FIELDS):
+            raise ReadError(line.where(0), expected, describe_value(value), fix)
+        for name, items in value.items():
+            if not isinstance(items, list):
+                raise ReadError(line.where(0), f"{name} as a list", describe_value(items), fix)
+        if not all(type(parent) is int for parent in value["parents"]):
+            raise ReadError(line.where(0), "integers as parents", "something else", fix)
+        try:
+            yield Tree(value["parents"], value["labels"], value["tokens"])
+        except FoldbatchError as error:
+            where = f"{line.where(0)} {error.where}"
+            raise ReadError(where, error.expected, error.found, error.fix) from None
+
+
+def _lines(path_or_lines: Source) -> Iterator[Piece]:
+    for piece in whole_pieces(read_pieces(path_or_lines), "\n"):
+        for number, text in enumerate(piece.text.split("\n"), piece.line):
+            if text.strip():
+                yield Piece(text, piece.name, number, 1)
+
+
+def _decode(piece: Piece, what: str) -> Any:
+    """Return the value that a piece holds, blaming the place of what is wrong."""
+    fix = "repair it; JSON quotes names and text with double quotes"
+    try:
+        data = piece.text.encode()
+        return msgspec.json.decode(data)
+    except UnicodeEncodeError as error:
+        found = "half of a surrogate pair"
+        raise ReadError(piece.where(error.start), "text that UTF-8 can hold", found, "replace it") from None
+    except RecursionError:
+        found = "deeper nesting than the parser can follow"
+        raise ReadError(
+            piece.where(0), f"a JSON {what}", found, "write deep trees with fb.trees.write_json"
+        ) from None
+    except ValueError as error:  # msgspec's errors are ValueErrors
+        message, at = str(error), 0
+        if place := _BYTE.search(message):
+            message = message[: place.start()].removeprefix("JSON is malformed: ")
+            byte = int(place[1]) - message.startswith("trailing characters")  # whose byte is one too far
+            at = len(data[:byte].decode(errors="ignore"))
+            message = f"{piece.text[at : at + 1]!r} ({message})"
+        elif "truncated" in message:
+            at = len(piece.text.rstrip())
+            message = "its end too early" if at else "nothing"
+        raise ReadError(piece.where(at), f"a JSON {what}", message, fix) from None

@@ -1,0 +1,88 @@
+"""A tiny model to train with callbacks, and a run that is cut in two."""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+import numpy as np
+
+import foldbatch as fb
+from foldbatch.train import Callback, Trainer
+
+EXAMPLES = [(x, int(x[0] > x[1])) for x in np.random.default_rng(0).normal(size=(10, 2)).tolist()]
+DEV = [(x, int(x[0] > x[1])) for x in np.random.default_rng(1).normal(size=(6, 2)).tolist()]
+
+
+class Fake:
+    """Stands for a trainer: figures and counts, and whether it was stopped."""
+
+    def __init__(self, callback: Callback, lr: float = 0.1):
+        self.callback = callback
+        self.epoch, self.steps, self.stopped, self.history = 0, 0, None, []
+        self.optimizer = fb.SGD(lr)
+
+    def stop(self, reason):
+        self.stopped = reason
+
+    def run_epoch(self, **figures):
+        self.callback.on_epoch_start(self)
+        self.epoch += 1
+        self.figures = {"epoch": self.epoch, **figures}
+        self.history.append(self.figures)
+        self.callback.on_epoch_end(self)
+
+
+def program() -> fb.Program:
+    scores = fb.GetItem(0) >> fb.Vector(2) >> fb.Linear(2, name="out")
+    both = fb.Composition()
+    with both.scope():
+        row = scores.reads(both.input)
+        label = fb.GetItem(1).reads(both.input)
+        fb.Loss().reads(fb.Function(fb.ops.cross_entropy).reads(row, fb.Scalar("int32").reads(label)))
+        fb.Metric("out").reads(row, label)
+        both.output.reads(row)
+    return fb.compile(both)
+
+
+def trainer(*callbacks: Callback, lr: float = 0.5, **options) -> Trainer:
+    return Trainer(program(), fb.Adam(lr), batch=4, callbacks=callbacks, seed=2, **options)
+
+
+def through_json(state):
+    """Return a state as a checkpoint would give it back: arrays as they are, the rest by way of JSON."""
+    plain = {key: value for key, value in state.items() if not isinstance(value, np.ndarray)}
+    return {**copy.deepcopy(state), **msgspec.json.decode(msgspec.json.encode(plain))}
+
+
+def resume(old: Trainer, new: Trainer) -> None:
+    """Let a new trainer stand where an old one does."""
+    new.program.params = dict(old.program.params)
+    new.optimizer.load_state(through_json(old.optimizer.state()))
+    new.epoch, new.steps, new.history = old.epoch, old.steps, copy.deepcopy(old.history)
+    for callback, before in zip(new.callbacks, old.callbacks, strict=True):
+        callback.load_state(through_json(before.state()))
+
+
+def run_in_two(make, *, cut: int = 3, epochs: int = 6, dev=DEV) -> tuple[Trainer, Trainer]:
+    """Return an unbroken trainer, and one that was cut off after some epochs and resumed.
+
+    Both are as they were when their last epoch ended; `on_fit_end` comes after that.
+    """
+    whole, first, second = make(), make(), make()
+    whole.fit(EXAMPLES, dev, epochs=epochs)
+    first._call = lambda moment: moment == "on_fit_end" or Trainer._call(first, moment)  # it is killed
+    first.fit(EXAMPLES, dev, epochs=cut)
+    resume(first, second)
+    second.fit(EXAMPLES, dev, epochs=epochs)
+    return whole, second
+
+
+def assert_same(whole: Trainer, resumed: Trainer) -> None:
+    assert [drop_time(figures) for figures in resumed.history] == [drop_time(f) for f in whole.history]
+    for name, array in whole.program.params.items():
+        np.testing.assert_array_equal(resumed.program.params[name], array)
+
+
+def drop_time(figures):
+    return {name: value for name, value in figures.items() if name != "seconds"}

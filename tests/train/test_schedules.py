@@ -1,0 +1,102 @@
+"""Schedules: their formulas, and torch's schedulers where these exist. No engine runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from foldbatch.errors import TrainingError
+from foldbatch.train import schedules
+from foldbatch.train.schedules import chained, cosine, exponential, one_cycle, piecewise, stepwise, warm_up
+
+N = 40
+COUNTS = np.arange(N)
+
+
+def factors(schedule):
+    return np.array([schedule(count) for count in range(N)])
+
+
+def ramp(first, last, share):
+    return last + (first - last) * (1 + np.cos(np.pi * np.clip(share, 0, 1))) / 2
+
+
+FORMULAS = {
+    "stepwise": (stepwise(7, 0.3), 0.3 ** (COUNTS // 7)),
+    "exponential": (exponential(0.9), 0.9**COUNTS),
+    "warm_up": (warm_up(10, 0.2), np.interp(COUNTS, [0, 10], [0.2, 1])),
+    "cosine": (cosine(30, 0.1), ramp(1, 0.1, COUNTS / 30)),
+    "one_cycle": (
+        one_cycle(N, 0.25),
+        np.where(COUNTS < 9, ramp(0.04, 1, COUNTS / 9), ramp(1, 4e-6, (COUNTS - 9) / 30)),
+    ),
+    "chained": (
+        chained([warm_up(5), cosine(20), exponential(0.5)], [5, 20]),
+        np.concatenate(
+            [np.linspace(0.1, 1, 6)[:5], ramp(1, 0, COUNTS[:20] / 20), 0.5 ** COUNTS[:15].astype(float)]
+        ),
+    ),
+    "piecewise": (piecewise([(3, 0.5), (8, 1), (30, 0)]), np.interp(COUNTS, [3, 8, 30], [0.5, 1, 0])),
+    "product": (schedules.product(warm_up(10), exponential(0.9)), factors(warm_up(10)) * 0.9**COUNTS),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_schedule_is_its_formula(name):
+    schedule, expected = FORMULAS[name]
+    np.testing.assert_allclose(factors(schedule), expected, rtol=1e-12, atol=1e-15)
+
+
+TORCH = {
+    "stepwise": (stepwise(7, 0.3), lambda t, o: t.StepLR(o, 7, 0.3)),
+    "exponential": (exponential(0.9), lambda t, o: t.ExponentialLR(o, 0.9)),
+    "warm_up": (warm_up(10, 0.2), lambda t, o: t.LinearLR(o, 0.2, total_iters=10)),
+    "cosine": (cosine(N, 0.1), lambda t, o: t.CosineAnnealingLR(o, N, eta_min=0.05)),
+    "one_cycle": (one_cycle(N), lambda t, o: t.OneCycleLR(o, 0.5, N, cycle_momentum=False)),
+    "chained": (
+        chained([warm_up(5), stepwise(3)], [5]),
+        lambda t, o: t.SequentialLR(o, [t.LinearLR(o, 0.1, total_iters=5), t.StepLR(o, 3)], [5]),
+    ),
+    "product": (
+        schedules.product(warm_up(5), exponential(0.9)),
+        lambda t, o: t.ChainedScheduler([t.LinearLR(o, 0.1, total_iters=5), t.ExponentialLR(o, 0.9)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.filterwarnings("ignore")
+def test_a_schedule_is_torchs(name):
+    torch = pytest.importorskip("torch", reason="needs torch")
+    schedule, make = TORCH[name]
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.5)
+    theirs = make(torch.optim.lr_scheduler, optimizer)
+    rates = []
+    for _ in range(N - 1):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        theirs.step()
+    np.testing.assert_allclose(0.5 * factors(schedule)[:-1], rates, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: stepwise(0), "stepwise every: expected a whole number of 1 or more, found 0"),
+        (lambda: warm_up(2.5), "warm_up length: expected a whole number"),
+        (lambda: cosine(5, -1), "cosine end: expected a number of 0 or more, found -1"),
+        (lambda: exponential(math.nan), "exponential factor"),
+        (lambda: one_cycle(1), "one_cycle length: expected 2 steps or more"),
+        (lambda: one_cycle(9, rise=1), "one_cycle rise: expected a share between 0 and 1"),
+        (
+            lambda: chained([cosine(2)], [2]),
+            "chained lengths: expected one less than schedules, found 1 lengths",
+        ),
+        (lambda: piecewise([(2, 1), (1, 1)]), "piecewise points: expected rising counts"),
+    ],
+)
+def test_settings_are_checked(make, message):
+    with pytest.raises(TrainingError, match=message):
+        make()

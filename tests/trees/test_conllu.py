@@ -1,0 +1,227 @@
+"""The reader of CoNLL-U: trees, columns, faults with their places, long sentences and long files."""
+
+import gzip
+import re
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldbatch.errors import BlockValueError, ReadError
+from foldbatch.trees import Tree, parse_conllu, read_conllu, read_sentences, text
+
+LINE = "{}\t{}\t{}\t{}\t_\t{}\t{}\t{}\t_\t_"
+
+
+def written(*words, comments=()):
+    """A sentence of (form, head, deprel) in CoNLL-U."""
+    rows = [
+        LINE.format(i, form, form.lower(), "X", "_", head, rel)
+        for i, (form, head, rel) in enumerate(words, 1)
+    ]
+    return "\n".join([*(f"# {comment}" for comment in comments), *rows]) + "\n\n"
+
+
+FISH = written(
+    ("They", 2, "nsubj"), ("buy", 0, "root"), ("raw", 4, "amod"), ("fish", 2, "obj"), (".", 2, "punct")
+)
+CROSSED = written(
+    ("A", 2, "det"), ("hearing", 3, "nsubj"), ("came", 0, "root"), ("today", 3, "advmod"), ("on", 2, "nmod")
+)
+TWO_ROOTS = written(("Yes", 0, "root"), ("I", 3, "nsubj"), ("do", 0, "root"))
+
+
+def test_words_are_nodes_and_dependents_their_children_in_order():
+    tree = parse_conllu(FISH)
+    assert tree.draw() == "root buy\n├─ nsubj They\n├─ obj fish\n│  └─ amod raw\n└─ punct ."
+
+
+def test_a_head_can_be_a_leaf_at_its_own_place():
+    tree = parse_conllu(FISH, heads="leaf")
+    assert tree == Tree.from_nested((
+        "root", ("nsubj", "They"), ("head", "buy"), ("obj", ("amod", "raw"), ("head", "fish")), ("punct", "."),
+    ))  # fmt: skip
+    assert tree.words() == ("They", "buy", "raw", "fish", ".")
+
+
+def test_labels_and_tokens_are_other_columns_on_request():
+    lines = ["1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_", "2\tnow\tnow\t_\t_\t_\t1\tadvmod\t_\t_"]
+    assert next(read_conllu(lines, "upos", "lemma")).labels == (None, "VERB")
+    assert next(read_conllu(lines, "xpos", "lemma")).tokens == ("now", "go")
+
+
+def test_several_roots_are_refused_joined_or_skipped():
+    with pytest.raises(
+        ReadError, match=r"lines:4:1: expected one root, found a second root after word 1; pass roots='join'"
+    ):
+        list(read_conllu(["\n", *TWO_ROOTS.splitlines()]))
+    joined = next(read_conllu(TWO_ROOTS.splitlines(), roots="join"))
+    assert joined == Tree([3, 2, 3, -1], ["root", "nsubj", "root", ""], ["Yes", "I", "do", None])
+    leaves = next(read_conllu(TWO_ROOTS.splitlines(), roots="join", heads="leaf"))
+    assert leaves.words() == ("Yes", "I", "do")
+    both = (TWO_ROOTS + FISH).splitlines()
+    assert list(read_conllu(both, roots="skip")) == [parse_conllu(FISH)]
+
+
+def test_crossing_branches_are_kept_refused_or_skipped():
+    lines = (CROSSED + FISH).splitlines()
+    kept = next(read_conllu(lines))
+    assert [kept.token, kept[0].token, kept[0][1].token, kept[1].token] == ["came", "hearing", "on", "today"]
+    with pytest.raises(
+        ReadError,
+        match=r"lines:2:1: expected a projective tree, found words of others between those below word 2",
+    ):
+        list(read_conllu(lines, crossing="error"))
+    assert list(read_conllu(lines, crossing="skip")) == [parse_conllu(FISH)]
+
+
+def test_multiword_tokens_and_empty_nodes_make_no_nodes():
+    lines = [
+        "# text = vámonos al mar",
+        "0.1\tnada\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tvamos\tir\tVERB\t_\t_\t0\troot\t_\t_",
+        "2\tnos\tnosotros\tPRON\t_\tCase=Acc|Number=Plur\t1\tobj\t_\t_",
+        "2.1\tx\t_\t_\t_\t_\t_\t_\t1:conj\t_",
+        "2.2\ty\t_\t_\t_\t_\t_\t_\t1:conj\t_",
+        "3-4\tal\t_\t_\t_\t_\t_\t_\t_\t_",
+        "3\ta\ta\tADP\t_\t_\t4\tcase\t_\t_",
+        "4\tel\tel\tDET\t_\t_\t1\tobl\t_\tSpaceAfter=No",
+    ]
+    (sentence,) = read_sentences(lines)
+    assert sentence.multiword == ((1, 2, "vámonos"), (3, 4, "al"))
+    assert sentence.notes() == {"text": "vámonos al mar"}
+    assert sentence.words[1].features() == {"Case": "Acc", "Number": "Plur"}
+    assert (sentence.words[3].misc, sentence.words[3].line) == ("SpaceAfter=No", 10)
+    assert sentence.tree(heads="leaf").words() == ("vamos", "nos", "a", "el")
+
+
+def test_an_underscore_may_be_a_word_and_words_may_hold_blanks():
+    (sentence,) = read_sentences(
+        ["1\t_\t_\tSYM\t_\t_\t0\troot\t_\t_", "2\t10 000\t_\tNUM\t_\t_\t1\tdep\t_\t_"]
+    )
+    assert [(word.form, word.lemma) for word in sentence.words] == [("_", "_"), ("10 000", None)]
+
+
+def test_line_ends_gzip_and_a_missing_last_blank_line_are_accepted(tmp_path, monkeypatch):
+    data = ("\ufeff# newdoc\n\n" + FISH + "\n\n" + CROSSED.rstrip("\n")).replace("\n", "\r\n").encode()
+    expected = [parse_conllu(FISH), parse_conllu(CROSSED)]
+    for name, packed in (("a.conllu", data), ("a.conllu.gz", gzip.compress(data))):
+        (tmp_path / name).write_bytes(packed)
+        for block in (1, 7, 10_000):
+            monkeypatch.setattr(text, "BLOCK_BYTES", block)
+            assert list(read_conllu(tmp_path / name)) == expected
+
+
+GOOD = "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"
+MALFORMED = [
+    # text, place, what the message must hold
+    ("", "1:1", "expected a sentence, found the end of the file; check the path, or pass allow_empty=True"),
+    ("# only a comment\n\n", "3:1", "expected a sentence"),
+    ("1 a a X _ _ 0 root _ _\n", "1:1", "expected 10 columns between tabs, found '1 a a X"),
+    ("1\ta\ta\n", "1:1", "found 3 columns; separate columns by tabs"),
+    ("1\ta\t\tX\t_\t_\t0\troot\t_\t_\n", "1:5", "expected a value as LEMMA, found ''"),
+    ("\n" + GOOD + "3\tb\tb\tX\t_\t_\t1\tx\t_\t_\n", "3:1", "expected the ID 2, or 1.1 of an empty node, found '3'"),
+    (GOOD + GOOD, "2:1", "expected the ID 2, or 1.1 of an empty node, found '1'; number the words of a sentence"),
+    (GOOD + "1.2\tb\tb\tX\t_\t_\t_\t_\t_\t_\n", "2:1", "found '1.2'"),
+    (GOOD + "# note\n", "2:1", "expected a word or a blank line, found a comment"),
+    ("1\ta\ta\tX\t_\t_\t_\t_\t_\t_\n", "1:13", "expected the number of a word, or 0, as HEAD, found '_'; each word needs"),
+    ("1\ta\ta\tX\t_\t_\t01\tx\t_\t_\n", "1:13", "as HEAD, found '01'"),
+    ("1\tab\ta\tX\t_\t_\t9\tx\t_\t_\n", "1:14", "expected a head from 0 to 1, and not the word itself, found 9"),
+    (GOOD + "2\tb\tb\tX\t_\t_\t2\tx\t_\t_\n", "2:13", "found 2, the word itself; correct the head"),
+    ("2-3\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range from 1, right before its first word, found '2-3'"),
+    ("1-1\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range from 1, right before its first word, found '1-1'"),
+    ("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range up to word 1 at most, found '1-2'"),
+    ("0.1\tab\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "1:1", "expected a sentence of one word or more, found none"),
+    (written(("a", 0, "root"), ("b", 3, "x"), ("c", 4, "x"), ("d", 3, "x")), "3:13",
+     "expected heads that lead to a root, found a cycle of heads: 3 -> 4 -> 3; give one of them the head 0"),
+    (GOOD + "\0", "2:1", "found a NUL byte"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [3, 10_000])
+@pytest.mark.parametrize(("content", "place", "message"), MALFORMED)
+def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, block, content, place, message):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    path = tmp_path / "x.conllu"
+    path.write_text(content, encoding="utf-8", newline="")
+    with pytest.raises(ReadError) as caught:
+        list(read_conllu(path))
+    assert caught.value.where == f"{path}:{place}"
+    assert message in str(caught.value)
+
+
+def test_one_sentence_is_parsed_and_options_are_checked_at_once():
+    with pytest.raises(ReadError, match=r"text:7:1: expected one sentence, found a second one"):
+        parse_conllu(FISH + FISH)
+    with pytest.raises(
+        BlockValueError,
+        match=r"roots as one of 'error', 'join', 'skip', found 'joim' \(did you mean 'join'\?\)",
+    ):
+        read_conllu([], roots="joim")
+    assert list(read_conllu([], allow_empty=True)) == []
+
+
+@pytest.mark.parametrize("heads", ["node", "leaf"])
+def test_a_long_chain_and_a_long_sentence_are_read_without_recursion(heads):
+    count = 30_000
+    chain = written(*(("w", i, "x") for i in range(count)))
+    tree = parse_conllu(chain, heads=heads)
+    assert tree.height == count - 1
+    flat = written(("w", 0, "root"), *[("w", 1, "x")] * count)
+    assert len(parse_conllu(flat)) == count
+
+
+def test_a_file_of_many_words_is_read_one_sentence_at_a_time():
+    given_out = 0
+
+    def lines():
+        nonlocal given_out
+        for line in (FISH * 20_000).splitlines():
+            given_out += 1
+            yield line
+
+    trees = list(islice(read_conllu(lines()), 3))
+    assert len(trees) == 3
+    assert given_out < 30
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_any_heads_make_a_tree_of_those_heads_or_are_refused(heads):
+    content = written(*((f"w{i}", head, "x") for i, head in enumerate(heads, 1)))
+    try:
+        tree = next(read_conllu(content.splitlines(), roots="join"))
+    except ReadError as error:
+        assert "head" in str(error)
+        return
+    found = {node.token: node.parent.token if node.parent else None for node in tree.nodes() if node.token}
+    assert found == {f"w{i}": f"w{head}" if head else None for i, head in enumerate(heads, 1)}
+    leaves = next(read_conllu(content.splitlines(), roots="join", heads="leaf"))
+    try:
+        list(read_conllu(content.splitlines(), roots="join", crossing="error"))
+    except ReadError:
+        assert (
+            leaves.words() != tuple(f"w{i}" for i in range(1, len(heads) + 1))
+            or sum(h == 0 for h in heads) > 1
+        )
+    else:
+        assert leaves.words() == tuple(f"w{i}" for i in range(1, len(heads) + 1))
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_damaged_files_are_read_or_refused_with_their_place(tmp_path_factory, data):
+    good = (FISH + TWO_ROOTS).encode()
+    at = data.draw(st.integers(0, len(good)))
+    damage = data.draw(
+        st.binary(max_size=4) | st.sampled_from([b"\t", b"\n", b"\n\n", b"-", b".1", b"0", b"#"])
+    )
+    damaged = good[:at] + damage + good[at + data.draw(st.integers(0, 9)) :]
+    path = tmp_path_factory.mktemp("damaged") / "x"
+    path.write_bytes(data.draw(st.just(damaged) | st.binary(max_size=40)))
+    try:
+        list(read_conllu(path, crossing="error", heads="leaf"))
+    except ReadError as error:
+        assert re.match(r".*:\d+:\d+$", error.where)
