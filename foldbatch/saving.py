@@ -81,7 +81,8 @@ class Savable:
                 JSON has.
 
         Raises:
-            ModelError: when the notes are not JSON data; no file has been touched then.
+            ModelError: when the notes are not JSON data.
+            ParameterError: when a parameter is NaN or infinite. No file has been touched in either case.
             OSError: when the file cannot be written.
 
         >>> import tempfile; import foldbatch as fb
@@ -93,6 +94,7 @@ class Savable:
         """
         notes = _checked({} if notes is None else notes)
         names = self._params.parameters
+        arrays = {name: parameter.fitting(parameter.value, name) for name, parameter in names.items()}
         written = to_plain(self.lowered.block, names)
         options = self.options
         kept = Kept(
@@ -107,7 +109,7 @@ class Savable:
         )
         plain, constants = (None, {}) if written.lost else (written.plain, written.arrays)
         header = Header(VERSION, plain, written.lost, list(constants), kept, self.steps_drawn, notes)
-        files.write(path, KIND, {**self._params, **constants}, msgspec.to_builtins(header))
+        files.write(path, KIND, arrays | constants, msgspec.to_builtins(header))
 
 
 def _checked(notes: Any) -> Notes:

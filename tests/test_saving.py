@@ -6,7 +6,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import files
-from foldbatch.errors import ModelError
+from foldbatch.errors import ModelError, ParameterError
 from foldbatch.loading import read_notes
 from foldbatch.saving import KIND
 from tests import kept
@@ -44,6 +44,16 @@ def test_notes_that_would_come_back_otherwise_are_refused(tmp_path, notes):
     with pytest.raises(ModelError, match="^notes: expected JSON data"):
         fb.compile(fb.Scalar(), "numpy").save(tmp_path / "a", notes)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_parameter_that_is_nan_does_not_replace_a_good_file(tmp_path):
+    program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
+    program.save(tmp_path / "a")
+    before = (tmp_path / "a").read_bytes()
+    program.params["linear.bias"][0] = float("nan")
+    with pytest.raises(ParameterError, match="^linear.bias: expected finite numbers, found nan"):
+        program.save(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == before
 
 
 def test_a_file_that_cannot_be_written_leaves_the_former_one(tmp_path, monkeypatch):
