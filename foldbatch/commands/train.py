@@ -21,7 +21,7 @@ from foldbatch.recipes.configuration import (
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.ensemble import ensemble_figures, mean_and_deviation
+from foldbatch.recipes.ensemble import ensemble_figures, label_of, mean_and_deviation
 from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, fit
 from foldbatch.recipes.predicting import drawing, predictions
 from foldbatch.recipes.settings import Configuration
@@ -94,12 +94,13 @@ def _figures(figures: Mapping[str, Any]) -> str:
 def _show_one(fitted: Fitted, dataset: Dataset) -> None:
     """Print the prediction of one example that was not trained on."""
     examples = dataset.test or dataset.dev or dataset.train
-    structures = [structure_of(example) for example in examples]
-    sizes = [getattr(structure, "size", 0) for structure in structures]
-    shown = next((s for s, size in zip(structures, sizes, strict=True) if 8 <= size <= 30), structures[0])
-    nodes = dataset.kind == "nodes"
-    (told,) = predictions(fitted.program, fitted.notes, [shown], nodes=nodes)
-    print(f"one prediction:\n{drawing(shown, told)}")
+    sizes = [getattr(structure_of(example), "size", 0) for example in examples]
+    shown = examples[next((place for place, size in enumerate(sizes) if 8 <= size <= 30), 0)]
+    structure, label = structure_of(shown), label_of(shown)
+    (told,) = predictions(fitted.program, fitted.notes, [structure], nodes=dataset.kind == "nodes")
+    known = label is not None and (not dataset.classes or label >= 0)
+    truth = f" (its label: {dataset.classes[label] if dataset.classes else label})" if known else ""
+    print(f"one prediction{truth}:\n{drawing(structure, told)}")
 
 
 def _folder(given: Path | None, name: str, *, resume: bool) -> Path:

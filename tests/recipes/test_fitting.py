@@ -13,6 +13,7 @@ from foldbatch.recipes.configuration import read_configuration
 from foldbatch.recipes.data import read_dataset
 from foldbatch.recipes.fitting import evaluate, fit
 from foldbatch.recipes.predicting import predictions
+from tests.recipes.conftest import NEGATIVE, POSITIVE
 from tests.recipes.test_data import configured
 
 TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch": 4}
@@ -38,9 +39,13 @@ def test_a_run_leaves_a_model_its_options_and_its_figures(treebank, tmp_path):
 
 
 def test_the_best_epoch_is_kept(treebank, tmp_path):
+    """Here the first one: dev says the contrary of train, so it gets worse."""
+    (treebank / "dev.txt").write_text(
+        f"{NEGATIVE.replace('bad', 'good')}\n{POSITIVE.replace('good', 'bad')}\n"
+    )
     fitted = run(tmp_path / "run", treebank, train__epochs=4, optimizer__lr=0.5)
-    best = max(each["dev_accuracy"] for each in fitted.figures["epochs"])
-    assert fitted.figures["dev"]["accuracy"] == best
+    first, *_, last = (each["dev_loss"] for each in fitted.figures["epochs"])
+    assert fitted.figures["dev"]["loss"] == first != last
 
 
 def test_averages_are_what_is_kept(treebank, tmp_path):
