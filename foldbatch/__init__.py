@@ -66,9 +66,8 @@ from foldbatch.gain import bench
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
-from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, load_prepared, prepare
-from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
+from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
