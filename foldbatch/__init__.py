@@ -63,6 +63,7 @@ from foldbatch.blocks import (
 from foldbatch.compiling import compile
 from foldbatch.engines.planned import Planned
 from foldbatch.gain import bench
+from foldbatch.loading import load
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
@@ -144,6 +145,7 @@ __all__ = [
     "draw_schedule",
     "errors",
     "explain",
+    "load",
     "load_prepared",
     "ops",
     "prepare",

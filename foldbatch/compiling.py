@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
-from foldbatch.blocks.lower import lower
+from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.engines.engine import check_precision, choose_engine
 from foldbatch.engines.runner import Options
@@ -75,6 +75,37 @@ def compile(
     [[1.0, 4.0], [], [9.0]]
     """
     refuse_no_count("seed", seed, 0)
+    lowered, options = prepare(
+        block,
+        backend,
+        policy,
+        layout,
+        batched=batched,
+        threads=threads,
+        kept_bytes=kept_bytes,
+        share=share,
+        max_calls=max_calls,
+        precision=precision,
+        debug=debug,
+    )
+    return Program(lowered, options, seed)
+
+
+def prepare(
+    block: Any,
+    backend: str,
+    policy: str,
+    layout: str,
+    *,
+    batched: bool,
+    kept_bytes: int | None,
+    share: str | None,
+    max_calls: int,
+    precision: str,
+    threads: int | None = None,
+    debug: bool = False,
+) -> tuple[Lowered, Options]:
+    """Do what `compile` does before there are parameters, and no kernel; arguments and errors are its own."""
     if threads is not None:
         refuse_no_count("threads", threads, 1)
     if kept_bytes is not None:
@@ -86,8 +117,7 @@ def compile(
     options = Options(engine, policy, layout, batched, cores, debug, share, precision)
     find_layout(layout)
     find_share(share)
-    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls)
-    return Program(lowered, options, seed)
+    return lower(as_block(block), find_policy(policy), kept_bytes, max_calls), options
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:

@@ -43,6 +43,7 @@ from foldbatch.errors import (
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
+from foldbatch.saving import Savable
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
 from foldbatch.traced import Prepared, digests, listed
@@ -50,7 +51,7 @@ from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
 
-class Program(Differentiable):
+class Program(Differentiable, Savable):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: their batches run one after the other, but their examples are
@@ -120,7 +121,7 @@ class Program(Differentiable):
         return hashlib.sha256(repr(work).encode()).hexdigest()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        fix = "pickle the block, and dict(program.params) with it; compile the block there, and assign these"
+        fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
         expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
         raise BlockTypeError("Program", expected, found, fix)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -100,3 +102,64 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
 def test_no_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.read(tmp_path / "none", "model", "")
+
+
+# -- headers that lie, with what safetensors itself says of arrays
+
+
+def lying(path, **changes):
+    """Change what the file says of the array ``rows``."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + length])
+    head["rows"] |= changes
+    text = json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": [10**12]},
+        {"shape": [2**62, 2**62]},
+        {"shape": [-6]},
+        {"shape": [2]},
+        {"shape": "x"},
+        {"dtype": "F64"},
+        {"dtype": "O"},
+        {"dtype": "BF16", "shape": [12]},
+        {"data_offsets": [0, 10**12]},
+        {"data_offsets": [10**12, 10**12 + 24]},
+        {"data_offsets": [24, 0]},
+        {"data_offsets": [0, 24]},
+    ],
+    ids=repr,
+)
+def test_heads_that_lie_are_refused_in_little_memory(path, changes):
+    lying(path, **changes)
+    tracemalloc.start()
+    text = refused(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "damaged" in text or "changed" in text
+    assert peak < 10 * path.stat().st_size + 1_000_000
+
+
+def test_arrays_take_no_more_memory_than_the_file(tmp_path):
+    files.write(tmp_path / "a", "numbers", {"a": np.zeros(1_000_000)}, {})
+    tracemalloc.start()
+    files.read(tmp_path / "a", "numbers", "")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * (tmp_path / "a").stat().st_size
+
+
+def test_a_name_twice_and_a_nest_without_end_are_refused(path):
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + length])
+    twice = json.dumps(head)[:-1] + ', "rows": ' + json.dumps(head["none"]) + "}"
+    nest = json.dumps({"__metadata__": {"foldbatch": '{"header": ' + "[" * 10**5}})
+    for text in (twice.encode(), nest.encode()):
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+        refused(path)

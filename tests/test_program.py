@@ -636,7 +636,9 @@ def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
 @pytest.mark.parametrize("use", [pickle.dumps, copy.deepcopy, copy.copy])
 def test_a_program_says_what_to_pickle_instead(use):
     program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x), "numpy")
-    with pytest.raises(BlockTypeError, match=r"Program: expected .*; pickle the block, and .*params"):
+    with pytest.raises(
+        BlockTypeError, match=r"Program: expected .*; program.save.path. keeps it in a file; or pickle"
+    ):
         use(program)
 
 

@@ -10,6 +10,7 @@ known (see `inference`), so that ``a >> b`` complains at once where the two do n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
@@ -18,6 +19,7 @@ import numpy as np
 
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
+from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
@@ -118,6 +120,41 @@ class Block(Generic[In_contra, Out_co]):
         """Return how many levels the example needs, after blocks that run together are joined."""
         depth: int = RUNNERS["max_depth"](self, example)
         return depth
+
+    def load_parameters(self, path: str | os.PathLike[str]) -> None:
+        """Copy the parameters in a file that `Program.save` wrote into those of this block, all or none.
+
+        So a model whose functions have no import path is made by its script and filled from its file.
+        Programs of this block compute with the new numbers at once.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            ReadError: when the file is damaged or was changed, holds something else, or was written by a
+                newer version.
+            UnknownNameError: when the block has other parameters.
+            ParameterError: when one has another shape.
+            BlockTypeError: when the block is ill typed.
+            OSError: when there is no such file, or it cannot be read.
+        """
+        RUNNERS["load_parameters"](self, path)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments that the block was made with, by name; its class makes an equal one of them.
+
+        They are attributes of the arguments' names; blocks that keep them otherwise implement this.
+        """
+        return settings_of(self)
+
+    def state(self) -> dict[str, Any]:
+        """Return what the block was given after it was made, for `load_state`."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take what `state` of an equal block returned; raises BlockTypeError for anything else."""
+        if state:
+            raise BlockTypeError(repr(self), "no state", ", ".join(state), "only some blocks have one")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: all but the types that were inferred of it."""

@@ -46,6 +46,7 @@ class OneHot(Block[ObjectType, TensorType]):
             found = f"none from {self.start} to {self.stop}"
             raise BlockIndexError("OneHot", "one int or more", found, "give the bounds of a range")
         self.type = as_tensor_type("OneHot", (self.stop - self.start,), dtype)
+        self.dtype = self.type.dtype
 
     @property
     def input_type(self) -> Type:
@@ -98,6 +99,7 @@ class OneHotFromList(Block[ObjectType, TensorType]):
         if not self.elements:
             raise BlockIndexError("OneHotFromList", "one element or more", "none", "for example ['a', 'b']")
         self.type = as_tensor_type("OneHotFromList", (len(self.elements),), dtype)
+        self.dtype = self.type.dtype
 
     @property
     def input_type(self) -> Type:

@@ -11,6 +11,7 @@ from foldbatch.blocks.columns import refuse
 from foldbatch.blocks.constants import zeros
 from foldbatch.blocks.flow import Variables, apart, assign, declare, pass_on, read
 from foldbatch.blocks.leaves import expect_object
+from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, describe_value
@@ -60,6 +61,10 @@ class OneOf(Block[Any, Any]):
         self.pre_block = None if pre_block is None else as_block(pre_block, "OneOf.pre_block")
 
         check(self)
+
+    def settings(self) -> dict[str, Any]:
+        cases = tuple(block for _, block in self.cases) if self.listed else self.cases
+        return {**settings_of(self), "cases": cases}
 
     @property
     def input_type(self) -> Type | None:

@@ -9,7 +9,7 @@ composition is built.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -263,6 +263,25 @@ class Composition(Block[Any, Any]):
                 raise BlockTypeError(builder.where(self), "every result to be read", repr(wire), fix)
         return results[output]
 
+    def settings(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def state(self) -> dict[str, Any]:
+        """Return the wires in order: what each reads, and where; wires are numbered, the input is 0."""
+        numbers = {wire: number for number, wire in enumerate([self._input, *self._wires])}
+        wires = [(wire.block, _numbered(wire.sources, numbers), wire.selects) for wire in self._wires]
+        output = self._output.wire
+        return {"wires": wires, "output": None if output is None else _numbered(output.sources, numbers)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        wires = [self._input]
+        for block, sources, selects in state["wires"]:
+            used = as_block(block, f"{self.name} wire")
+            wires.append(self.add(used, _wired(sources, wires), selects=bool(selects)))
+        if state["output"] is not None:
+            self._output.reads(*_wired(state["output"], wires))
+            check(self)
+
     @property
     def input_type(self) -> Type | None:
         readers = [wire for wire in self._wires if self._input in wire.sources]
@@ -274,6 +293,20 @@ class Composition(Block[Any, Any]):
 
     def __repr__(self) -> str:
         return f"Composition({self.name!r})"
+
+
+def _numbered(source: Any, numbers: Mapping[Wire, int]) -> Any:
+    """Return a source with numbers for its wires; blocks stay."""
+    if isinstance(source, tuple):
+        return tuple(_numbered(part, numbers) for part in source)
+    return numbers[source] if isinstance(source, Wire) else source
+
+
+def _wired(source: Any, wires: Sequence[Wire]) -> Any:
+    """Return a source with wires for their numbers."""
+    if isinstance(source, tuple):
+        return tuple(_wired(part, wires) for part in source)
+    return wires[source] if isinstance(source, int) else source
 
 
 def _flat(source: Any) -> Iterator[Wire]:

@@ -95,11 +95,11 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
             fix = "drop one of them"
             raise BlockValueError("RNN", "initial_state or initial_state_from_input", "both", fix)
         self.initial_state = None if initial_state is None else as_block(initial_state, "RNN.initial_state")
-        self.from_input = initial_state_from_input
+        self.initial_state_from_input = initial_state_from_input
 
     def build(self, builder: Builder, value: Value) -> Value:
         first: Value = None
-        if self.from_input:
+        if self.initial_state_from_input:
             if not isinstance(value, tuple) or len(value) != 2:
                 fix = "give it both, or drop initial_state_from_input"
                 raise BlockTypeError(
@@ -107,7 +107,7 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
                 )
             value, first = value
         source = expect_list(self, builder, value)
-        if not self.from_input:
+        if not self.initial_state_from_input:
             first = self._first_state(builder, element_type(source))
         state = _begin(builder, as_object(first))
         outputs = builder.fresh("list")
@@ -142,7 +142,11 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
 
     def arguments(self) -> str:
         state = f", {self.initial_state!r}" if self.initial_state else ""
-        return repr(self.cell) + state + (", initial_state_from_input=True" if self.from_input else "")
+        return (
+            repr(self.cell)
+            + state
+            + (", initial_state_from_input=True" if self.initial_state_from_input else "")
+        )
 
 
 class Reduce(Block[TupleType | SequenceType, Any]):

@@ -9,6 +9,7 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import shorthand
 from foldbatch.blocks.flow import make_call, make_return
 from foldbatch.blocks.inference import UnknownTypeError, specimen
+from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, Type, as_type, describe_value
@@ -96,7 +97,7 @@ class ForwardDeclaration:
 
     def __call__(self) -> AnyBlock:
         """Return a block that stands for the declared one."""
-        return _Reference(self)
+        return Reference(self)
 
     def resolve_to(self, block: Any) -> None:
         """Say what the declaration stands for."""
@@ -105,6 +106,13 @@ class ForwardDeclaration:
             raise BlockValueError(f"{self.name}.resolve_to", "one definition", "a second one", fix)
         self.block = as_block(block, f"{self.name}.resolve_to")
 
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments that the declaration was made with, by name."""
+        settings = settings_of(self)
+        if self.output_type is None:  # not declared; None would declare that nothing is yielded
+            del settings["output_type"]
+        return settings
+
     def __repr__(self) -> str:
         types = "" if self.input_type == OBJECT else f"input_type={shorthand(self.input_type)}, "
         types += "" if self.output_type is None else f"output_type={shorthand(self.output_type)}, "
@@ -112,7 +120,7 @@ class ForwardDeclaration:
         return f"ForwardDeclaration({types}name={self.name!r}{memo})"
 
 
-class _Reference(Block[Any, Any]):
+class Reference(Block[Any, Any]):
     """A use of a forward declaration."""
 
     def __init__(self, declaration: ForwardDeclaration) -> None:

@@ -198,6 +198,7 @@ class Slice(Block[ObjectType | TupleType | SequenceType, Any]):
                 raise BlockTypeError("Slice", f"an int or None as {name}", describe_value(bound), fix)
         if step == 0:
             raise BlockValueError("Slice", "a step other than 0", "0", "leave it out, or go back with -1")
+        self.start, self.stop, self.step = start, stop, step
         self.bounds = slice(start, stop, step)
 
     def build(self, builder: Builder, value: Value) -> Value:

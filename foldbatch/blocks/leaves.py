@@ -87,6 +87,14 @@ class Tensor(Block[ObjectType, TensorType]):
         self.type = as_tensor_type(type(self).__name__, tuple(shape), widened)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.declared
+
+    @property
     def input_type(self) -> Type:
         return OBJECT
 
@@ -122,6 +130,10 @@ class Vector(Tensor):
 
     def __init__(self, size: int, dtype: str = DEFAULT_DTYPE) -> None:
         super().__init__((size,), dtype)
+
+    @property
+    def size(self) -> int:
+        return self.type.shape[0]
 
     def arguments(self) -> str:
         return f"{self.type.shape[0]}, {self.declared!r}"

@@ -9,6 +9,7 @@ from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, k
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.positions import refuse_rest
+from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockOrderError, BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, VoidType, describe_value
@@ -50,6 +51,10 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         self.blocks = tuple(pairs)
         self.rest = rest
         check(self)
+
+    def settings(self) -> dict[str, Any]:
+        given: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
+        return {**settings_of(self), "blocks": given}
 
     @property
     def input_type(self) -> Type | None:

@@ -228,6 +228,7 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
 
     def __init__(self, dtype: str = DEFAULT_DTYPE) -> None:
         self.type = as_tensor_type("Length", (), dtype)
+        self.dtype = self.type.dtype
 
     def build(self, builder: Builder, value: Value) -> Node:
         match value:

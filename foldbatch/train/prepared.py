@@ -1,9 +1,9 @@
 """Prepared data sets: the traces of many examples in one file, to be read in place of the examples.
 
-The file is an `archive`: flat arrays of all examples' numbers, a few texts in JSON, and no code. A file
-belongs to a model: digests tell whether the program that reads it makes traces of the same form. They cover
-the tracing program, but not functions of the user that it calls; when these change, prepare anew. Every
-number that is read is checked against the model, so a file may come from anywhere.
+The file is one of `foldbatch.files`: flat arrays of all examples' numbers, a few texts in JSON, and no code.
+A file belongs to a model: digests tell whether the program that reads it makes traces of the same form. They
+cover the tracing program, but not functions of the user that it calls; when these change, prepare anew.
+Every number that is read is checked against the model, so a file may come from anywhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch import files
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.model.model import Model
 from foldbatch.model.traces import check_traces, terminals
@@ -26,12 +26,13 @@ from foldbatch.program import Program
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.trace import Trace, pack
 from foldbatch.traced import Prepared, digests
-from foldbatch.train.archive import DAMAGE, read_arrays, write_arrays
 from foldbatch.types import ObjectType, SequenceType, Type, describe_value, has_objects
 
-VERSION = 2
+KIND, VERSION = "prepared data set", 3
 PLAIN = (str, int, float, bool, type(None))
-WHAT, ANEW = "a prepared data set", "prepare it anew"
+WHAT, ANEW = f"a {KIND} that foldbatch wrote", "prepare it anew"
+# what arrays raise that do not fit together
+DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -70,9 +71,7 @@ def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[s
     """
     prepared = program.prepare(examples)
     arrays = _pack(program.model, [example.trace for example in prepared])
-    about = {"version": VERSION, "digests": _digests(program)}
-    arrays["about"] = _text(about)
-    write_arrays(Path(path), arrays)
+    files.write(path, KIND, arrays, {"version": VERSION, "digests": _digests(program)})
     return prepared
 
 
@@ -94,14 +93,12 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
     [3.0, 0.0, 3.0]
     """
     where = str(path)
-    arrays = read_arrays(Path(path), WHAT)
-    try:
-        about = _parsed(arrays["about"])
-        version, written = about["version"], dict(about["digests"])
-    except DAMAGE as error:
-        raise ReadError(where, WHAT, "a file of another kind", ANEW) from error
+    arrays, header = files.read(path, KIND, ANEW)
+    version, written = header.get("version"), header.get("digests")
     if version != VERSION:
         raise ReadError(where, f"version {VERSION} of prepared data sets", f"version {version}", ANEW)
+    if not isinstance(written, dict):
+        raise ReadError(where, WHAT, "one without digests", ANEW)
     _check_digests(where, program, written)
     try:
         return [Prepared(trace, program) for trace in _unpack(program, arrays)]
@@ -213,7 +210,7 @@ def _check_arrays(model: Model, arrays: Arrays) -> None:
     forms: dict[str, tuple[str, tuple[int, ...]]] = {
         column.name: (column.dtype, column.shape) for column in columns
     }
-    forms |= {"values": ("int64", ()), "about": ("uint8", ()), "results": ("uint8", ())}
+    forms |= {"values": ("int64", ()), "results": ("uint8", ())}
     forms |= {f"count{k}": ("int64", ()) for k in range(len(model.cells))}
     texts = [f"labels{k}_{i}" for k, labels in enumerate(model.labels) for i in range(len(labels))]
     forms |= dict.fromkeys(texts, ("uint8", ()))

@@ -27,6 +27,11 @@ class Vocabulary:
     >>> vocabulary = Vocabulary(["a", "gem"])
     >>> vocabulary["gem"], vocabulary["loom"], len(vocabulary), list(vocabulary)
     (2, 0, 3, ['<unk>', 'a', 'gem'])
+
+    It is a function, too: ``InputTransform(vocabulary)`` reads a word as its number.
+
+    >>> vocabulary("gem")
+    2
     """
 
     __slots__ = ("_numbers", "unknown", "words")
@@ -73,6 +78,8 @@ class Vocabulary:
 
     def __getitem__(self, word: str) -> int:
         return self._numbers.get(word, 0)
+
+    __call__ = __getitem__  # so that it is a function of words, as for `InputTransform`
 
     def __contains__(self, word: object) -> bool:
         return word in self._numbers

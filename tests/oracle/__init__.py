@@ -20,7 +20,7 @@ import foldbatch as fb
 from foldbatch.blocks.block import Block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.composition import Wire
-from foldbatch.blocks.forward import _Reference
+from foldbatch.blocks.forward import Reference
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.values import type_of
 from foldbatch.params import Parameter
@@ -70,7 +70,7 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
             for part in block.blocks:
                 value = _apply(part, value, log)
             return value
-        case _Reference():
+        case Reference():
             declaration = block.declaration
             assert declaration.block is not None
             value = as_object(value) if declaration.input_type == OBJECT else value
@@ -247,7 +247,7 @@ def _zipped(value: Any) -> Any:
 
 
 def _run(block: fb.RNN, value: Any, log: Meaning) -> Any:
-    if block.from_input:
+    if block.initial_state_from_input:
         value, state = value
         items, element = elements(value)
     else:

@@ -25,6 +25,11 @@ from tests.programs.recipes import (
 from tests.programs.sequences import summary
 
 
+def unchanged(x: Any) -> Any:
+    """Return what is given."""
+    return x
+
+
 def beside(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     """A loss or a metric beside the value, of it or of something else."""
     main = maker.read(type_, depth, given)
@@ -32,7 +37,7 @@ def beside(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
         return main.then(fb.AllOf(fb.Identity(), maker.sink(type_)), fb.GetItem(0))
     match maker.number(4) if not given else 0:
         case 2:
-            label = Recipe(fb.InputTransform(lambda x: x), a_number(3))
+            label = Recipe(fb.InputTransform(unchanged), a_number(3))
             side = maker.both([maker.read(PAIR, depth), label], ()).then(fb.Metric("labelled"))
         case 3:
             parts = [maker.read(TRIPLE, depth), maker.read(ID, depth)]

@@ -67,6 +67,8 @@ def check(number: int, backend: str) -> None:
             assert_the_same_without_asides(program, backend)
     if rng.randrange(4) == 0:
         check_evaluation(compiled, program)
+    if rng.randrange(4) == 0:
+        check_kept(compiled, program)
 
 
 def change(compiled: Program, rng: Random) -> None:
@@ -136,6 +138,24 @@ def check_draws(compiled: Program, program: BlockProgram, rng: Random) -> None:
             assert_same(np.array(found[0]), np.array(loss))
             for name, gradient in gradients.items():
                 assert_same(found[1][name], gradient)
+
+
+def check_kept(compiled: Program, program: BlockProgram) -> None:
+    """Check that the program, saved and loaded, gives what it gave, and is saved as the same file."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+        compiled.save(first)
+        twin = fb.load(first, compiled.engine.name, threads=1, debug=compiled.options.debug)
+        twin.save(second)
+        assert first.read_bytes() == second.read_bytes()
+    found, expected = (
+        gradients_of(twin, program.examples, STEP),
+        gradients_of(compiled, program.examples, STEP),
+    )
+    assert_same(np.array(found[0]), np.array(expected[0]))
+    assert found[1].keys() == expected[1].keys()
+    for name, gradient in expected[1].items():
+        assert_same(found[1][name], gradient)
 
 
 def check_evaluation(compiled: Program, program: BlockProgram) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import foldbatch as fb
@@ -32,7 +33,7 @@ def chosen(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     blocks = [case.block for case in cases]
     if way % 2 and not given:
         table: Any = dict(zip(names, blocks, strict=True)) if way == 1 else tuple(blocks)
-        block: Block = fb.OneOf(lambda x: x["kind"], table, pre_block=fb.GetItem("x"))
+        block: Block = fb.OneOf(itemgetter("kind"), table, pre_block=fb.GetItem("x"))
     else:
         narrowed = [narrow("x", given) >> b for b in blocks]
         pairs: Any = list(zip(names, narrowed, strict=True)) if way < 2 else narrowed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -17,6 +18,7 @@ from foldbatch.types import TensorType, TupleType, Type
 from tests.programs.recipes import FLOAT
 
 
+@dataclass(eq=False)
 class Expression:
     """A random function of tensors: steps chosen by numbers, the same at every call.
 
@@ -24,15 +26,14 @@ class Expression:
     Its parameters are made at the first call and belong to it from then on.
     """
 
-    def __init__(
-        self, steps: Sequence[Sequence[int]], picks: Sequence[int], out: Type, free: Sequence[Parameter]
-    ) -> None:
-        self.steps = steps
-        self.picks = picks
-        self.out = out
-        self.free = free
-        self.weights: dict[tuple[int, ...], Parameter] = {}
-        self.__name__ = f"expression to {out}"
+    steps: Sequence[Sequence[int]]
+    picks: Sequence[int]
+    out: Type
+    free: Sequence[Parameter]
+    weights: dict[tuple[int, ...], Parameter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.__name__ = f"expression to {self.out}"
 
     def __call__(self, *xs: Any) -> Any:
         nodes = [node for x in xs for node in _flat(x)]
@@ -67,9 +68,12 @@ class Expression:
 
 def parameter(shape: tuple[int, ...], *, trainable: bool = True) -> Parameter:
     """Return a new parameter of moderate random values."""
-    return Parameter(
-        TensorType(shape, FLOAT), lambda rng, s: rng.normal(0.0, 0.6, s), "w", trainable=trainable
-    )
+    return Parameter(TensorType(shape, FLOAT), moderate, "w", trainable=trainable)
+
+
+def moderate(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Draw numbers."""
+    return rng.normal(0.0, 0.6, shape)
 
 
 def _product(a: Node, b: Node) -> Node:
@@ -127,12 +131,14 @@ def _flat(x: Any) -> Iterator[Node]:
         yield x
 
 
+@dataclass(eq=False)
 class FromBool:
     """The float tensor of a shape that a bool stands for."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.__name__ = f"to {FLOAT}{list(shape)}"
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self.__name__ = f"to {FLOAT}{list(self.shape)}"
 
     def __call__(self, x: Node) -> Node:
         return ops.broadcast_to(ops.cast(x, FLOAT), self.shape)

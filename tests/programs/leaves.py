@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import foldbatch as fb
 from foldbatch.static import ops
+from foldbatch.static.graph import Node
 from foldbatch.types import ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 from tests.programs.expressions import FromBool
 from tests.programs.maker import Maker
@@ -78,7 +80,7 @@ def _leaf(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
     if type_ == ID:
         return _id(maker, depth, given)
     if type_ == FLAG:
-        less = fb.Function(lambda i: ops.less(i, 2))
+        less = fb.Function(less_than_2)
         read = Recipe(whole(given) >> fb.Scalar("bool"), lambda source, depth: bool(source.number(2)))
         return _id(maker, depth, given).then(less) if maker.number(3) == 2 else read
     shape = type_.shape
@@ -98,16 +100,26 @@ def _leaf(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
     return Recipe(whole(given) >> fb.Tensor(shape, FLOAT), lambda source, depth: source.floats(shape))
 
 
+def less_than_2(i: Node) -> Node:
+    """Compare."""
+    return ops.less(i, 2)
+
+
+def two_minus(i: Node) -> Node:
+    """Subtract."""
+    return 2 - i
+
+
 def _id(maker: Maker, depth: int, given: Given) -> Recipe:
     """A number from 0 to 2, read or computed."""
     match maker.number(5):
         case 1:
             return Recipe(fb.FromTensor(np.int32(maker.number(3))), nothing)
         case 2:
-            return maker.read(ID, depth - 1, given).then(fb.Function(lambda i: 2 - i))
+            return maker.read(ID, depth - 1, given).then(fb.Function(two_minus))
         case 3:
             long = Recipe(whole(given) >> fb.Scalar("int64"), a_number(3))
-            return long.then(fb.Function(lambda i: ops.cast(i, "int32")))
+            return long.then(fb.Function(partial(ops.cast, dtype="int32")))
         case 4:
             return Recipe(whole(given) >> fb.Length("int32"), lambda source, depth: "abc"[: source.number(3)])
     return Recipe(whole(given) >> fb.Scalar(maker.one_of(["int32", "int32", "uint8"])), a_number(3))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from foldbatch.blocks.block import In_contra, Out_co, function_name, named
 from foldbatch.blocks.function import TensorBlock
+from foldbatch.blocks.settings import settings_of, signature_of
 from foldbatch.blocks.values import is_int
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params import INITIALIZERS, Initializer, Owner, Parameter
@@ -23,9 +25,6 @@ ACTIVATIONS = {
     "softplus": ops.softplus,
     "tanh": ops.tanh,
 }
-
-
-SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
 
 
 class Layer(TensorBlock[In_contra, Out_co]):
@@ -67,11 +66,30 @@ class Layer(TensorBlock[In_contra, Out_co]):
     def called(self) -> tuple[str, str]:
         return "", self.owner.name
 
+    def settings(self) -> dict[str, Any]:
+        settings = settings_of(self)
+        if self.parameters and not isinstance(settings.get("init", ""), str | int | float):
+            settings["init"] = (
+                "zeros"  # the parameters were drawn with an array or a function, and will not be again
+            )
+        return settings
+
+    def state(self) -> dict[str, Any]:
+        return {"parameters": self.parameters} if self.parameters else {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        if not state:
+            return
+        parameters = state["parameters"]
+        owners = {parameter.owner for parameter in parameters.values()}
+        if state.keys() != {"parameters"} or len(owners) != 1 or None in owners:
+            raise BlockTypeError(repr(self), "parameters of one layer", describe_value(parameters))
+        self.parameters = dict(parameters)
+        (self.owner,) = owners
+
     def arguments(self) -> str:
         parts = []
-        if type(self) not in SIGNATURES:
-            SIGNATURES[type(self)] = inspect.signature(type(self))
-        for name, parameter in SIGNATURES[type(self)].parameters.items():
+        for name, parameter in signature_of(type(self)).parameters.items():
             text = _shown(getattr(self, name, ...))
             positional = parameter.kind is not parameter.KEYWORD_ONLY
             if parameter.default is inspect.Parameter.empty and positional:
