@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from foldbatch.errors import ModelError, TrainingError
 from foldbatch.model.plain import to_plain
-from foldbatch.params import Array
 from foldbatch.program import Program
 from foldbatch.train.callbacks.callback import Callback
 
@@ -60,7 +59,8 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     """
     _check_configuration(configuration(trainer), state["configuration"], where)
     trainer.optimizer.load_state(state["optimizer"])
-    _assign(trainer, state["parameters"])
+    for name, array in state["parameters"].items():
+        trainer.program.params[name] = array  # one by one: names that are only numbers are no reason to warn
     trainer.program.steps_drawn = state["steps_drawn"]
     trainer.epoch, trainer.steps = state["epoch"], state["steps"]
     trainer.position = Position(**state["position"])
@@ -69,23 +69,6 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     for name, callback in _named(trainer):
         if name in state["callbacks"]:
             callback.load_state(state["callbacks"][name])
-
-
-def best_of(trainer: Trainer, averages: Mapping[str, Array]) -> dict[str, Any]:
-    """Return what is kept of the best epoch: its figures and parameters, some of them perhaps averages."""
-    parameters = dict(trainer.program.params) | dict(averages)
-    return {"model": trainer.model_digest, "figures": trainer.figures, "parameters": parameters}
-
-
-def load_best(trainer: Trainer, best: Mapping[str, Any], where: str) -> None:
-    """Assign the parameters of the best epoch.
-
-    Raises:
-        TrainingError: when they belong to another model.
-    """
-    if best["model"] != trainer.model_digest:
-        raise TrainingError(where, "parameters of this model", "those of another", "give another folder")
-    _assign(trainer, best["parameters"])
 
 
 def configuration(trainer: Trainer) -> dict[str, Any]:
@@ -114,12 +97,6 @@ def model_digest(program: Program) -> str:
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
     parts = (program.fingerprint, program.seed, types, plain)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _assign(trainer: Trainer, parameters: Mapping[str, Array]) -> None:
-    """Assign parameters of the same model: names that are only numbers are not to be warned of."""
-    for name, array in parameters.items():
-        trainer.program.params[name] = array
 
 
 def _named(trainer: Trainer) -> Iterator[tuple[str, Callback]]:

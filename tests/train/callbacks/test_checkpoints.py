@@ -11,7 +11,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ReadError, TrainingError, UnknownNameError
-from foldbatch.train import Callback, Checkpoints, checkpoint
+from foldbatch.loading import read_notes
+from foldbatch.train import AverageWeights, Callback, Checkpoints, checkpoint
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, assert_same, trainer
 
@@ -132,17 +133,29 @@ def test_the_best_parameters_come_back(tmp_path):
     ]
 
 
-def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
-    class Average(Callback):
-        averages = {"out.bias": np.array([7, 8], np.float32)}
-
-        def on_epoch_end(self, trainer):
-            trainer.figures["dev_averaged_loss"] = 1.0
-
-    made = trainer(callbacks=[Average(), Checkpoints(tmp_path, best="dev_averaged_loss")])
-    made.fit(EXAMPLES, epochs=1, dev=DEV)
+def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
+    made = trainer(tmp_path)
+    made.fit(EXAMPLES, DEV, epochs=2)
     made.restore_best()
-    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 8])
+    loaded = fb.load(tmp_path / "best.safetensors", "numpy")
+    np.testing.assert_array_equal(loaded.run(DEV), made.program.run(DEV))
+    assert read_notes(tmp_path / "best.safetensors")["figure"] == "dev_loss"
+    other = trainer(tmp_path, program=fb.compile(small.model(3), "numpy"))
+    with pytest.raises(TrainingError, match="best parameters of this model, found those of another"):
+        other.restore_best()
+
+
+def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
+    mean = AverageWeights(dev=DEV, keep=False)
+    made = trainer(callbacks=[Checkpoints(tmp_path, best="dev_averaged_loss"), mean])
+    made.fit(EXAMPLES, DEV, epochs=1)
+    mean.averages["out.bias"][:] = 7
+    trained = np.array(made.program.params["out.bias"])
+    made.callbacks[-1].best_figure = None
+    made.callbacks[-1].on_epoch_end(made)
+    np.testing.assert_array_equal(made.program.params["out.bias"], trained)
+    made.restore_best()
+    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 7])
 
 
 @pytest.mark.parametrize(
