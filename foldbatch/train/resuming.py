@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from foldbatch.errors import ModelError, TrainingError
 from foldbatch.model.plain import to_plain
+from foldbatch.params import Array
 from foldbatch.program import Program
 from foldbatch.train.callbacks.callback import Callback
 
@@ -59,8 +60,7 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     """
     _check_configuration(configuration(trainer), state["configuration"], where)
     trainer.optimizer.load_state(state["optimizer"])
-    for name, array in state["parameters"].items():
-        trainer.program.params[name] = array  # one by one: names that are only numbers are no reason to warn
+    assign(trainer.program.params, state["parameters"])
     trainer.program.steps_drawn = state["steps_drawn"]
     trainer.epoch, trainer.steps = state["epoch"], state["steps"]
     trainer.position = Position(**state["position"])
@@ -69,6 +69,15 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     for name, callback in _named(trainer):
         if name in state["callbacks"]:
             callback.load_state(state["callbacks"][name])
+
+
+def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
+    """Give parameters other values, which the same program had before.
+
+    `foldbatch.store.ParameterStore.update` would warn of names that are only numbers.
+    """
+    for name, array in values.items():
+        params[name] = array
 
 
 def configuration(trainer: Trainer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.averaging import AverageWeights, exchanged
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.figures import Mode, check_mode, figure_of, is_better
-from foldbatch.train.resuming import state_of
+from foldbatch.train.resuming import assign, state_of
 from foldbatch.types import describe_value
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class Checkpoints(Callback):
         if header.get("notes", {}).get(DIGEST) != trainer.model_digest:
             expected, fix = "the best parameters of this model", "give another folder"
             raise TrainingError(str(self.best), expected, "those of another", fix)
-        for name in trainer.program.params:
-            trainer.program.params[name] = arrays[name]
+        params = trainer.program.params
+        assign(params, {name: arrays[name] for name in params})
 
     def _write_best(self, trainer: Trainer) -> None:
         """Save the program; with averages of parameters, if the best figure is one of averages."""

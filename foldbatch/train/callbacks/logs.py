@@ -87,7 +87,6 @@ class JSONLinesLog(Callback):
         self.path = Path(path)
         self.every = every
         self._length = 0  # bytes of the lines that belong to this training
-        self._fitting = False
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Cut the file off behind the lines that stay."""
@@ -95,11 +94,10 @@ class JSONLinesLog(Callback):
         with self.path.open("ab") as file:
             self._length = min(self._length, file.tell())
             file.truncate(self._length)
-        self._fitting = True
 
     def on_step_end(self, trainer: Trainer) -> None:
         """Write a line of a step, if it is time."""
-        if self._fitting and self.every is not None and trainer.steps % self.every == 0:
+        if trainer.fitting and self.every is not None and trainer.steps % self.every == 0:
             loss = float(trainer.batch.loss) / max(len(trainer.batch.examples), 1)
             place = {"step": trainer.steps, "epoch": trainer.epoch + 1}
             self._write(place | {"loss": loss, "lr": trainer.optimizer.lr})
@@ -107,10 +105,6 @@ class JSONLinesLog(Callback):
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Write a line of an epoch."""
         self._write({"epoch": trainer.epoch, "steps": trainer.steps, **trainer.figures})
-
-    def on_fit_end(self, trainer: Trainer) -> None:
-        """Note that later steps are no part of a `fit`."""
-        self._fitting = False
 
     def state(self) -> dict[str, Any]:
         """Return how many bytes belong to the training."""

@@ -21,8 +21,8 @@ STYLES = ("auto", "bar", "notebook", "lines")
 class Shown(Protocol):
     """A way to show progress."""
 
-    def begin(self, epoch: int, steps: int | None) -> None:
-        """Show that an epoch begins, of so many steps if that is known."""
+    def begin(self, epoch: str, done: int, steps: int) -> None:
+        """Show that an epoch of so many steps begins; where training is resumed, some are done."""
 
     def step(self, loss: float | None) -> None:
         """Show that a step is done, with the loss per example if that is known."""
@@ -37,7 +37,7 @@ class Shown(Protocol):
 class Progress(Callback):
     """Shows a line with the figures of each epoch; in a terminal or a notebook also a bar of its steps.
 
-    The first epoch's bar does not know how long it is. Put it behind callbacks that add figures.
+    Put it behind callbacks that add figures.
 
     Args:
         style: ``"bar"`` for a terminal, ``"notebook"`` for Jupyter, which needs tqdm (``pip install
@@ -54,8 +54,8 @@ class Progress(Callback):
     >>> shown = Progress("lines", file=sys.stdout)
     >>> trainer = fb.train.Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.25), callbacks=[shown])
     >>> figures = trainer.fit([1.0], [1.0], epochs=2)  # doctest: +ELLIPSIS
-    epoch 1  loss 1  dev_loss 0.25  ... s
-    epoch 2  loss 0.25  dev_loss 0.0625  ... s
+    epoch 1/2  loss 1  dev_loss 0.25  ... s
+    epoch 2/2  loss 0.25  dev_loss 0.0625  ... s
     """
 
     def __init__(self, style: str = "auto", *, file: IO[str] | None = None) -> None:
@@ -66,8 +66,6 @@ class Progress(Callback):
         self.style = style
         self.file = file
         self._shown: Shown | None = None
-        self._steps: int | None = None  # of a whole epoch
-        self._begin = 0
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Choose a style for where the figures go now."""
@@ -78,9 +76,9 @@ class Progress(Callback):
 
     def on_epoch_start(self, trainer: Trainer) -> None:
         """Begin a bar."""
-        self._begin = trainer.steps
         if self._shown is not None:
-            self._shown.begin(trainer.epoch + 1, self._steps)
+            name = f"epoch {trainer.epoch + 1}/{trainer.epochs}"
+            self._shown.begin(name, trainer.position.batches, trainer.batches)
 
     def on_step_end(self, trainer: Trainer) -> None:
         """Move the bar; a loss on a device is not waited for."""
@@ -91,9 +89,8 @@ class Progress(Callback):
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Write the line of an epoch."""
-        self._steps = trainer.steps - self._begin
         if self._shown is not None:
-            self._shown.say(line_of(trainer.figures))
+            self._shown.say(line_of(trainer.figures, trainer.epochs))
 
     def on_fit_end(self, trainer: Trainer) -> None:
         """Take the bar away, and say why training stopped early."""
@@ -104,13 +101,13 @@ class Progress(Callback):
             self._shown = None
 
 
-def line_of(figures: Mapping[str, Any]) -> str:
+def line_of(figures: Mapping[str, Any], epochs: int) -> str:
     """Return the figures of an epoch as a line; what is no single number is left out.
 
-    >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "dev_f1": {"good": 1.0}})
-    'epoch 3  loss 0.5123  12.3 s'
+    >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "dev_f1": {"good": 1.0}}, 10)
+    'epoch 3/10  loss 0.5123  12.3 s'
     """
-    parts = [f"epoch {figures['epoch']}"]
+    parts = [f"epoch {figures['epoch']}/{epochs}"]
     for name, value in figures.items():
         if name not in ("epoch", "seconds") and isinstance(value, int | float):
             parts.append(f"{name} {value:.4g}")
@@ -133,7 +130,7 @@ class _Lines:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
-    def begin(self, epoch: int, steps: int | None) -> None:
+    def begin(self, epoch: str, done: int, steps: int) -> None:
         pass
 
     def step(self, loss: float | None) -> None:
@@ -158,12 +155,12 @@ class _Bar:
         self._bars.start()
         self._task: Any = None
 
-    def begin(self, epoch: int, steps: int | None) -> None:
+    def begin(self, epoch: str, done: int, steps: int) -> None:
         self._epoch = epoch
-        self._task = self._bars.add_task(f"epoch {epoch}", total=steps)
+        self._task = self._bars.add_task(epoch, completed=done, total=steps)
 
     def step(self, loss: float | None) -> None:
-        text = f"epoch {self._epoch}" + ("" if loss is None else f"  loss {loss:.4g}")
+        text = self._epoch + ("" if loss is None else f"  loss {loss:.4g}")
         self._bars.update(self._task, advance=1, description=text)
 
     def say(self, line: str) -> None:
@@ -183,8 +180,8 @@ class _Notebook:
         self._file = file
         self._bar: Any = None
 
-    def begin(self, epoch: int, steps: int | None) -> None:
-        self._bar = self._tqdm(desc=f"epoch {epoch}", total=steps, leave=False, file=self._file)
+    def begin(self, epoch: str, done: int, steps: int) -> None:
+        self._bar = self._tqdm(desc=epoch, initial=done, total=steps, leave=False, file=self._file)
 
     def step(self, loss: float | None) -> None:
         if loss is not None:

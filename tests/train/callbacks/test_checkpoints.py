@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.errors import ReadError, TrainingError, UnknownNameError
 from foldbatch.loading import read_notes
-from foldbatch.train import AverageWeights, Callback, Checkpoints, checkpoint
+from foldbatch.train import AverageWeights, Callback, Checkpoints, EarlyStopping, Trainer, checkpoint
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, assert_same, trainer
 
@@ -233,3 +234,16 @@ def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkey
     steps.clear()
     trainer(callbacks=[Checkpoints(tmp_path, seconds=60)]).step(EXAMPLES)  # no fit, no checkpoint
     assert steps == []
+
+
+def test_layers_without_a_name_are_no_reason_to_warn(tmp_path):
+    numbered = fb.Vector(2) >> fb.Linear(3) >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss()
+    callbacks = [
+        AverageWeights(dev=[[1, 2]]),
+        EarlyStopping("loss", "min", restore=True),
+        Checkpoints(tmp_path, best="dev_averaged_loss"),
+    ]
+    made = Trainer(fb.compile(numbered, "numpy"), fb.SGD(0.1), callbacks=callbacks)
+    made.fit([[1, 2]], epochs=1)
+    made.fit([[1, 2]], epochs=2, resume=True)
+    made.restore_best()

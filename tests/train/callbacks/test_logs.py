@@ -9,7 +9,7 @@ import pytest
 
 from foldbatch.errors import TrainingError
 from foldbatch.train import CSVLog, JSONLinesLog
-from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, run_in_two, through_json, trainer
+from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, run_in_two, through_json, trainer, without_seconds
 
 
 def fake_run(callback, *epochs):
@@ -79,14 +79,6 @@ def test_a_resumed_training_cuts_off_what_came_after_its_checkpoint(tmp_path, cu
         )
         assert other == whole
         assert len(whole) > 4
-
-
-def without_seconds(text):
-    if text.startswith("{"):
-        return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in text.splitlines()]
-    place = text.splitlines()[0].split(",").index("seconds")
-    rows = [line.split(",") for line in text.splitlines()]
-    return [row[:place] + row[place + 1 :] for row in rows]
 
 
 def test_lines_after_a_checkpoint_go(tmp_path):
