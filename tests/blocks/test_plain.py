@@ -180,6 +180,7 @@ def test_a_frozen_and_a_trainable_flag_changed_later_come_back():
     layer.parameters["bias"].trainable = False
     twin = again(program.lowered.block, program.params.parameters)
     assert [p.trainable for p in twin.blocks[1].parameters.values()] == [True, False]
+    assert {p.owner for p in twin.blocks[1].parameters.values()} == {twin.blocks[1].owner}
 
 
 def test_names_are_given_or_not_as_they_were():
@@ -263,3 +264,35 @@ def test_a_definition_is_that_of_a_declaration_and_the_only_one():
 
 def test_the_settings_of_an_owner_are_found():
     assert settings_of(Owner("x", given=True)) == {"name": "x", "given": True}
+
+
+def test_what_contains_itself_is_named():
+    scaled = Scaled(1.0, [])
+    scaled.layer.append(scaled)
+    (lost,) = to_plain(fb.Function(scaled), {}).lost
+    assert lost.startswith("a Scaled that contains itself")
+
+
+def test_a_parameter_called_as_a_constant_would_be_keeps_its_name():
+    parameter = fb.Parameter([2], 0.5, "constant 0")
+    block = fb.AllOf(fb.FromTensor(parameter), fb.FromTensor(np.ones(3)))
+    names = fb.compile(block, "numpy").params.parameters
+    written = to_plain(block, names)
+    assert list(written.arrays) == ["constant 0'"]
+    one, two = again(block, names).blocks
+    np.testing.assert_array_equal(one.tensor.value, [0.5, 0.5])
+    np.testing.assert_array_equal(two.tensor, np.ones(3))
+
+
+def test_equal_constants_are_written_once():
+    arrays = [np.ones(3), np.ones(3), np.ones(3, "float32"), np.ones((3, 1)), np.zeros((0, 2))]
+    block = fb.AllOf(*map(fb.FromTensor, arrays))
+    assert len(to_plain(block, {}).arrays) == 4
+    for array, twin in zip(arrays, again(block).blocks, strict=True):
+        np.testing.assert_array_equal(twin.tensor, array, strict=True)
+
+
+def test_two_parameters_of_one_name_are_refused():
+    things = [Thing("Parameter", {"type": [2]}, {"array": "w"})] * 2
+    with pytest.raises(ModelError, match="two parameters 'w'"):
+        from_plain(Plain(things, [], 1), {"w": np.zeros(2, "float32")})

@@ -69,9 +69,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
     def settings(self) -> dict[str, Any]:
         settings = settings_of(self)
         if self.parameters and not isinstance(settings.get("init", ""), str | int | float):
-            settings["init"] = (
-                "zeros"  # the parameters were drawn with an array or a function, and will not be again
-            )
+            settings["init"] = "zeros"  # the parameters were drawn, and will not be again
         return settings
 
     def state(self) -> dict[str, Any]:
