@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -217,15 +216,7 @@ def test_settings_are_looked_at(tmp_path):
 
 def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkeypatch):
     steps = []
-    monkeypatch.setattr(
-        Checkpoints,
-        "_write",
-        lambda self, trainer, path: (
-            steps.append(trainer.steps),
-            setattr(self, "_steps", trainer.steps),
-            setattr(self, "_time", time.monotonic()),
-        ),
-    )
+    monkeypatch.setattr(checkpoint, "write", lambda path, state: steps.append(state["steps"]))
     trainer(tmp_path, every=2).fit(EXAMPLES, epochs=2, dev=DEV)
     assert steps == [2, 4, 5, 7, 9, 10]
     steps.clear()
@@ -247,3 +238,11 @@ def test_layers_without_a_name_are_no_reason_to_warn(tmp_path):
     made.fit([[1, 2]], epochs=1)
     made.fit([[1, 2]], epochs=2, resume=True)
     made.restore_best()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    for name in (".last.safetensors.0a.partial", ".epoch-0003.safetensors.0b.partial", ".mine.partial"):
+        (tmp_path / name).write_bytes(b"half")
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)
+    names = [".mine.partial", "best.safetensors", "last.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
