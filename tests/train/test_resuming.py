@@ -122,7 +122,7 @@ def test_200_kills_change_nothing_and_lose_no_more_than_the_interval(tmp_path):
         if number % 2:
             while counts.memory[2] == files and time.perf_counter() < latest:
                 time.sleep(PAUSE / 4)
-        time.sleep(moments.uniform(0, 4 * PAUSE if number % 2 else seconds / 5))
+        time.sleep(moments.uniform(0, 4 * PAUSE if number % 2 else seconds / 8))
         os.kill(child, signal.SIGKILL)
 
     kills = cut = 0
