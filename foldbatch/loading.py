@@ -36,7 +36,8 @@ def load(path: str | os.PathLike[str], backend: str = "auto", **options: Any) ->
     It computes what the saved one did, to the last bit on the same backend and machine. It trains on from
     the same step, and frozen parameters stay frozen. Functions that the model calls are found by their
     import paths, in this package and in modules that are imported already. The file decides which of these
-    the model calls: where you do not know where it comes from, import none that does harm.
+    are called, here and when the program runs: so load a file of unknown origin where only foldbatch is
+    imported.
 
     Args:
         path: of the file.
