@@ -96,7 +96,7 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
         raise ReadError(where, expected, "a file that is damaged", fix) from error
     if cover.digest != _digest(kind, bytes(cover.header), arrays):
         raise ReadError(where, expected, "a file that was changed since it was written", fix)
-    return arrays, msgspec.json.decode(cover.header)
+    return dict(sorted(arrays.items())), msgspec.json.decode(cover.header)  # the format keeps no order
 
 
 def _cover(data: bytes) -> Cover | None:

@@ -53,11 +53,12 @@ def test_the_same_content_is_the_same_file(path):
     assert path.read_bytes() == before
 
 
-def test_every_flipped_bit_and_every_truncation_is_refused(path):
+def test_a_flipped_bit_anywhere_and_a_truncation_are_refused(path):
     data = path.read_bytes()
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :])
-        assert "expected a numbers that foldbatch wrote" in refused(path) or "another" in refused(path)
+        assert f"{path}: expected a numbers that foldbatch wrote, found" in refused(path)
+    for place in range(0, len(data), 7):
         path.write_bytes(data[:place])
         assert "damaged" in refused(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     """
     _check_configuration(configuration(trainer), state["configuration"], where)
     trainer.optimizer.load_state(state["optimizer"])
-    _assign(trainer, state["parameters"])
+    assign(trainer.program.params, state["parameters"])
     trainer.program.steps_drawn = state["steps_drawn"]
     trainer.epoch, trainer.steps = state["epoch"], state["steps"]
     trainer.position = Position(**state["position"])
@@ -71,21 +71,13 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
             callback.load_state(state["callbacks"][name])
 
 
-def best_of(trainer: Trainer, averages: Mapping[str, Array]) -> dict[str, Any]:
-    """Return what is kept of the best epoch: its figures and parameters, some of them perhaps averages."""
-    parameters = dict(trainer.program.params) | dict(averages)
-    return {"model": trainer.model_digest, "figures": trainer.figures, "parameters": parameters}
+def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
+    """Give parameters other values, which the same program had before.
 
-
-def load_best(trainer: Trainer, best: Mapping[str, Any], where: str) -> None:
-    """Assign the parameters of the best epoch.
-
-    Raises:
-        TrainingError: when they belong to another model.
+    `foldbatch.store.ParameterStore.update` would warn of names that are only numbers.
     """
-    if best["model"] != trainer.model_digest:
-        raise TrainingError(where, "parameters of this model", "those of another", "give another folder")
-    _assign(trainer, best["parameters"])
+    for name, array in values.items():
+        params[name] = array
 
 
 def configuration(trainer: Trainer) -> dict[str, Any]:
@@ -114,12 +106,6 @@ def model_digest(program: Program) -> str:
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
     parts = (program.fingerprint, program.seed, types, plain)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _assign(trainer: Trainer, parameters: Mapping[str, Array]) -> None:
-    """Assign parameters of the same model: names that are only numbers are not to be warned of."""
-    for name, array in parameters.items():
-        trainer.program.params[name] = array
 
 
 def _named(trainer: Trainer) -> Iterator[tuple[str, Callback]]:

@@ -23,7 +23,7 @@ from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.prefetch import prefetched
-from foldbatch.train.resuming import Position, load_best, model_digest, take_over
+from foldbatch.train.resuming import Position, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
 
 BATCH = 32  # examples of a batch, where nobody says how many
@@ -236,12 +236,9 @@ class Trainer:
 
         Raises:
             TrainingError: when there is no such callback, or it keeps no best parameters.
+            ReadError: when the file is damaged.
         """
-        path = self._checkpoints("restore_best").best
-        if not path.exists():
-            fix = "give Checkpoints best='dev_loss', say, and fit"
-            raise TrainingError("restore_best", "a file of the best parameters", f"no {path}", fix)
-        load_best(self, checkpoint.read(path), str(path))
+        self._checkpoints("restore_best").restore_best(self)
 
     def seconds(self) -> float:
         """Return for how many seconds the epoch under way has been trained."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import files
 from foldbatch.train import Callback, checkpoint
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, trainer
@@ -98,11 +99,11 @@ def is_over(child):
 
 
 def final_files(folder):
-    """Return the last checkpoint and the best parameters, without the times in them."""
-    last, best = (checkpoint.read(folder / f"{name}.safetensors") for name in ("last", "best"))
-    for figures in (last["position"], *last["history"], best["figures"]):
+    """Return the last checkpoint without the times in it, and the best program."""
+    last = checkpoint.read(folder / "last.safetensors")
+    for figures in (last["position"], *last["history"]):
         del figures["seconds"]
-    return last, best
+    return last, files.read(folder / "best.safetensors", "model", "")
 
 
 def test_200_kills_change_nothing_and_lose_no_more_than_the_interval(tmp_path):
@@ -121,7 +122,7 @@ def test_200_kills_change_nothing_and_lose_no_more_than_the_interval(tmp_path):
         if number % 2:
             while counts.memory[2] == files and time.perf_counter() < latest:
                 time.sleep(PAUSE / 4)
-        time.sleep(moments.uniform(0, 4 * PAUSE if number % 2 else seconds / 5))
+        time.sleep(moments.uniform(0, 4 * PAUSE if number % 2 else seconds / 8))
         os.kill(child, signal.SIGKILL)
 
     kills = cut = 0

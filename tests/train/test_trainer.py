@@ -7,6 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.pending import Pending
 from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, Callback, Sampler, Trainer
 from foldbatch.trees import Tree
@@ -187,3 +188,22 @@ def test_a_callback_stops_a_fit_after_its_epoch():
 def test_eve_gets_the_loss_that_it_needs():
     trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Eve(0.1), batch=10)
     assert len(trainer.fit(EXAMPLES, epochs=2)) == 2
+
+
+def test_no_step_waits_for_a_loss_that_a_device_computes():
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1), batch=10)
+    seen, read, run = [], [], trainer.program.value_and_grad
+
+    def late(examples):
+        loss, gradients = run(examples)
+        return Pending(lambda: read.append(loss) or loss), gradients
+
+    class Watching(Callback):
+        def on_step_end(self, trainer):
+            seen.append(len(read))
+
+    trainer.program.value_and_grad = late
+    trainer.callbacks.append(Watching())
+    (figures,) = trainer.fit(EXAMPLES, epochs=1)
+    assert (seen, len(read)) == ([0, 0], 2)
+    assert figures["loss"] == sum(read) / 20

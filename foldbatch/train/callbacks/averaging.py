@@ -10,6 +10,7 @@ import numpy as np
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.resuming import assign
 
 if TYPE_CHECKING:
     from foldbatch.params import Array
@@ -98,7 +99,7 @@ class AverageWeights(Callback):
     def on_fit_end(self, trainer: Trainer) -> None:
         """Give the parameters their averages, if that is wanted."""
         if self.keep and self.averages and not self._in_epoch:
-            trainer.program.params.update(self.averages)
+            assign(trainer.program.params, self.averages)
 
     def state(self) -> dict[str, Any]:
         """Return the averages, and how many epochs are in them."""
@@ -147,8 +148,8 @@ def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
     array(1.)
     """
     before = {name: np.array(params[name]) for name in values}
-    params.update(values)
+    assign(params, values)
     try:
         yield
     finally:
-        params.update(before)
+        assign(params, before)

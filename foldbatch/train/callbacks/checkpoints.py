@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foldbatch import files
 from foldbatch.errors import TrainingError
+from foldbatch.saving import KIND
 from foldbatch.train import checkpoint
+from foldbatch.train.callbacks.averaging import AverageWeights, exchanged
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.figures import Mode, check_mode, figure_of, is_better
-from foldbatch.train.resuming import best_of, state_of
+from foldbatch.train.resuming import assign, state_of
 from foldbatch.types import describe_value
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
 
 AVERAGED = "dev_averaged_"  # begins the names of figures of averaged parameters
+DIGEST = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
 MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
     "min": ("loss", "error", "mse", "mae", "perplexity"),
@@ -31,21 +36,23 @@ class Checkpoints(Callback):
     """Keeps the state of a training in a folder, so that ``fit(..., resume=True)`` goes on from it.
 
     ``last.safetensors`` is written at the end of each epoch, and within epochs as often as is asked for; also
-    when Ctrl-C or SIGTERM ends the `fit`. ``best.safetensors`` has the parameters of the best epoch. A
-    file is complete under its name, or the former one stays. The trainer calls this callback last.
+    when Ctrl-C or SIGTERM ends the `fit`. ``best.safetensors`` is the program after the best
+    epoch, for `Trainer.restore_best` and `foldbatch.load`. A file is complete under its name, or the former
+    one stays. The trainer calls this callback last.
 
     Args:
         folder: is made if there is none.
         every: after how many steps a checkpoint is written; so at most as many steps are lost.
         seconds: after how many seconds one is written, when the step under way is done.
-        best: the figure that says which epoch is the best, such as ``"dev_accuracy"``.
+        best: the figure that says which epoch is the best, such as ``"dev_accuracy"``. If it begins with
+            ``dev_averaged_``, the averages of `AverageWeights` are kept.
         mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the figure's name
             says.
         keep: how many checkpoints of past epochs stay besides, as ``epoch-0012.safetensors``.
 
     Attributes:
         last: the path of the last checkpoint.
-        best: the path of the best parameters.
+        best: the path of the program after the best epoch.
         best_figure: the best figure, or None.
         best_epoch: the number of its epoch, counted from 1, or None.
 
@@ -111,7 +118,7 @@ class Checkpoints(Callback):
         """Write the best parameters, if these are, and the checkpoints of the epoch."""
         if self.figure is not None and self.mode is not None:
             value = figure_of("Checkpoints best", trainer.figures, self.figure)
-            if is_better(value, self.best_figure, self.mode):
+            if math.isfinite(value) and is_better(value, self.best_figure, self.mode):
                 self.best_figure, self.best_epoch = value, trainer.epoch
                 # before the checkpoint that says so; a run killed in between finds the same best again
                 self._write_best(trainer)
@@ -132,12 +139,32 @@ class Checkpoints(Callback):
         """Take over what `state` returned."""
         self.best_figure, self.best_epoch = state["best_figure"], state["best_epoch"]
 
+    def restore_best(self, trainer: Trainer) -> None:
+        """Give the parameters the values of the best epoch.
+
+        Raises:
+            TrainingError: when no epoch was the best yet, or the file is of another model.
+            ReadError: when the file is damaged.
+        """
+        if not self.best.exists():
+            fix = "give Checkpoints best='dev_loss', say, and fit"
+            raise TrainingError("restore_best", "a file of the best parameters", f"no {self.best}", fix)
+        arrays, header = files.read(self.best, KIND, "fit anew")
+        if header.get("notes", {}).get(DIGEST) != trainer.model_digest:
+            expected, fix = "the best parameters of this model", "give another folder"
+            raise TrainingError(str(self.best), expected, "those of another", fix)
+        params = trainer.program.params
+        assign(params, {name: arrays[name] for name in params})
+
     def _write_best(self, trainer: Trainer) -> None:
+        """Save the program; with averages of parameters, if the best figure is one of averages."""
         averages: dict[str, Array] = {}
         if self.figure is not None and self.figure.startswith(AVERAGED):
             for callback in trainer.callbacks:
-                averages |= getattr(callback, "averages", {})
-        checkpoint.write(self.best, best_of(trainer, averages))
+                averages |= callback.averages if isinstance(callback, AverageWeights) else {}
+        notes = {"figure": self.figure, "value": self.best_figure, "epoch": self.best_epoch}
+        with exchanged(trainer.program.params, averages):
+            trainer.program.save(self.best, notes | {DIGEST: trainer.model_digest})
 
     def _write(self, trainer: Trainer, path: Path) -> None:
         checkpoint.write(path, state_of(trainer))

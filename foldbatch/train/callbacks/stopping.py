@@ -11,6 +11,7 @@ import numpy as np
 from foldbatch.errors import TrainingError
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.figures import Mode, check_mode, figure_of, is_better
+from foldbatch.train.resuming import assign
 
 if TYPE_CHECKING:
     from foldbatch.params import Array
@@ -91,7 +92,7 @@ class EarlyStopping(Callback):
     def on_fit_end(self, trainer: Trainer) -> None:
         """Restore the parameters of the best epoch, if that is wanted."""
         if self._parameters and not self._in_epoch:
-            trainer.program.params.update(self._parameters)
+            assign(trainer.program.params, self._parameters)
 
     def state(self) -> dict[str, Any]:
         """Return the best figure, how long it has lasted, and the parameters of its epoch."""

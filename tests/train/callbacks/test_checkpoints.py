@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.errors import ReadError, TrainingError, UnknownNameError
-from foldbatch.train import Callback, Checkpoints, checkpoint
+from foldbatch.loading import read_notes
+from foldbatch.train import AverageWeights, Callback, Checkpoints, EarlyStopping, Trainer, checkpoint
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, assert_same, trainer
 
@@ -132,17 +133,29 @@ def test_the_best_parameters_come_back(tmp_path):
     ]
 
 
-def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
-    class Average(Callback):
-        averages = {"out.bias": np.array([7, 8], np.float32)}
-
-        def on_epoch_end(self, trainer):
-            trainer.figures["dev_averaged_loss"] = 1.0
-
-    made = trainer(callbacks=[Average(), Checkpoints(tmp_path, best="dev_averaged_loss")])
-    made.fit(EXAMPLES, epochs=1, dev=DEV)
+def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
+    made = trainer(tmp_path)
+    made.fit(EXAMPLES, DEV, epochs=2)
     made.restore_best()
-    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 8])
+    loaded = fb.load(tmp_path / "best.safetensors", "numpy")
+    np.testing.assert_array_equal(loaded.run(DEV), made.program.run(DEV))
+    assert read_notes(tmp_path / "best.safetensors")["figure"] == "dev_loss"
+    other = trainer(tmp_path, program=fb.compile(small.model(3), "numpy"))
+    with pytest.raises(TrainingError, match="best parameters of this model, found those of another"):
+        other.restore_best()
+
+
+def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
+    mean = AverageWeights(dev=DEV, keep=False)
+    made = trainer(callbacks=[Checkpoints(tmp_path, best="dev_averaged_loss"), mean])
+    made.fit(EXAMPLES, DEV, epochs=1)
+    mean.averages["out.bias"][:] = 7
+    trained = np.array(made.program.params["out.bias"])
+    made.callbacks[-1].best_figure = None
+    made.callbacks[-1].on_epoch_end(made)
+    np.testing.assert_array_equal(made.program.params["out.bias"], trained)
+    made.restore_best()
+    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 7])
 
 
 @pytest.mark.parametrize(
@@ -203,15 +216,7 @@ def test_settings_are_looked_at(tmp_path):
 
 def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkeypatch):
     steps = []
-    monkeypatch.setattr(
-        Checkpoints,
-        "_write",
-        lambda self, trainer, path: (
-            steps.append(trainer.steps),
-            setattr(self, "_steps", trainer.steps),
-            setattr(self, "_time", time.monotonic()),
-        ),
-    )
+    monkeypatch.setattr(checkpoint, "write", lambda path, state: steps.append(state["steps"]))
     trainer(tmp_path, every=2).fit(EXAMPLES, epochs=2, dev=DEV)
     assert steps == [2, 4, 5, 7, 9, 10]
     steps.clear()
@@ -220,3 +225,24 @@ def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkey
     steps.clear()
     trainer(callbacks=[Checkpoints(tmp_path, seconds=60)]).step(EXAMPLES)  # no fit, no checkpoint
     assert steps == []
+
+
+def test_layers_without_a_name_are_no_reason_to_warn(tmp_path):
+    numbered = fb.Vector(2) >> fb.Linear(3) >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss()
+    callbacks = [
+        AverageWeights(dev=[[1, 2]]),
+        EarlyStopping("loss", "min", restore=True),
+        Checkpoints(tmp_path, best="dev_averaged_loss"),
+    ]
+    made = Trainer(fb.compile(numbered, "numpy"), fb.SGD(0.1), callbacks=callbacks)
+    made.fit([[1, 2]], epochs=1)
+    made.fit([[1, 2]], epochs=2, resume=True)
+    made.restore_best()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    for name in (".last.safetensors.0a.partial", ".epoch-0003.safetensors.0b.partial", ".mine.partial"):
+        (tmp_path / name).write_bytes(b"half")
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)
+    names = [".mine.partial", "best.safetensors", "last.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
