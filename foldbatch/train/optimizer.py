@@ -223,8 +223,8 @@ class Optimizer:
     def _change(self, name: str, parameter: Any, gradient: Any, factor: float) -> Change:
         """Count a step of a parameter, and return what changes it."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
-        rate = self.lr * _factor(self.lr_factors, name)
-        decay = self.weight_decay * _factor(self.decay_factors, name)
+        rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
+        decay = self.weight_decay * _factor(self.decay_factors, name) if self.weight_decay else 0.0
         lines, numbers = self._lines(), self._numbers(rate, step)
         if decay:
             line, number = self._decay(rate, decay)
