@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import REMAINDER, ArgumentParser
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from foldbatch import __version__
+from foldbatch.errors import FoldbatchError
 
 Command = Callable[[Sequence[str]], int]
-
-
-def _bench(arguments: Sequence[str]) -> int:
-    from foldbatch.gain.command import main as bench  # noqa: PLC0415 - only what is called is imported
-
-    return bench(arguments, "foldbatch bench")
 
 
 def _cache(arguments: Sequence[str]) -> int:
@@ -37,14 +34,35 @@ def _cache(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _of(module: str, name: str) -> Command:
+    """Return the command of a module, which is imported when the command is called."""
+
+    def run(arguments: Sequence[str]) -> int:
+        status: int = import_module(module).main(arguments, f"foldbatch {name}")
+        return status
+
+    return run
+
+
+MODULES = {
+    "train": ("train, test and save a model as a configuration says", "foldbatch.commands.train"),
+    "eval": ("the figures of a saved model on labelled data", "foldbatch.commands.evaluate"),
+    "predict": ("what a saved model tells of new data, as JSON lines", "foldbatch.commands.predict"),
+    "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.inspect"),
+    "data": ("count, check, convert and split files of trees", "foldbatch.commands.data"),
+    "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.gain.command"),
+}
 COMMANDS: dict[str, tuple[str, Command]] = {
-    "bench": ("measure what batching gains on a block and examples of yours", _bench),
+    **{name: (what, _of(module, name)) for name, (what, module) in MODULES.items()},
     "cache": ("show or empty the directory of compiled loops", _cache),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status.
+
+    It is 0, or 1 for a check that failed, 2 for wrong input (with one line that says what), 130 where Ctrl-C
+    ended it, 143 where SIGTERM did, and 141 where nobody reads the output any more.
 
     Args:
         arguments: the command and its own arguments; those of the process by default.
@@ -59,10 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     _, run = COMMANDS[options.command]
     try:
-        return run(options.arguments)
+        status = run(options.arguments)
+        sys.stdout.flush()  # a reader that is gone is noticed here
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to be flushed at exit
+        return 141
+    except (FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return status
 
 
 if __name__ == "__main__":

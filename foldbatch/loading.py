@@ -82,7 +82,7 @@ def load(path: str | os.PathLike[str], backend: str = "auto", **options: Any) ->
     if name_parameters(lowered.model.parameters) != parameters:
         raise ReadError(where, WHAT, "a block that has other parameters than the file", ANEW)
     program = Program(lowered, ready, seed)
-    program._step = header.step
+    program.steps_drawn = header.step
     return program
 
 

@@ -57,13 +57,16 @@ class Program(Differentiable, Savable):
     Several threads may use a program at once: their batches run one after the other, but their examples are
     traced side by side, so the block's Python functions must bear that. After a fork the program works in the
     child, too.
+
+    Attributes:
+        steps_drawn: the number of the next step that random numbers are drawn for.
     """
 
     def __init__(self, lowered: Lowered, options: Options, seed: int) -> None:
         self.lowered = lowered
         self.options = options
         self.seed = seed
-        self._step = 0
+        self.steps_drawn = 0
         self._drawn = 0  # the step that random numbers were last drawn for
         self._warned: set[type[FoldbatchWarning]] = set()
         self._params = ParameterStore(name_parameters(lowered.model.parameters))
@@ -258,7 +261,7 @@ class Program(Differentiable, Savable):
     def _drawing(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
         if step is None:
-            step, self._step = self._step, self._step + 1
+            step, self.steps_drawn = self.steps_drawn, self.steps_drawn + 1
         refuse_no_count("step", step, 0)
         self._drawn = step
         return step

@@ -65,7 +65,7 @@ class Savable:
     options: Options
     seed: int
     _params: ParameterStore
-    _step: int
+    steps_drawn: int
 
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
         """Write the program to a file, for `foldbatch.load`: its block, parameters and options, and no code.
@@ -106,7 +106,7 @@ class Savable:
             seed=self.seed,
         )
         plain, constants = (None, {}) if written.lost else (written.plain, written.arrays)
-        header = Header(VERSION, plain, written.lost, list(constants), kept, self._step, notes)
+        header = Header(VERSION, plain, written.lost, list(constants), kept, self.steps_drawn, notes)
         files.write(path, KIND, {**self._params, **constants}, msgspec.to_builtins(header))
 
 

@@ -17,16 +17,18 @@ from foldbatch.recipes.settings import (
     BiLSTM,
     ChildSum,
     Configuration,
+    Json,
     OptimizerOptions,
     TaskOptions,
     WordOptions,
 )
+from foldbatch.schema import infer
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, Optimizer, RMSprop
+from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
 from foldbatch.trees.node import TreeNode
-from foldbatch.trees.vectors import embedding_matrix, read_vectors
 from foldbatch.trees.vocabulary import Vocabulary
-from foldbatch.zoo import MODELS, Task, Words
+from foldbatch.zoo import MODELS, Task, Words, json
 from foldbatch.zoo.words import name_of, subwords, words_of
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -48,6 +50,9 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         OSError: when it cannot be read.
     """
     options, task = configuration.model, _task(configuration.task, dataset)
+    if isinstance(options, Json):
+        schema = infer(record for record, _ in dataset.train)
+        return json(schema.block(options.size), task, hidden=options.hidden)
     words = _words(configuration, dataset)
     match options:
         case ChildSum():
@@ -142,5 +147,5 @@ def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32
     plain = {form for word in vocabulary for form in (word, unescape(word))}
     vectors = read_vectors(Path(path), plain | {word.lower() for word in plain})
     table, coverage = embedding_matrix(vocabulary, vectors, seed)
-    print(f"{len(vocabulary)} words: {coverage}")
+    print(coverage, flush=True)
     return table

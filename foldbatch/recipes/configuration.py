@@ -7,6 +7,7 @@ the command line says counts.
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 import types
@@ -22,6 +23,7 @@ from foldbatch.types import describe_value
 
 Raw = dict[str, Any]
 PLACE = re.compile(r" - at `\$\.?(.*)`$")
+PATHS = {"data": ("folder", "train", "dev", "test"), "words": ("vectors",)}
 UNKNOWN = re.compile(r"unknown field `(.*)`")
 
 
@@ -65,6 +67,16 @@ def checked(raw: Raw, where: str) -> Configuration:
         UnknownNameError: when there is no such option.
     """
     return _checked(raw, where, {})
+
+
+def with_absolute_paths(configuration: Configuration) -> Configuration:
+    """Return the same settings, whose files and folders are found from any working directory."""
+    raw = plain(configuration)
+    for section, keys in PATHS.items():
+        for key in keys:
+            if raw[section][key]:
+                raw[section][key] = os.path.abspath(raw[section][key])  # noqa: PTH100 - links stay
+    return checked(raw, "")
 
 
 def plain(configuration: Configuration) -> Raw:

@@ -15,9 +15,18 @@ from typing import Any
 
 from foldbatch.errors import ReadError
 from foldbatch.recipes.settings import Data
-from foldbatch.trees import python_functions, python_tree, read_brackets, read_sst, standard_library_functions
+from foldbatch.trees import (
+    python_functions,
+    python_tree,
+    read_brackets,
+    read_jsonlines,
+    read_sentences,
+    read_sst,
+    standard_library_functions,
+)
 from foldbatch.trees.stdlib_functions import Corpus
 from foldbatch.trees.tree import trusted_tree
+from foldbatch.types import describe_value
 
 PARTS = ("train", "dev", "test")
 Sample = tuple[Any, Any]
@@ -102,6 +111,30 @@ def _function_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
     yield from python_functions("".join(lines), where)
 
 
+def _conllu(path: Path, data: Data) -> Iterator[Sample]:
+    """Yield dependency trees with the label that a comment ``# label = x`` above them says."""
+    for sentence in read_sentences(path):
+        yield sentence.tree(roots="join"), sentence.notes().get(data.label)
+
+
+def _conllu_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
+    for sentence in read_sentences(lines):
+        yield sentence.notes().get("sent_id"), sentence.tree(roots="join")
+
+
+def _jsonlines(path: Path, data: Data) -> Iterator[Sample]:
+    """Yield records and the label that they have at a key."""
+    for number, record in enumerate(read_jsonlines(path), 1):
+        if not isinstance(record, dict) or data.label not in record:
+            expected, fix = f"an object with {data.label!r}", "set data.label to the key of the label"
+            raise ReadError(f"{path}:{number}", expected, describe_value(record), fix)
+        yield {key: value for key, value in record.items() if key != data.label}, record[data.label]
+
+
+def _json_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
+    return ((None, record) for record in read_jsonlines(lines))
+
+
 class _Functions:
     """The embedded functions, read once a process."""
 
@@ -141,4 +174,6 @@ FORMATS: dict[str, Format] = {
     "sst-binary": _format(_sst_binary, _bracket_structures, ("negative", "positive"), nodes=True),
     "brackets": _format(_brackets, _bracket_structures, nodes=True),
     "python": _format(_python_samples, _python_structures, nodes=False),
+    "conllu": _format(_conllu, _conllu_structures, nodes=False),
+    "jsonlines": _format(_jsonlines, _json_structures, nodes=False),
 }

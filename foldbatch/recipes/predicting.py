@@ -19,12 +19,19 @@ BATCH = 256
 
 
 def unlabelled(structure: Any, kind: str) -> Any:
-    """Return the example of a structure whose label is to be told."""
+    """Return the example of a structure whose label is to be told.
+
+    Raises:
+        ExampleTypeError: when nodes are told, and it is no tree.
+    """
     if kind not in ("nodes", "root"):
         return structure, None
     if isinstance(structure, TreeNode):
         tree = structure.tree
         return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
+    if kind == "nodes":
+        fix = "give trees in brackets, one a line"
+        raise ExampleTypeError("predict", "a tree", describe_value(structure), fix)
     return structure
 
 
@@ -54,9 +61,6 @@ def predictions(
     rest = iter(structures)
     while batch := list(islice(rest, BATCH)):
         examples = [unlabelled(structure, kind) for structure in batch]
-        for example in examples if nodes else ():
-            if not isinstance(example, Tree):
-                raise ExampleTypeError("nodes", "trees", describe_value(example), "give trees in brackets")
         results = program.run(examples, metrics=nodes)
         scores = results.metrics["node"] if nodes else None
         for number, result in enumerate(results):

@@ -138,6 +138,17 @@ class ScheduleOptions(Section, frozen=True):
     end: Annotated[float, _option("of cosine: the last factor", ge=0)] = 0.0
 
 
+class AverageOptions(Section, frozen=True):
+    """The mean of the parameters along the way, which is then what is evaluated and saved."""
+
+    name: Annotated[
+        Literal["none", "moving", "epochs"],
+        _option("moving: by decay, after each step; epochs: of all epochs, and none is chosen as the best"),
+    ] = "none"
+    decay: Annotated[float, _option("of moving: the share of the former mean", gt=0, lt=1)] = 0.999
+    start: Annotated[int, _option("of epochs: how many are left out before it begins", ge=0)] = 0
+
+
 class Train(Section, frozen=True):
     """How long, on what, and from which random numbers."""
 
@@ -148,9 +159,6 @@ class Train(Section, frozen=True):
         Literal["auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference"], _option("what computes")
     ] = "auto"
     patience: Annotated[int, _option("stop after so many epochs without a better one; 0: never", ge=0)] = 0
-    average: Annotated[
-        float, _option("decay of the mean of parameters that is kept; 0: none", ge=0, lt=1)
-    ] = 0.0
     checkpoint: Annotated[int, _option("steps between two checkpoints; 0: after epochs only", ge=0)] = 0
 
 
@@ -163,4 +171,5 @@ class Configuration(Section, frozen=True):
     task: TaskOptions = field(default_factory=TaskOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    average: AverageOptions = field(default_factory=AverageOptions)
     train: Train = field(default_factory=Train)

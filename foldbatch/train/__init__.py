@@ -5,6 +5,7 @@ from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
 from foldbatch.train.callbacks import (
     AverageWeights,
     Callback,
+    Checkpoints,
     ClipGradients,
     CSVLog,
     EarlyStopping,
@@ -49,6 +50,7 @@ __all__ = [
     "AverageWeights",
     "CSVLog",
     "Callback",
+    "Checkpoints",
     "ClipGradients",
     "Confusion",
     "EarlyStopping",

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from foldbatch.engines.planned import Planned
+from foldbatch.errors import TrainingError
 from foldbatch.params import Gradient
 from foldbatch.program import Program
+from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.callbacks.checkpoints import Checkpoints
+from foldbatch.train.checks import check_count, check_metrics, instance_of, noting, sequence_of, several
+from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.optimizer import Optimizer
+from foldbatch.train.prefetch import prefetched
+from foldbatch.train.resuming import Position, load_best, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
 
+BATCH = 32  # examples of a batch, where nobody says how many
 EVALUATED = 256  # examples of a batch that is not trained on
 
 
@@ -40,19 +53,31 @@ class Trainer:
     Args:
         program: whose parameters are trained.
         optimizer: what changes them; the loss of a batch is divided by its number of examples.
-        batch: how many examples make a batch.
+        batch: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
         metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
-        callbacks: what is called meanwhile, in this order.
+        callbacks: what is called meanwhile, in this order, but `Checkpoints` last.
         seed: from which epochs are shuffled.
+        ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
 
     Attributes:
         epoch: how many epochs are done.
+        epochs: how many are wanted in the end.
         steps: how many updates are done, in all epochs.
+        batches: how many the epoch under way has.
+        position: how far it has come.
+        batch: the batch under way.
         figures: those of the last epoch: ``loss`` per example, ``seconds``, and ``dev_loss`` and
             ``dev_NAME`` for each metric.
         history: the figures of all epochs.
         stopped: why training stopped before its last epoch, or None.
+        sampler: makes the batches of the present `fit`.
+        examples: how many it trains on.
+        fitting: whether a `fit` is under way.
+
+    Raises:
+        TrainingError: when an argument is of the wrong type or out of range, or two metrics have one name.
+        UnknownNameError: when the model has no `Metric` block of the name that a metric asks for.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
@@ -68,95 +93,266 @@ class Trainer:
         program: Program,
         optimizer: Optimizer,
         *,
-        batch: int = 32,
+        batch: int | None = None,
         sampler: Sampler | None = None,
         metrics: Sequence[Metric] = (),
         callbacks: Sequence[Callback] = (),
         seed: int = 0,
+        ahead: int = 0,
     ) -> None:
-        self.program = program
-        self.optimizer = optimizer
-        self.metrics = list(metrics)
-        self.callbacks = list(callbacks)
+        self.program = instance_of("program", program, Program, "a program", "fb.compile(block) makes one")
+        self.optimizer = instance_of(
+            "optimizer", optimizer, Optimizer, "an optimizer", "for example fb.Adam()"
+        )
+        for number, callback in enumerate(callbacks):
+            fix = "give an instance of a class derived from fb.train.Callback"
+            instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
+        if sampler is not None:
+            fix = "for example fb.train.bucketed(examples, batch=25)"
+            instance_of("sampler", sampler, Sampler, "a sampler", fix)
+            if batch is not None:
+                found = f"batch={batch!r} as well"
+                raise TrainingError(
+                    "Trainer sampler", "the sampler to make batches", found, "leave out batch"
+                )
+        self.metrics = check_metrics(program, metrics)
+        self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
         self.epoch = 0
+        self.epochs = 0
         self.steps = 0
+        self.batches = 0
+        self.position = Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
-        self._size = batch
-        self._sampler = sampler
+        self.fitting = False
+        self._size = BATCH if batch is None else check_count("batch", batch, 1)
+        self._given_sampler = sampler
         self._seed = seed
+        self._ahead = check_count("ahead", ahead, 0)
+        self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
+        self._interrupts = Interrupts()
+        self.sampler = shuffled((), self._size, seed)  # of the present `fit`
+        self.examples = 0  # how many it trains on
 
     def fit(
-        self, examples: Sequence[Any], dev: Sequence[Any] | None = None, *, epochs: int
+        self,
+        examples: Iterable[Any],
+        dev: Iterable[Any] | None = None,
+        *,
+        epochs: int,
+        resume: bool | str | os.PathLike[str] = False,
     ) -> list[dict[str, Any]]:
         """Train until so many epochs are done, or a callback stops it; return the figures of all epochs.
 
+        A resumed training gives, to the last bit, what one without a break gives, on the same backend and
+        machine with the same settings. One that a callback had stopped is not continued.
+
+        Ctrl-C and SIGTERM end it when the step under way is done, with a checkpoint if there is a
+        `Checkpoints` callback; then they raise KeyboardInterrupt and SystemExit. The second signal ends it
+        at once.
+
         Args:
-            examples: to train on.
+            examples: to train on; what has no length is made a list.
             dev: to evaluate after each epoch.
             epochs: how many epochs are done in the end, with those of earlier calls.
+            resume: True goes on from the last checkpoint of the `Checkpoints` callback, or begins anew if
+                there is none. A path goes on from that checkpoint.
+
+        Raises:
+            TrainingError: when there are no examples, or a sampler was made for another number of them; or
+                when the checkpoint is one of another model, optimizer, sampler or number of examples.
+            ExampleError: when an example does not fit the model, which needs labels for its losses.
+            ReadError: when the checkpoint is damaged.
+
+        The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
-        sampler = shuffled(examples, self._size, self._seed) if self._sampler is None else self._sampler
-        self.stopped = None
-        self._call("on_fit_start")
-        try:
-            while self.epoch < epochs and self.stopped is None:
-                self._run_epoch(examples, dev, sampler.epoch(self.epoch))
-        finally:
-            self._call("on_fit_end")
+        self.epochs = check_count("fit epochs", epochs, 0)
+        training = self._checked("examples", examples)
+        held_out = None if dev is None else self._checked("dev", dev)
+        sampler = self._sampler_for(training)
+        path = self._checkpoint(resume)
+        self.examples, self.sampler = len(training), sampler
+        self.position, self.stopped, self._began = Position(), None, time.perf_counter()
+        if path is not None:
+            take_over(self, checkpoint.read(path), str(path))
+        with Interrupts() as self._interrupts:
+            self.fitting = True
+            try:
+                self._call("on_fit_start")
+                while self.epoch < epochs and self.stopped is None:
+                    self._run_epoch(training, held_out)
+                    self._interrupts.look()
+            except (KeyboardInterrupt, SystemExit):
+                if self._interrupts.raised:  # so between two steps
+                    self._call("on_interrupt")
+                raise
+            finally:
+                self.fitting = False
+                self._call("on_fit_end")
         return self.history
 
     def step(self, examples: Sequence[Any]) -> float:
-        """Train on one batch; return the sum of its losses."""
-        self.batch = Batch(list(range(len(examples))), list(examples))
-        return self._step()
+        """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
-    def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
-        """Return the ``loss`` per example and each metric by its name."""
-        tally = Tally(self.metrics)
-        for first in range(0, len(examples), EVALUATED):
-            part = examples[first : first + EVALUATED]
-            tally.add(self.program.run(part, losses=True, metrics=bool(self.metrics)), len(part))
-        return tally.figures()
+        Raises:
+            ExampleError: when an example does not fit the model; nothing has changed then.
 
-    def predict(self, examples: Sequence[Any]) -> list[Any]:
-        """Return the program's result for each example."""
-        parts = (examples[i : i + EVALUATED] for i in range(0, len(examples), EVALUATED))
-        return [result for part in parts for result in self.program.run(part)]
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> product = fb.Scalar() >> fb.Function(lambda x: w * x)
+        >>> trainer = Trainer(fb.compile(product >> fb.Loss()), fb.SGD(1.0))
+        >>> trainer.step([1, 2]), trainer.program.params["w"]
+        (9.0, array(1.5, dtype=float32))
+        """
+        batch = Batch(list(range(len(examples))), list(examples))
+        self._step(batch, batch.examples, Position())
+        return batch.loss
+
+    def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
+        """Return the ``loss`` per example and each metric by its name.
+
+        Raises:
+            TrainingError: when there are no examples.
+            ExampleError: when an example does not fit the model, which needs labels for its losses.
+        """
+        return self._evaluate(examples, lambda: None)
+
+    def predict(self, examples: Iterable[Any]) -> list[Any]:
+        """Return the program's result for each example; labels are not needed.
+
+        Raises:
+            ExampleError: when an example does not fit the model.
+        """
+        return [result for part in _parts(examples) for result in self.program.run(part)]
 
     def stop(self, reason: str) -> None:
         """Stop after the epoch under way; callbacks call it."""
         self.stopped = reason
 
-    def _run_epoch(
-        self, examples: Sequence[Any], dev: Sequence[Any] | None, batches: Sequence[list[int]]
-    ) -> None:
-        start, total = time.perf_counter(), 0.0
+    def restore_best(self) -> None:
+        """Give the parameters the values of the best epoch, which a `Checkpoints` callback keeps.
+
+        Raises:
+            TrainingError: when there is no such callback, or it keeps no best parameters.
+        """
+        path = self._checkpoints("restore_best").best
+        if not path.exists():
+            fix = "give Checkpoints best='dev_loss', say, and fit"
+            raise TrainingError("restore_best", "a file of the best parameters", f"no {path}", fix)
+        load_best(self, checkpoint.read(path), str(path))
+
+    def seconds(self) -> float:
+        """Return for how many seconds the epoch under way has been trained."""
+        return time.perf_counter() - self._began
+
+    @cached_property
+    def model_digest(self) -> str:
+        """A digest of what the program computes, for checkpoints."""
+        return model_digest(self.program)
+
+    # -- before a fit
+
+    def _checked(self, name: str, examples: Iterable[Any]) -> Sequence[Any]:
+        """Return examples that have a length, of which the first fits the model."""
+        checked = sequence_of(f"fit {name}", examples)
+        with noting("this is the first of fit's {}; losses and metrics need labels", name):
+            self.program.plan([checked[0]])
+        return checked
+
+    def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
+        if self._given_sampler is None:
+            return shuffled(examples, self._size, self._seed)
+        if len(self._given_sampler.costs) != len(examples):
+            found = f"one of {len(self._given_sampler.costs)}"
+            fix = "make it of the examples that are given to fit"
+            raise TrainingError("Trainer sampler", f"a sampler of {len(examples)} examples", found, fix)
+        return self._given_sampler
+
+    def _checkpoint(self, resume: bool | str | os.PathLike[str]) -> Path | None:  # noqa: FBT001 - see `fit`
+        """Return the file to resume from, if there is one."""
+        if resume is False:
+            return None
+        if resume is not True:
+            return Path(resume)
+        path = self._checkpoints("fit resume").last
+        return path if path.exists() else None
+
+    def _checkpoints(self, where: str) -> Checkpoints:
+        for callback in self.callbacks:
+            if isinstance(callback, Checkpoints):
+                return callback
+        fix = "give Trainer callbacks=[fb.train.Checkpoints(folder)]"
+        raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
+
+    # -- epochs and steps
+
+    def _run_epoch(self, examples: Sequence[Any], dev: Sequence[Any] | None) -> None:
+        """Run the rest of the epoch under way, and evaluate."""
+        position = self.position
+        batches = self.sampler.epoch(self.epoch)
+        self.batches = len(batches)
+        self._began = time.perf_counter() - position.seconds
+        look = self._interrupts.look
         self._call("on_epoch_start")
-        for indices in batches:
-            self.batch = Batch(indices, [examples[i] for i in indices])
-            total += self._step()
-        self.epoch += 1
-        loss = float(total) / max(len(examples), 1)  # a GPU is waited for here
-        self.figures = {"epoch": self.epoch, "loss": loss, "seconds": time.perf_counter() - start}
+        for batch, ready in self._ready(examples, batches[position.batches :]):
+            with noting("the examples of this batch have the numbers {}", batch.indices):
+                self._step(batch, ready, position)
+            look()
+        loss = float(position.loss) / max(position.examples, 1)  # a GPU is waited for here
+        figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
         if dev is not None:
-            self.figures |= {f"dev_{name}": value for name, value in self.evaluate(dev).items()}
-        self.history.append(self.figures)
+            figures |= {f"dev_{name}": value for name, value in self._evaluate(dev, look).items()}
+        self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
+        self.figures = figures
+        self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _step(self) -> float:
-        batch = self.batch
+    def _ready(
+        self, examples: Sequence[Any], batches: Sequence[list[int]]
+    ) -> Iterator[tuple[Batch, list[Any] | Planned]]:
+        """Yield batches, each with what the program runs: its examples, or its plan made ahead."""
+        made = (Batch(indices, [examples[i] for i in indices]) for indices in batches)
+        if not self._ahead:
+            for batch in made:
+                yield batch, batch.examples
+            return
+        plans = prefetched(self.program, ([examples[i] for i in indices] for indices in batches), self._ahead)
+        yield from zip(made, plans, strict=True)
+
+    def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
+        """Return figures; call a function after each part of the examples."""
+        tally, count = Tally(self.metrics), 0
+        for part in _parts(examples):
+            with noting("example 0 is the one of number {}", count):
+                tally.add(self.program.run(part, losses=True, metrics=bool(self.metrics)), len(part))
+            count += len(part)
+            between()
+        if not count:
+            raise TrainingError("evaluate examples", "one example or more", "none", "look at what reads them")
+        return tally.figures()
+
+    def _step(self, batch: Batch, ready: list[Any] | Planned, position: Position) -> None:
+        self.batch = batch
         self._call("on_step_start")
-        batch.loss, batch.gradients = self.program.value_and_grad(batch.examples)
+        batch.loss, batch.gradients = self.program.value_and_grad(ready)
         self._call("on_gradients")
-        scale = 1 / max(len(batch.examples), 1)
-        self.optimizer.update(self.program.params, batch.gradients, scale=scale, loss=batch.loss)
+        count = len(batch.examples)
+        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1), loss=batch.loss)
         self.steps += 1
+        position.batches += 1
+        position.examples += count
+        position.loss += batch.loss
         self._call("on_step_end")
-        return batch.loss
 
     def _call(self, moment: str) -> None:
         for callback in self.callbacks:
             getattr(callback, moment)(self)
+
+
+def _parts(examples: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the examples, as many at once as are run at once."""
+    left = iter(several(examples))
+    while part := list(islice(left, EVALUATED)):
+        yield part

@@ -63,11 +63,15 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
     A line of an iterable may lack its line end.
 
     Raises:
-        ReadError: when it is no path and no lines; when the file is missing or a folder, is not UTF-8, holds
-            a NUL byte, or is named ``.gz`` and is no whole gzip file; these while iterating, not before.
+        ReadError: when it is no path and no lines, as a text of several lines is. While iterating: when the
+            file is missing or a folder, is not UTF-8, holds a NUL byte, or is named ``.gz`` and is no whole
+            gzip file.
     """
     if isinstance(path_or_lines, str | os.PathLike):
         path = os.fspath(path_or_lines)
+        if "\n" in path and not os.path.exists(path):  # noqa: PTH110 - quiet on any string
+            fix = "give the lines of a text: text.splitlines()"
+            raise ReadError("text", "a path or lines", f"the text {shorten(path)}", fix)
         return decoded_pieces(read_blocks(path), path)
     given: object = path_or_lines
     if isinstance(given, bytes) or not isinstance(given, Iterable):

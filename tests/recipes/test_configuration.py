@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from foldbatch.errors import FoldbatchError
-from foldbatch.recipes.configuration import checked, plain, read_configuration, split_overrides, to_toml
+from foldbatch.recipes.configuration import (
+    checked,
+    plain,
+    read_configuration,
+    split_overrides,
+    to_toml,
+    with_absolute_paths,
+)
 from foldbatch.recipes.settings import BiLSTM, ChildSum, Configuration
 
 
@@ -110,3 +117,10 @@ def test_both_spellings_of_an_option():
 
 def test_all_defaults_without_a_file():
     assert read_configuration(None, {}) == Configuration()
+
+
+def test_paths_are_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = with_absolute_paths(read(tmp_path, "", data__folder="sst", words__vectors="/v.txt"))
+    assert found.data.folder == str(tmp_path / "sst") and found.data.train == ""
+    assert found.words.vectors == "/v.txt"

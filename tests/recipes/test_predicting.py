@@ -50,5 +50,13 @@ def test_nodes_need_a_model_of_nodes():
         list(predictions(program, CLASSES, [[1, 2]], nodes=True))
 
 
+def test_words_are_no_tree():
+    program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))
+    with pytest.raises(
+        fb.errors.ExampleError, match="expected a tree, found list of 2; give trees in brackets"
+    ):
+        list(predictions(program, NOTES, [["good", "film"]]))
+
+
 def test_probabilities_of_large_scores():
     np.testing.assert_allclose(probabilities(np.array([[1e4, 0.0], [0.0, 0.0]])), [[1, 0], [0.5, 0.5]])

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from foldbatch.recipes.settings import ScheduleOptions, Train
-from foldbatch.recipes.steering import _schedule, build_callbacks, deciding_figure, metrics_of
+from foldbatch.recipes.settings import ScheduleOptions
+from foldbatch.recipes.steering import _schedule, build_callbacks, deciding_figure, has_best, metrics_of
+from tests.recipes.test_data import configured
 
 
-def names(options, *, has_dev=True):
-    return [type(c).__name__ for c in build_callbacks(options, Train(), "class", 10, has_dev=has_dev)]
+def names(dev=(1,), **options):
+    made = build_callbacks(configured(**options), "class", 10, list(dev), Path("run"))
+    return [type(callback).__name__ for callback in made]
 
 
 def test_callbacks_suit_the_options():
-    assert names(ScheduleOptions()) == ["EarlyStopping"]
-    assert names(ScheduleOptions(), has_dev=False) == []
-    assert names(ScheduleOptions(name="cosine")) == ["Schedule", "EarlyStopping"]
-    assert names(ScheduleOptions(name="plateau")) == ["ReduceOnPlateau", "EarlyStopping"]
+    assert names() == ["NaNGuard", "CSVLog", "Progress", "Checkpoints"]
+    assert names(schedule__name="cosine")[1] == "Schedule"
+    assert names(schedule__name="plateau")[1] == "ReduceOnPlateau"
+    assert "ReduceOnPlateau" not in names(schedule__name="plateau", dev=())
+    assert names(optimizer__clip=5, average__name="moving", train__patience=2)[:4] == [
+        "NaNGuard",
+        "ClipGradients",
+        "AverageWeights",
+        "EarlyStopping",
+    ]
+
+
+def test_the_best_epoch_is_that_of_what_is_kept():
+    for average, dev, best in (
+        ("none", [1], "dev_accuracy"),
+        ("moving", [1], "dev_averaged_accuracy"),
+        ("epochs", [1], None),
+        ("moving", [], None),
+    ):
+        configuration = configured(average__name=average)
+        *_, checkpoints = build_callbacks(configuration, "class", 10, dev, Path("run"))
+        assert checkpoints.figure == best
+        assert has_best(configuration, dev) == (best is not None)
 
 
 @pytest.mark.parametrize(

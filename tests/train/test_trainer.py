@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.train import Accuracy, Callback, Trainer
+from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.train import Accuracy, Callback, Sampler, Trainer
+from foldbatch.trees import Tree
+from tests.train import small
 
 
 def model() -> fb.Block:
@@ -29,6 +33,9 @@ class Watch(Callback):
         if name.startswith("on_"):
             return lambda trainer: self.calls.append((name[3:], trainer.epoch, trainer.steps))
         return super().__getattribute__(name)
+
+
+PROGRAM = fb.compile(small.model(), "numpy")
 
 
 def test_fit_is_the_loop_by_hand():
@@ -61,3 +68,149 @@ def test_callbacks_are_called_in_order():
     names = ["fit_start", "epoch_start", *steps, *steps, "epoch_end", "fit_end"]
     assert [name for name, *_ in watch.calls] == names
     assert watch.calls[-1] == ("fit_end", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"program": fb.Vector(2)}, TrainingError, "program: expected a program, found .*; fb.compile"),
+        ({"optimizer": "adam"}, TrainingError, "optimizer: expected an optimizer, found str 'adam'"),
+        ({"batch": 0}, TrainingError, "batch: expected a whole number of 1 or more, found int 0"),
+        ({"batch": 2.5}, TrainingError, "batch: expected a whole number"),
+        ({"ahead": -1}, TrainingError, "ahead: expected a whole number of 0 or more"),
+        ({"sampler": [[0, 1]]}, TrainingError, "sampler: expected a sampler"),
+        ({"sampler": Sampler([1], 1), "batch": 3}, TrainingError, "found batch=3 as well"),
+        ({"callbacks": [Callback]}, TrainingError, r"callbacks\[0\]: expected a callback"),
+        ({"callbacks": [Callback(), print]}, TrainingError, r"callbacks\[1\]: expected a callback"),
+        (
+            {"metrics": [Accuracy("root")]},
+            UnknownNameError,
+            r"metrics\[0\] of: expected .* of out, found 'root'",
+        ),
+        ({"metrics": ["out"]}, TrainingError, r"metrics\[0\]: expected a metric, found str 'out'"),
+        ({"metrics": [Accuracy("out")] * 2}, TrainingError, "found a second 'accuracy'"),
+    ],
+)
+def test_arguments_are_looked_at_first(options, error, message):
+    options = {"program": PROGRAM, "optimizer": fb.SGD(0.1), **options}
+    with pytest.raises(error, match=message):
+        Trainer(options.pop("program"), options.pop("optimizer"), **options)
+
+
+@pytest.mark.parametrize(
+    ("examples", "dev", "error", "message"),
+    [
+        ([], None, TrainingError, "fit examples: expected one example or more, found none"),
+        (iter(()), None, TrainingError, "fit examples: expected one example or more"),
+        (EXAMPLES, [], TrainingError, "fit dev: expected one example or more"),
+        (Tree.leaf(), None, ExampleTypeError, "for a single example, pass a list of one"),
+        ("text", None, ExampleTypeError, "for a single example, pass a list of one"),
+        (7, None, ExampleTypeError, "an iterable of examples"),
+        ([([1, 2, 3], None)], None, ExampleError, "example 0"),
+        (EXAMPLES, [([1, 2, 3], None)], ExampleError, "example 0"),
+    ],
+)
+def test_data_are_looked_at_before_anything_changes(examples, dev, error, message):
+    watch = Watch()
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), callbacks=[watch])
+    with pytest.raises(error, match=message) as raised:
+        trainer.fit(examples, dev, epochs=1)
+    assert watch.calls == []
+    assert trainer.program.steps_drawn == 0
+    if error is ExampleError:
+        name = "examples" if dev is None else "dev"
+        assert raised.value.__notes__ == [
+            f"this is the first of fit's {name}; losses and metrics need labels"
+        ]
+
+
+def test_an_error_of_an_example_says_which_it_is():
+    bad = [*EXAMPLES[:19], ([1, 2], 0)]
+    trainer = Trainer(PROGRAM, fb.SGD(0.1), batch=20, seed=1)
+    with pytest.raises(ExampleError, match=r"at example (\d+)") as raised:
+        trainer.fit(bad, epochs=1)
+    order = fb.train.shuffled(bad, 20, 1).epoch(0)[0]
+    assert f"at example {order.index(19)}" in str(raised.value)
+    assert raised.value.__notes__ == [f"the examples of this batch have the numbers {order}"]
+    with pytest.raises(ExampleError, match="at example 44") as raised:
+        trainer.evaluate(EXAMPLES * 15 + [([1, 2], 0)])
+    assert raised.value.__notes__ == ["example 0 is the one of number 256"]
+
+
+def test_what_is_without_length_is_fitted_evaluated_and_predicted():
+    one, other = (Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch=6) for _ in range(2))
+    many = EXAMPLES * 15
+    figures = [dict(t.fit(data, epochs=1)[0], seconds=0) for t, data in ((one, many), (other, iter(many)))]
+    assert figures[0] == figures[1]
+    assert one.evaluate(many) == one.evaluate(iter(many))
+    np.testing.assert_array_equal(one.predict(many), one.predict(iter(many)))
+    np.testing.assert_array_equal(one.predict(many), one.predict([(x, None) for x, _ in many]))
+    assert one.predict([]) == []
+    with pytest.raises(TrainingError, match="evaluate examples: expected one example or more"):
+        one.evaluate([])
+
+
+def test_arrays_and_what_is_only_indexed_are_examples():
+    class Lazy:
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, number):
+            if not 0 <= number < 5:
+                raise IndexError(number)
+            return EXAMPLES[number]
+
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1))
+    trainer.fit(Lazy(), Lazy(), epochs=1)
+    assert trainer.evaluate(Lazy()) == trainer.evaluate(EXAMPLES[:5])
+    w = fb.Parameter([], init=1.0, name="w")
+    total = fb.Vector(2) >> fb.Function(lambda x: ops.sum(w * x)) >> fb.Loss()
+    assert Trainer(fb.compile(total, "numpy"), fb.SGD(0.1)).evaluate(np.ones((3, 2)))["loss"] == 2
+
+
+def test_a_sampler_makes_the_batches_of_its_examples():
+    sampler = Sampler([1] * 20, 6, seed=5)
+    seen = []
+
+    class Indices(Callback):
+        def on_step_start(self, trainer):
+            seen.append(trainer.batch.indices)
+            assert trainer.batch.examples == [EXAMPLES[i] for i in trainer.batch.indices]
+            assert (trainer.batches, trainer.fitting) == (4, True)
+
+    trainer = Trainer(PROGRAM, fb.SGD(0.1), sampler=sampler, callbacks=[Indices()])
+    trainer.fit(EXAMPLES, epochs=2)
+    assert seen == sampler.epoch(0) + sampler.epoch(1)
+    assert not trainer.fitting
+    with pytest.raises(TrainingError, match="a sampler of 19 examples, found one of 20"):
+        trainer.fit(EXAMPLES[1:], epochs=3)
+    with pytest.raises(TrainingError, match="fit epochs: expected a whole number"):
+        trainer.fit(EXAMPLES, epochs=1.5)
+
+
+def test_a_step_is_one_batch_of_a_fit():
+    fitted, stepped = (Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1)) for _ in range(2))
+    (figures,) = fitted.fit(EXAMPLES, epochs=1)
+    order = fb.train.shuffled(EXAMPLES, 32).epoch(0)[0]
+    loss = stepped.step([EXAMPLES[i] for i in order])
+    assert (loss / 20, stepped.steps, stepped.epoch) == (figures["loss"], 1, 0)
+    for name, array in fitted.program.params.items():
+        np.testing.assert_array_equal(stepped.program.params[name], array)
+
+
+def test_a_callback_stops_a_fit_after_its_epoch():
+    class Stop(Callback):
+        def on_step_end(self, trainer):
+            if trainer.steps == 3:
+                trainer.stop("enough")
+
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch=10, callbacks=[Stop()])
+    trainer.fit(EXAMPLES, epochs=9)
+    assert (trainer.epoch, trainer.steps, trainer.stopped) == (2, 4, "enough")
+    trainer.fit(EXAMPLES, epochs=3)
+    assert (trainer.epoch, trainer.stopped) == (3, None)
+
+
+def test_eve_gets_the_loss_that_it_needs():
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Eve(0.1), batch=10)
+    assert len(trainer.fit(EXAMPLES, epochs=2)) == 2

@@ -131,6 +131,7 @@ MALFORMED = [
     ("1\tab\ta\tX\t_\t_\t9\tx\t_\t_\n", "1:14", "expected a head from 0 to 1, and not the word itself, found 9"),
     (GOOD + "2\tb\tb\tX\t_\t_\t2\tx\t_\t_\n", "2:13", "found 2, the word itself; correct the head"),
     ("2-3\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range from 1, right before its first word, found '2-3'"),
+    ("1-1\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range from 1, right before its first word, found '1-1'"),
     ("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + GOOD, "1:1", "expected a range up to word 1 at most, found '1-2'"),
     ("0.1\tab\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "1:1", "expected a sentence of one word or more, found none"),
     (written(("a", 0, "root"), ("b", 3, "x"), ("c", 4, "x"), ("d", 3, "x")), "3:13",

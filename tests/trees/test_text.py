@@ -149,3 +149,14 @@ def test_what_is_no_text_is_refused_at_once(wrong):
     for parse in (text_pieces, parse_brackets):
         with pytest.raises(ReadError, match="text: expected a str, found .*; read a file with read_brackets"):
             parse(wrong)
+
+
+def test_a_text_in_place_of_a_path_is_refused(tmp_path):
+    with pytest.raises(
+        ReadError,
+        match=r"text: expected a path or lines, found the text 'one.ntwo'; give the lines of a text",
+    ):
+        list(read_pieces("one\ntwo"))
+    path = tmp_path / "a\nb"
+    path.write_text("read", encoding="utf-8")
+    assert [piece.text for piece in read_pieces(str(path))] == ["read"]

@@ -130,6 +130,11 @@ def test_a_format_is_guessed_from_a_long_second_line(tmp_path):
         assert read_vectors(write(tmp_path, data)).matrix.shape == (1, 40_000)
 
 
+def test_binary_numbers_may_look_like_text(tmp_path):
+    vectors = read_vectors(write(tmp_path, b"1 2\nx ab c d 5"))
+    assert vectors.matrix.tobytes() == b"ab c d 5"
+
+
 def test_formats_are_checked():
     with pytest.raises(
         BlockValueError, match=r"format as one of 'auto', .*, found 'glov' \(did you mean 'glove'\?\)"

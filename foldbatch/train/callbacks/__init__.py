@@ -2,6 +2,7 @@
 
 from foldbatch.train.callbacks.averaging import AverageWeights
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.callbacks.checkpoints import Checkpoints
 from foldbatch.train.callbacks.clipping import ClipGradients
 from foldbatch.train.callbacks.functions import LambdaCallback
 from foldbatch.train.callbacks.guard import NaNGuard
@@ -18,6 +19,7 @@ __all__ = [
     "AverageWeights",
     "CSVLog",
     "Callback",
+    "Checkpoints",
     "ClipGradients",
     "EarlyStopping",
     "JSONLinesLog",

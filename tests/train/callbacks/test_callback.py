@@ -10,6 +10,6 @@ from foldbatch.train import Callback
 def test_a_callback_does_nothing_by_default():
     callback, trainer = Callback(), object()
     moments: list[Any] = [getattr(callback, name) for name in dir(callback) if name.startswith("on_")]
-    assert len(moments) == 7
+    assert len(moments) == 8
     assert all(moment(trainer) is None for moment in moments)
     assert callback.state() == {}

@@ -1,0 +1,1 @@
+"""The commands of ``foldbatch``, one a module: functions from arguments to an exit status."""

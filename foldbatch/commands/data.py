@@ -1,0 +1,160 @@
+"""The command ``foldbatch data``: files of trees counted, checked, converted and split."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from foldbatch.errors import FoldbatchError, UnknownNameError
+from foldbatch.output import write_whole
+from foldbatch.trees import (
+    Tree,
+    python_tree,
+    read_brackets,
+    read_conllu,
+    read_json_trees,
+    tree_statistics,
+    write_brackets,
+    write_json,
+)
+
+PARTS = ("train", "dev", "test")
+
+
+def _read_python(path: Path) -> Iterator[Tree]:
+    yield python_tree(path.read_bytes(), str(path))
+
+
+READERS: dict[str, Callable[[Path], Iterable[Tree]]] = {
+    "brackets": read_brackets,
+    "conllu": lambda path: read_conllu(path, roots="join"),
+    "json": read_json_trees,
+    "python": _read_python,
+}
+WRITERS: dict[str, Callable[[Tree], str]] = {
+    "brackets": lambda tree: write_brackets(tree, escape=True),
+    "json": write_json,
+}
+ENDINGS = {".conllu": "conllu", ".jsonl": "json", ".json": "json", ".py": "python"}  # of any other: brackets
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Run one of the four tasks; return the exit status: 1 where a check failed.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+
+    Raises:
+        FoldbatchError: for what the user can mend.
+        OSError: when a file cannot be read or written.
+    """
+    options = _parser(prog).parse_args(arguments)
+    tasks = {"stats": _stats, "check": _check, "convert": _convert, "split": _split}
+    return tasks[options.task](options)
+
+
+def _stats(options: Namespace) -> int:
+    """Print figures of the trees of all files together."""
+    figures = tree_statistics(tree for path in options.files for tree in _trees(path, options.format))
+    print(msgspec.json.encode(figures.to_plain()).decode() if options.json else figures)
+    return 0
+
+
+def _check(options: Namespace) -> int:
+    """Read every file to its end, or to its first fault."""
+    status = 0
+    for path in options.files:
+        try:
+            count = sum(1 for _ in _trees(path, options.format))
+        except (FoldbatchError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            status = 1
+        else:
+            print(f"{path}: {count} trees")
+    return status
+
+
+def _convert(options: Namespace) -> int:
+    """Write the trees of a file in another format."""
+    _write(options.output, _trees(options.file, options.format), _writer(options.output, options.to))
+    return 0
+
+
+def _split(options: Namespace) -> int:
+    """Write the trees of a file to train, dev and test, drawn at random; those of a part keep their order."""
+    trees = list(_trees(options.file, options.format))
+    ending = options.file.suffix if _format_of(options.file, options.format) in WRITERS else ".jsonl"
+    shares = np.array(options.shares) / sum(options.shares)
+    ends = np.round(np.cumsum(shares) * len(trees)).astype(int)
+    order = np.random.default_rng(options.seed).permutation(len(trees))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for part, numbers in zip(PARTS, np.split(order, ends[:2]), strict=True):
+        path = options.folder / f"{part}{ending}"
+        _write(path, [trees[number] for number in sorted(numbers)], _writer(path, None))
+        print(f"{path}: {len(numbers)} trees")
+    return 0
+
+
+def _trees(path: Path, format_: str | None) -> Iterable[Tree]:
+    return READERS[_format_of(path, format_)](path)
+
+
+def _format_of(path: Path, format_: str | None) -> str:
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return format_ or ENDINGS.get(plain.suffix, "brackets")
+
+
+def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
+    name = _format_of(path, format_)
+    if name not in WRITERS:
+        expected = f"a format that is written: {', '.join(WRITERS)}"
+        raise UnknownNameError(str(path), expected, name, "name a file .jsonl, or give --to")
+    return WRITERS[name]
+
+
+def _write(path: Path, trees: Iterable[Tree], writer: Callable[[Tree], str]) -> None:
+    write_whole(path, "".join(f"{writer(tree)}\n" for tree in trees).encode())
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < np.inf:
+        raise ArgumentTypeError(f"expected a number of 0 or more, found {text}")
+    return share
+
+
+def _parser(prog: str) -> ArgumentParser:
+    parser = ArgumentParser(prog=prog, description="Count, check, convert and split files of trees.")
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="stats|check|convert|split")
+    formats = f"{', '.join(READERS)}; by default what the ending of the file says"
+
+    def task(name: str, what: str) -> ArgumentParser:
+        made: ArgumentParser = tasks.add_parser(name, help=what, description=what)
+        made.add_argument("--format", choices=READERS, help=formats)
+        return made
+
+    stats = task("stats", "sizes, heights, arities, labels and words of all files together")
+    stats.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    stats.add_argument("--json", action="store_true", help="print them as JSON")
+    check = task("check", "read files to their end; name the first fault of each, and fail with status 1")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    convert = task("convert", "write the trees of a file as brackets or as lines of JSON")
+    convert.add_argument("file", type=Path, metavar="FILE")
+    convert.add_argument("output", type=Path, metavar="OUTPUT")
+    convert.add_argument("--to", choices=WRITERS, help="by default what the ending of OUTPUT says")
+    split = task("split", "write the trees of a file to train, dev and test, at random")
+    split.add_argument("file", type=Path, metavar="FILE")
+    split.add_argument("folder", type=Path, metavar="FOLDER")
+    shares = "of train, dev and test (default 80 10 10)"
+    split.add_argument("--shares", nargs=3, type=_share, default=(80, 10, 10), metavar="N", help=shares)
+    split.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
+    return parser

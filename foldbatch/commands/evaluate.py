@@ -1,0 +1,50 @@
+"""The command ``foldbatch eval``: the figures of a saved model on its test part, or on other data."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from foldbatch.commands.saved import load_model
+from foldbatch.errors import ReadError
+from foldbatch.recipes.data import read_dataset, read_labelled
+from foldbatch.recipes.fitting import evaluate
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Print figures; return the exit status: 1 where one is below what `--least` asks for.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+
+    Raises:
+        FoldbatchError: for what the user can mend.
+        OSError: when a file cannot be read.
+    """
+    parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="a model.safetensors, or the folder of a run"
+    )
+    what = "of the format that it was trained on; by default the test part of its configuration"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    what = "fail, with status 1, where the accuracy is below this share"
+    parser.add_argument("--least", type=float, metavar="SHARE", help=what)
+    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    options = parser.parse_args(arguments)
+    program, notes, configuration = load_model(options.model, options.backend)
+    if options.data is not None:
+        examples = read_labelled(options.data, configuration, notes["classes"])
+    else:
+        examples = read_dataset(configuration).test
+    if not examples:
+        raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
+    figures = {"examples": len(examples)} | evaluate(program, notes["task"], examples)
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        print(", ".join(f"{name} {value:.6g}" for name, value in figures.items()))
+    return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0

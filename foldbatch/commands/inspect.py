@@ -1,0 +1,49 @@
+"""The command ``foldbatch inspect``: a model, its parameters, and how an example of it runs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from foldbatch.commands.saved import count, load_model
+from foldbatch.compiling import compile
+from foldbatch.errors import FoldbatchError
+from foldbatch.recipes.building import build_model
+from foldbatch.recipes.configuration import read_configuration, to_toml
+from foldbatch.recipes.data import read_dataset
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Print what there is to know of a model; return the exit status.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+
+    Raises:
+        FoldbatchError: for what the user can mend.
+        OSError: when a file cannot be read.
+    """
+    what = "Print a model's configuration, block, parameters, and how examples run: calls, steps, memory."
+    parser = ArgumentParser(prog=prog, description=what)
+    what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
+    parser.add_argument("model", type=Path, metavar="MODEL|CONFIG.toml", help=what)
+    what = "how many examples run together (default 1)"
+    parser.add_argument("--batch", type=count, default=1, metavar="N", help=what)
+    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    options = parser.parse_args(arguments)
+    if options.model.suffix == ".toml":
+        configuration = read_configuration(options.model, {})
+        program = compile(build_model(configuration, read_dataset(configuration)), options.backend)
+    else:
+        program, _, configuration = load_model(options.model, options.backend)
+    print(to_toml(configuration))
+    print(f"{program}\n{program.params!r}\n")
+    try:
+        dataset = read_dataset(configuration)
+    except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
+        print(f"no examples to run: {error}")
+        return 0
+    print(program.describe((dataset.test or dataset.train)[: options.batch]))
+    return 0

@@ -1,0 +1,170 @@
+"""The command ``foldbatch train``: a configuration in, a folder with a trained model out."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foldbatch.commands.saved import count
+from foldbatch.errors import BlockUseError
+from foldbatch.output import write_whole
+from foldbatch.recipes.building import structure_of
+from foldbatch.recipes.configuration import (
+    describe_options,
+    read_configuration,
+    split_overrides,
+    with_absolute_paths,
+)
+from foldbatch.recipes.data import Dataset, read_dataset
+from foldbatch.recipes.ensemble import ensemble_figures, mean_and_deviation
+from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, fit
+from foldbatch.recipes.predicting import drawing, predictions
+from foldbatch.recipes.settings import Configuration
+
+RUNS = Path("runs")
+WHERE = "--folder"
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Train, test and save; return the exit status.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+
+    Raises:
+        FoldbatchError: for what the user can mend.
+        OSError: when a file cannot be read or written.
+    """
+    overrides, rest = _separated(arguments)
+    options = _parser(prog).parse_args(rest)
+    given = read_configuration(options.config, split_overrides(overrides))
+    configuration = with_absolute_paths(given)
+    name = options.config.stem if options.config else configuration.data.format
+    folder = _folder(options.folder, name, resume=options.resume)
+    dataset = read_dataset(configuration)
+    counts = f"{len(dataset.train)} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
+    print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
+    if options.seeds == 1:
+        fitted = [fit(configuration, dataset, folder, resume=options.resume)]
+    else:
+        fitted = _several(configuration, dataset, folder, options)
+    for one in fitted:
+        print(f"model: {one.path}")
+    _show_one(fitted[0], dataset)
+    return 0
+
+
+def _several(
+    configuration: Configuration, dataset: Dataset, folder: Path, options: Namespace
+) -> list[Fitted]:
+    """Train a model for each seed, and compare them with their ensemble."""
+    fitted = []
+    for number in range(options.seeds):
+        train = msgspec.structs.replace(configuration.train, seed=configuration.train.seed + number)
+        seeded = msgspec.structs.replace(configuration, train=train)
+        print(f"seed {train.seed}")
+        fitted.append(fit(seeded, dataset, folder / f"seed-{train.seed}", resume=options.resume))
+    report: dict[str, Any] = {}
+    for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
+        if examples:
+            report[part] = mean_and_deviation([one.figures[part] for one in fitted])
+            programs = [one.program for one in fitted]
+            report[part]["ensemble"] = ensemble_figures(programs, examples, dataset.kind)
+            print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
+    write_whole(folder / FIGURES, json.dumps(report, indent=1).encode())
+    return fitted
+
+
+def _figures(figures: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in figures.items():
+        if name == "ensemble":
+            parts += [f"ensemble {key} {number:.4f}" for key, number in value.items()]
+        else:
+            parts.append(f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}")
+    return ", ".join(parts)
+
+
+def _show_one(fitted: Fitted, dataset: Dataset) -> None:
+    """Print the prediction of one example that was not trained on."""
+    examples = dataset.test or dataset.dev or dataset.train
+    structures = [structure_of(example) for example in examples]
+    sizes = [getattr(structure, "size", 0) for structure in structures]
+    shown = next((s for s, size in zip(structures, sizes, strict=True) if 8 <= size <= 30), structures[0])
+    nodes = dataset.kind == "nodes"
+    (told,) = predictions(fitted.program, fitted.notes, [shown], nodes=nodes)
+    print(f"one prediction:\n{drawing(shown, told)}")
+
+
+def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
+    """Return the folder of the run: a new one, or to resume the one that is there.
+
+    Raises:
+        BlockUseError: when a run would be overwritten, or there is none to resume.
+    """
+    if given is not None:
+        if not resume and any((given / file).exists() for file in (CONFIGURATION, MODEL, FIGURES)):
+            fix = "add --resume to go on with it, or name another folder"
+            raise BlockUseError(WHERE, "a folder without a run", str(given), fix)
+        if resume and not given.is_dir():
+            raise BlockUseError(
+                WHERE, "a folder with a run to resume", f"no folder {given}", "leave --resume out"
+            )
+        return given
+    taken = [RUNS / name] if (RUNS / name).exists() else []
+    while taken and (following := RUNS / f"{name}-{len(taken) + 1}").exists():
+        taken.append(following)
+    if resume and not taken:
+        raise BlockUseError("--resume", f"a run in {RUNS / name}", "none", "leave --resume out")
+    if resume:
+        return taken[-1]
+    return RUNS / (f"{name}-{len(taken) + 1}" if taken else name)
+
+
+def _separated(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options of the configuration, and the command's own.
+
+    >>> _separated(["a.toml", "--train.epochs", "3", "--resume"])
+    (['--train.epochs', '3'], ['a.toml', '--resume'])
+    """
+    overrides: list[str] = []
+    own: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name = word.partition("=")[0]
+        if word.startswith("--") and "." in name:
+            overrides.append(word)
+            if "=" not in word and rest:
+                overrides.append(rest.pop(0))
+        else:
+            own.append(word)
+    return overrides, own
+
+
+def _parser(prog: str) -> ArgumentParser:
+    rows = [f"  --{name} {default}\n        {what}" for name, default, what in describe_options()]
+    listed = "\n".join(rows)
+    parser = ArgumentParser(
+        prog=prog,
+        description="Train a model as a configuration says, test its best epoch, and save it in a folder.",
+        epilog=f"options of the configuration, with their defaults:\n{listed}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage=f"{prog} [CONFIG.toml] [--SECTION.KEY VALUE ...] [--folder DIR] [--resume] [--seeds N]",
+    )
+    what = "options in sections; without a file, a Tree-LSTM learns functions of Python's standard library"
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help=what)
+    what = "of the run; by default a new one in runs/"
+    parser.add_argument("--folder", type=Path, metavar="DIR", help=what)
+    what = "go on where the run in the folder was interrupted"
+    parser.add_argument("--resume", action="store_true", help=what)
+    what = "train N models with seeds that follow each other, and test them together"
+    parser.add_argument("--seeds", type=count, default=1, metavar="N", help=what)
+    return parser

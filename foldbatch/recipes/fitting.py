@@ -1,0 +1,103 @@
+"""Fitting: a configuration becomes a model that is trained, tested and saved in a folder.
+
+The folder of a run holds::
+
+    configuration.toml    all options, from which the run can be started again
+    model.safetensors     the parameters of the best epoch, and what it takes to predict
+    figures.json          of all epochs, and of the best one on dev and test
+    epochs.csv            figures of each epoch
+    checkpoints/          of which the last one is where an interrupted run goes on
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foldbatch.compiling import compile
+from foldbatch.output import write_whole
+from foldbatch.program import Program
+from foldbatch.recipes.building import build_model, build_optimizer
+from foldbatch.recipes.configuration import plain, to_toml
+from foldbatch.recipes.data import Dataset
+from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.steering import build_callbacks, has_best, metrics_of
+from foldbatch.train import SGD, Callback, Trainer
+
+CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A trained model.
+
+    Attributes:
+        program: with the parameters of the best epoch.
+        notes: what is saved with it: ``task``, ``classes`` and ``configuration``.
+        figures: of all ``epochs``, and on ``dev`` and ``test``, as far as there are such parts.
+        path: of the saved model.
+    """
+
+    program: Program
+    notes: dict[str, Any]
+    figures: dict[str, Any]
+    path: Path
+
+
+def fit(
+    configuration: Configuration,
+    dataset: Dataset,
+    folder: Path,
+    *,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> Fitted:
+    """Train, test and save a model.
+
+    Args:
+        configuration: all options.
+        dataset: that `foldbatch.recipes.data.read_dataset` read.
+        folder: of the run; it is made.
+        resume: whether to go on from the newest checkpoint of the folder.
+        callbacks: more of them, such as what shows progress.
+
+    Raises:
+        FoldbatchError: when examples do not fit the model, or a setting is out of range.
+        OSError: when the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    options = configuration.train
+    program = compile(build_model(configuration, dataset), options.backend, seed=options.seed)
+    steps = math.ceil(len(dataset.train) / options.batch)
+    steering = build_callbacks(configuration, dataset.kind, steps, dataset.dev, folder)
+    trainer = Trainer(
+        program,
+        build_optimizer(configuration.optimizer),
+        batch=options.batch,
+        metrics=metrics_of(dataset.kind),
+        callbacks=[*steering, *callbacks],
+        seed=options.seed,
+    )
+    write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
+    history = trainer.fit(dataset.train, dataset.dev or None, epochs=options.epochs, resume=resume)
+    if has_best(configuration, dataset.dev):
+        trainer.restore_best()
+    figures: dict[str, Any] = {"epochs": history}
+    figures |= {
+        part: evaluate(program, dataset.kind, examples)
+        for part, examples in (("dev", dataset.dev), ("test", dataset.test))
+        if examples
+    }
+    notes = {"task": dataset.kind, "classes": list(dataset.classes), "configuration": plain(configuration)}
+    program.save(folder / MODEL, notes=notes)
+    write_whole(folder / FIGURES, json.dumps(figures, indent=1).encode())
+    return Fitted(program, notes, figures, folder / MODEL)
+
+
+def evaluate(program: Program, kind: Any, examples: Sequence[Any]) -> dict[str, Any]:
+    """Return loss per example and the figures of a task's metrics."""
+    return Trainer(program, SGD(), metrics=metrics_of(kind)).evaluate(examples)

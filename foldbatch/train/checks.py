@@ -1,0 +1,111 @@
+"""Checks of what a `Trainer` is given, each before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from foldbatch.blocks.values import is_int
+from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.program import Program
+from foldbatch.traced import listed
+from foldbatch.train.metrics import Metric
+from foldbatch.trees import Tree
+from foldbatch.types import describe_value
+
+T = TypeVar("T")
+
+
+def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -> T:
+    """Return an argument of `Trainer` that is of its type.
+
+    Raises:
+        TrainingError: when it is not.
+    """
+    if not isinstance(value, kind):
+        raise TrainingError(f"Trainer {name}", expected, describe_value(value), fix)
+    return value
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """Return an argument that is a whole number of `least` or more.
+
+    Raises:
+        TrainingError: when it is not.
+    """
+    if not is_int(value) or value < least:
+        expected = f"a whole number of {least} or more"
+        raise TrainingError(f"Trainer {name}", expected, describe_value(value), "for example 10")
+    return int(value)
+
+
+def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
+    """Return metrics whose blocks the program has, and whose names differ.
+
+    Raises:
+        TrainingError: when there is something else among them, or two have one name.
+        UnknownNameError: when the program has no `foldbatch.Metric` block of the name.
+    """
+    blocks = sorted({name for names in program.model.metrics for name in names})
+    names: set[str] = set()
+    for number, metric in enumerate(metrics):
+        where = f"Trainer metrics[{number}]"
+        if isinstance(metric, str) or not all(hasattr(metric, part) for part in ("of", "name", "compute")):
+            fix = "for example fb.train.Accuracy('name of a Metric block')"
+            raise TrainingError(where, "a metric", describe_value(metric), fix)
+        if metric.of not in blocks:
+            expected = f"the name of a Metric block, of {', '.join(blocks) or 'none'}"
+            fix = "AllOf(scores, label) >> Metric(name) collects its values"
+            raise UnknownNameError(f"{where} of", expected, with_nearest(metric.of, blocks), fix)
+        if metric.name in names:
+            fix = "give one of them another one, as in Accuracy(of, name='root_accuracy')"
+            raise TrainingError(f"{where} name", "a name of its own", f"a second {metric.name!r}", fix)
+        names.add(metric.name)
+    return list(metrics)
+
+
+def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
+    """Return examples as something with a length and items, which is not empty.
+
+    Raises:
+        ExampleTypeError: when they are a single example.
+        TrainingError: when there are none.
+
+    >>> sequence_of("fit examples", (x for x in "ab"))
+    ['a', 'b']
+    """
+    given: Any = several(examples)
+    indexed = hasattr(given, "__len__") and hasattr(given, "__getitem__")
+    sequence: Sequence[Any] = given if indexed else list(given)
+    if not len(sequence):  # an array has no truth
+        raise TrainingError(where, "one example or more", "none", "look at what reads them")
+    return sequence
+
+
+def several(examples: Iterable[Any]) -> Iterable[Any]:
+    """Return examples, refusing a single one.
+
+    Raises:
+        ExampleTypeError: when they are a single example.
+    """
+    single = isinstance(examples, Tree | Mapping | str | bytes) or not hasattr(examples, "__getitem__")
+    return listed(examples) if single and not isinstance(examples, Iterator) else examples
+
+
+@contextmanager
+def noting(note: str, *values: object) -> Iterator[None]:
+    """Add a note to errors of examples: what their numbers are counted in.
+
+    >>> try:
+    ...     with noting("examples are counted from {}", 256):
+    ...         raise ExampleError("root at example 3", "a label", "None")
+    ... except ExampleError as error:
+    ...     print(error.__notes__)
+    ['examples are counted from 256']
+    """
+    try:
+        yield
+    except ExampleError as error:
+        error.add_note(note.format(*values))
+        raise

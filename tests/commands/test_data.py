@@ -1,0 +1,66 @@
+"""Files of trees: counted, checked, converted, split."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from foldbatch import trees
+from foldbatch.cli import main
+
+LINES = [f"(S (NP w{i}) (VP left))" for i in range(10)]
+CONLLU = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\ton\ton\tADP\t_\t_\t1\tcase\t_\t_\n\n"
+
+
+@pytest.fixture
+def bank(tmp_path):
+    path = tmp_path / "bank.txt"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+def test_figures_of_trees(bank, capsys):
+    assert main(["data", "stats", str(bank), str(bank), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trees"] == 20
+    assert main(["data", "stats", str(bank)]) == 0
+    assert "10" in capsys.readouterr().out
+
+
+def test_a_check_names_each_broken_file(bank, tmp_path, capsys):
+    broken = tmp_path / "broken.txt"
+    broken.write_text("(S (NP I)\n")
+    assert main(["data", "check", str(bank)]) == 0
+    assert main(["data", "check", str(broken), str(bank), str(tmp_path / "none")]) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith(f"{bank}: 10 trees\n")
+    assert len(err.splitlines()) == 2 and f"error: {broken}:2:1: " in err
+
+
+def test_trees_are_converted_and_back(bank, tmp_path):
+    lines, again = tmp_path / "bank.jsonl", tmp_path / "again.txt"
+    assert main(["data", "convert", str(bank), str(lines)]) == 0
+    assert main(["data", "convert", str(lines), str(again)]) == 0
+    assert again.read_text() == bank.read_text()
+
+
+def test_dependency_trees_and_code_are_converted(tmp_path, capsys):
+    for name, text in (("a.conllu", CONLLU), ("a.py", "x = 1\n")):
+        (tmp_path / name).write_text(text)
+        assert main(["data", "convert", str(tmp_path / name), str(tmp_path / "out.jsonl")]) == 0
+        (tree,) = trees.read_json_trees(tmp_path / "out.jsonl")
+        assert tree.size > 1
+    assert main(["data", "convert", str(tmp_path / "out.jsonl"), str(tmp_path / "b.conllu")]) == 2
+    assert "expected a format that is written: brackets, json, found conllu" in capsys.readouterr().err
+
+
+def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
+    folder = tmp_path / "parts"
+    assert main(["data", "split", str(bank), str(folder), "--shares", "6", "2", "2", "--seed", "1"]) == 0
+    parts = [(folder / f"{part}.txt").read_text().splitlines() for part in ("train", "dev", "test")]
+    assert [len(part) for part in parts] == [6, 2, 2]
+    assert sorted(line for part in parts for line in part) == LINES
+    assert parts[0] == sorted(parts[0]) != LINES[:6]
+    with pytest.raises(SystemExit) as error:
+        main(["data", "split", str(bank), str(folder), "--shares", "6", "x", "2"])
+    assert error.value.code == 2

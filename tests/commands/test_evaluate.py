@@ -1,0 +1,27 @@
+"""The command that evaluates: figures of the test part, or of another file."""
+
+from __future__ import annotations
+
+import json
+
+from foldbatch.cli import main
+
+
+def test_figures_of_the_test_part_and_of_a_file(run, treebank, capsys):
+    assert main(["eval", str(run)]) == 0
+    assert capsys.readouterr().out.startswith("examples 6, loss ")
+    assert main(["eval", str(run / "model.safetensors"), str(treebank / "dev.txt"), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    saved = json.loads((run / "figures.json").read_text())["dev"]
+    assert figures == {"examples": 6} | saved
+
+
+def test_a_figure_that_is_too_low_is_a_failed_check(run, capsys):
+    assert main(["eval", str(run), "--least", "0"]) == 0
+    assert main(["eval", str(run), "--least", "1.1"]) == 1
+
+
+def test_data_without_examples_are_refused(run, tmp_path, capsys):
+    (tmp_path / "none.txt").write_text("")
+    assert main(["eval", str(run), str(tmp_path / "none.txt")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

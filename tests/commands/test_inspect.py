@@ -1,0 +1,27 @@
+"""The command that shows a model: before it is trained, and afterwards."""
+
+from __future__ import annotations
+
+from foldbatch.cli import main
+from foldbatch.errors import ReadError
+
+
+def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
+    assert main(["inspect", str(run), "--batch", "2"]) == 0
+    out = capsys.readouterr().out
+    for part in ('name = "tree_lstm"', "words.weight: float32[6,2]", "2 examples: ", "memory: "):
+        assert part in out
+
+
+def test_a_configuration_is_shown_as_what_it_would_train(run, capsys):
+    assert main(["inspect", str(run / "configuration.toml")]) == 0
+    assert "1 example: " in capsys.readouterr().out
+
+
+def test_a_model_is_shown_where_its_data_are_not(run, capsys, monkeypatch):
+    def no_data(configuration):
+        raise ReadError("data.train", "examples to train on", "none")
+
+    monkeypatch.setattr("foldbatch.commands.inspect.read_dataset", no_data)
+    assert main(["inspect", str(run)]) == 0
+    assert "no examples to run: data.train: expected examples" in capsys.readouterr().out

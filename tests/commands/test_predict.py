@@ -1,0 +1,49 @@
+"""The command that predicts: lines of JSON of files and the standard input, or drawings."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from foldbatch.cli import main
+
+
+def test_a_line_of_json_for_each_tree(run, treebank, capsys):
+    file = str(treebank / "test.txt")
+    assert main(["predict", str(run), file, file, "--nodes"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 12 and lines[:6] == lines[6:]
+    assert [node["word"] for node in lines[1]["nodes"]] == ["a", "bad", "film", None, None]
+    assert sum(lines[0]["probabilities"].values()) > 0.999
+
+
+def test_the_standard_input_needs_no_labels(run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("(X (X good) (X film))\n"))
+    assert main(["predict", str(run), "--draw"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[1].endswith(" good")
+
+
+def test_a_broken_tree_is_named_with_its_file_and_line(run, tmp_path, capsys):
+    (tmp_path / "new.txt").write_text("(X a)\n(X (X b)\n")
+    assert main(["predict", str(run), str(tmp_path / "new.txt")]) == 2
+    assert f"error: {tmp_path / 'new.txt'}:2:" in capsys.readouterr().err
+    (tmp_path / "new.txt").write_bytes(b"(X \xff)\n")
+    assert main(["predict", str(run), str(tmp_path / "new.txt")]) == 2
+    assert "expected text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(run, tmp_path):
+    (tmp_path / "many.txt").write_text("(X (X good) (X film))\n" * 1000)
+    command = [sys.executable, "-m", "foldbatch.cli", "predict", str(run), str(tmp_path / "many.txt")]
+    command += ["--backend", "numpy"]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
+        assert child.stdout.readline().startswith(b"{")
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait() == 141

@@ -1,0 +1,81 @@
+"""The command that trains: folders, seeds, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from foldbatch.cli import main
+from foldbatch.recipes.configuration import read_configuration
+from tests.commands.conftest import TINY
+
+
+def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text('[task]\nkind = "nodes"\n')
+    arguments = ["train", "mine.toml", *TINY, "--data.folder", str(treebank)]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "6 examples to train on, 6 dev, 6 test; 5 classes" in out
+    assert "model: runs/mine/model.safetensors" in out and "└─ " in out
+    assert main(arguments) == 0  # into a folder of its own
+    assert (tmp_path / "runs" / "mine-2" / "model.safetensors").exists()
+    assert main([*arguments, "--resume", "--train.epochs", "2"]) == 0  # the newest
+    assert len((tmp_path / "runs" / "mine-2" / "epochs.csv").read_text().splitlines()) == 3
+
+
+def test_what_a_run_wrote_starts_it_again(run, tmp_path, capsys):
+    """And from any working directory."""
+    again = tmp_path / "again"
+    assert main(["train", str(run / "configuration.toml"), "--folder", str(again)]) == 0
+    old, new = (json.loads((folder / "figures.json").read_text()) for folder in (run, again))
+    assert old["test"] == new["test"]
+
+
+def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
+    folder = tmp_path / "runs"
+    arguments = ["train", *TINY, "--data.folder", str(treebank), "--folder", str(folder), "--seeds", "2"]
+    assert main([*arguments, "--train.seed=5"]) == 0
+    assert "test, 2 seeds: loss " in capsys.readouterr().out
+    figures = json.loads((folder / "figures.json").read_text())
+    assert set(figures["test"]["accuracy"]) == {"mean", "deviation"}
+    assert set(figures["test"]["ensemble"]) == {"accuracy"}
+    seeds = [
+        read_configuration(folder / f"seed-{seed}" / "configuration.toml", {}).train.seed for seed in (5, 6)
+    ]
+    assert seeds == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["none.toml"], "none.toml"),
+        (["--train.epoch", "3"], "found '--train.epoch' (did you mean '--train.epochs'?)"),
+        (["--data.format", "sst"], "data.train: expected examples to train on, found none"),
+        (["--resume"], "--resume: expected a run in runs/functions, found none"),
+        (
+            ["--resume", "--folder", "none"],
+            "--folder: expected a folder with a run to resume, found no folder none",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and len(err.splitlines()) == 1 and message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_not_overwritten(run, treebank, capsys):
+    assert main(["train", *TINY, "--data.folder", str(treebank), "--folder", str(run)]) == 2
+    assert "expected a folder without a run" in capsys.readouterr().err
+
+
+def test_the_help_lists_all_options(capsys):
+    with pytest.raises(SystemExit) as found:
+        main(["train", "--help"])
+    assert found.value.code == 0
+    out = capsys.readouterr().out
+    assert "--optimizer.lr_factors {}" in out and "--resume" in out

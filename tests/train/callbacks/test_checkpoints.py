@@ -1,0 +1,222 @@
+"""Checkpoints: a training that is killed anywhere and resumed is the unbroken one, to the last bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ReadError, TrainingError, UnknownNameError
+from foldbatch.train import Callback, Checkpoints, checkpoint
+from tests.train import small
+from tests.train.small import DEV, EXAMPLES, assert_same, trainer
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing may be done about it."""
+
+
+class KillAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, trainer):
+        if trainer.steps == self.step:
+            raise Killed
+
+
+class SignalAt(Callback):
+    def __init__(self, step, number):
+        self.step, self.number = step, number
+
+    def on_step_start(self, trainer):
+        if trainer.steps == self.step:
+            os.kill(os.getpid(), self.number)
+
+
+def unbroken(epochs=4, **options):
+    whole = trainer(**options)
+    whole.fit(EXAMPLES, DEV, epochs=epochs)
+    return whole
+
+
+@pytest.mark.parametrize(("backend", "threads"), [("numpy", 1), ("numpy", 2), ("numba", 1), ("numba", 2)])
+def test_a_resumed_training_is_the_unbroken_one(tmp_path, backend, threads):
+    if backend == "numba":
+        pytest.importorskip("numba")
+    options = {"backend": backend, "threads": threads}
+    whole = unbroken(**options)
+    for step in (3, 8, 12):  # batches of 5 an epoch: within epochs, again and again
+        with pytest.raises(Killed):
+            trainer(tmp_path, every=1, callbacks=[KillAt(step + 1)], **options).fit(
+                EXAMPLES, DEV, epochs=4, resume=True
+            )
+    resumed = trainer(tmp_path, every=2, **options)
+    resumed.fit(iter(EXAMPLES), DEV, epochs=4, resume=True)
+    assert_same(whole, resumed)
+
+
+def test_a_training_that_is_over_is_resumed_to_train_more(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2)
+    again = trainer(tmp_path)
+    again.fit(EXAMPLES, DEV, epochs=2, resume=True)
+    assert again.steps == 10
+    again.fit(EXAMPLES, DEV, epochs=4, resume=tmp_path / "last.safetensors")
+    assert_same(unbroken(), again)
+
+
+def test_planning_ahead_changes_nothing(tmp_path):
+    ahead = trainer(tmp_path, ahead=2)
+    ahead.fit(EXAMPLES, DEV, epochs=4)
+    assert_same(unbroken(), ahead)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_ends_a_fit_with_a_checkpoint_of_the_last_step(tmp_path, number, error):
+    with pytest.raises(error) as raised:
+        trainer(tmp_path, callbacks=[SignalAt(7, number)]).fit(EXAMPLES, DEV, epochs=4)
+    assert getattr(raised.value, "code", 143) == 143
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 8
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = trainer(tmp_path)
+    resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
+    assert_same(unbroken(), resumed)
+
+
+def test_a_signal_while_the_dev_set_is_evaluated_loses_nothing(tmp_path):
+    interrupted = trainer(tmp_path)
+    evaluate = interrupted._evaluate
+
+    def slow(examples, between):
+        if interrupted.epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return evaluate(examples, between)
+
+    interrupted._evaluate = slow
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(EXAMPLES, DEV, epochs=4)
+    assert len(interrupted.history) == 1
+    assert interrupted.steps == checkpoint.read(tmp_path / "last.safetensors")["steps"] == 10
+    resumed = trainer(tmp_path)
+    resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
+    assert_same(unbroken(), resumed)
+
+
+def test_the_best_parameters_come_back(tmp_path):
+    kept, seen = [], Checkpoints(tmp_path, best="dev_loss", keep=2)
+
+    class Keep(Callback):
+        def on_epoch_end(self, trainer):
+            kept.append({name: np.array(a) for name, a in trainer.program.params.items()})
+
+    made = trainer(callbacks=[seen, Keep()], optimizer=fb.SGD(3.0))
+    made.fit(EXAMPLES, DEV, epochs=6)
+    losses = [each["dev_loss"] for each in made.history]
+    best = int(np.argmin(losses))
+    assert best < 5  # or the test would show nothing
+    assert (seen.best_epoch, seen.best_figure) == (best + 1, losses[best])
+    made.restore_best()
+    for name, array in kept[best].items():
+        np.testing.assert_array_equal(made.program.params[name], array)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "best.safetensors",
+        "epoch-0005.safetensors",
+        "epoch-0006.safetensors",
+        "last.safetensors",
+    ]
+
+
+def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
+    class Average(Callback):
+        averages = {"out.bias": np.array([7, 8], np.float32)}
+
+        def on_epoch_end(self, trainer):
+            trainer.figures["dev_averaged_loss"] = 1.0
+
+    made = trainer(callbacks=[Average(), Checkpoints(tmp_path, best="dev_averaged_loss")])
+    made.fit(EXAMPLES, epochs=1, dev=DEV)
+    made.restore_best()
+    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 8])
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"program": fb.compile(small.model(3), "numpy")}, "one of another model"),
+        ({"program": fb.compile(small.model(), "numpy", seed=1)}, "one of another model"),
+        ({"optimizer": fb.SGD(0.1)}, "one with Adam"),
+        ({"seed": 4}, "one with another"),
+        ({"batch": 5}, "one with another"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, change, found):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    other = trainer(tmp_path, **change)
+    before = {name: np.array(array) for name, array in other.program.params.items()}
+    with pytest.raises(TrainingError, match=rf"last.safetensors: expected .*, found {found}"):
+        other.fit(EXAMPLES, DEV, epochs=2, resume=True)
+    assert (other.epoch, other.history) == (0, [])
+    for name, array in before.items():
+        np.testing.assert_array_equal(other.program.params[name], array)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    with pytest.raises(TrainingError, match="of 19 examples, found one of 20"):
+        trainer(tmp_path).fit(EXAMPLES[1:], DEV, epochs=2, resume=True)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    path = tmp_path / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ReadError, match="damaged.*; delete it"):
+        trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
+    with pytest.raises(FileNotFoundError):
+        trainer().fit(EXAMPLES, DEV, epochs=2, resume=tmp_path / "none.safetensors")
+
+
+def test_settings_are_looked_at(tmp_path):
+    with pytest.raises(TrainingError, match="every: expected a number of 1 or more, found int 0"):
+        Checkpoints(tmp_path, every=0)
+    with pytest.raises(TrainingError, match="'dev_tree'; or give mode="):
+        Checkpoints(tmp_path, best="dev_tree")
+    assert Checkpoints(tmp_path, best="dev_tree", mode="max").mode == "max"
+    with pytest.raises(TrainingError, match="'min' or 'max'"):
+        Checkpoints(tmp_path, best="dev_loss", mode="least")
+    with pytest.raises(UnknownNameError, match="'dev_f1'"):
+        trainer(callbacks=[Checkpoints(tmp_path, best="dev_f1")]).fit(EXAMPLES, DEV, epochs=1)
+    with pytest.raises(TrainingError, match="resume: expected a trainer that keeps checkpoints"):
+        trainer().fit(EXAMPLES, DEV, epochs=1, resume=True)
+    with pytest.raises(TrainingError, match="restore_best: expected a file of the best"):
+        trainer(tmp_path / "empty").restore_best()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match="a folder, found the file"):
+        trainer(tmp_path / "file").fit(EXAMPLES, DEV, epochs=1)
+
+
+def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(
+        Checkpoints,
+        "_write",
+        lambda self, trainer, path: (
+            steps.append(trainer.steps),
+            setattr(self, "_steps", trainer.steps),
+            setattr(self, "_time", time.monotonic()),
+        ),
+    )
+    trainer(tmp_path, every=2).fit(EXAMPLES, epochs=2, dev=DEV)
+    assert steps == [2, 4, 5, 7, 9, 10]
+    steps.clear()
+    trainer(callbacks=[Checkpoints(tmp_path, seconds=0)]).fit(EXAMPLES, epochs=1, dev=DEV)
+    assert steps == [1, 2, 3, 4, 5, 5]
+    steps.clear()
+    trainer(callbacks=[Checkpoints(tmp_path, seconds=60)]).step(EXAMPLES)  # no fit, no checkpoint
+    assert steps == []
