@@ -1,0 +1,266 @@
+"""scikit-learn's estimators: models of the zoo as `TreeClassifier` and `TreeRegressor`.
+
+They take lists of trees, sentences or records where others take tables of numbers, and work in
+`Pipeline`, `cross_val_score` and `GridSearchCV`. They need scikit-learn (``pip install
+'foldbatch[sklearn]'``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.compiling import compile
+from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError
+from foldbatch.program import Program
+from foldbatch.schema import infer
+from foldbatch.train.adams import AdamW
+from foldbatch.train.trainer import Trainer
+from foldbatch.trees.node import TreeNode
+from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import describe_value
+from foldbatch.zoo.models import MODELS
+from foldbatch.zoo.tasks import Task
+from foldbatch.zoo.words import Words, words_of
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+except ImportError as error:
+    fix = "pip install 'foldbatch[sklearn]'"
+    raise BackendError("foldbatch.estimators", "scikit-learn to be installed", "none", fix) from error
+
+CHUNK = 256  # examples that are predicted at once
+
+Array = NDArray[Any]
+
+
+class TreeEstimator(BaseEstimator):
+    """What `TreeClassifier` and `TreeRegressor` share: a vocabulary, a model of the zoo, training.
+
+    Args:
+        model: ``child_sum`` for trees of any arity, ``tree_lstm`` or ``rntn`` for binary ones, ``bilstm`` for
+            sentences: strings, lists of words, or trees whose words are read; ``json`` for records (see
+            `foldbatch.schema.infer`).
+        hidden: extent of the model's states.
+        size: extent of the words' vectors, or of those of a record's parts.
+        epochs: how often training sees each example.
+        lr: learning rate of AdamW.
+        weight_decay: of AdamW.
+        batch: examples a step.
+        dropout: the share of a state that is dropped while training, before it is read.
+        minimum: words that are met less often are unknown words.
+        seed: of the first parameters and the order of the examples. The same seed gives the same model.
+        backend: as of `foldbatch.compile`.
+    """
+
+    def __init__(
+        self,
+        model: str = "child_sum",
+        *,
+        hidden: int = 64,
+        size: int = 64,
+        epochs: int = 10,
+        lr: float = 0.01,
+        weight_decay: float = 0.0,
+        batch: int = 32,
+        dropout: float = 0.0,
+        minimum: int = 1,
+        seed: int = 0,
+        backend: str = "auto",
+    ) -> None:
+        self.model = model
+        self.hidden = hidden
+        self.size = size
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.batch = batch
+        self.dropout = dropout
+        self.minimum = minimum
+        self.seed = seed
+        self.backend = backend
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the compiled program, which is compiled again where it is needed."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_program"}
+
+    @property
+    def program_(self) -> Program:
+        """The trained program."""
+        check_is_fitted(self)
+        if "_program" not in vars(self):
+            program = self._compiled()
+            with warnings.catch_warnings():  # the same blocks are numbered alike
+                warnings.simplefilter("ignore", NumberedNamesWarning)
+                program.params = self.parameters_
+            self._program = program
+        return self._program
+
+    def _fit(self, structures: Sequence[Any], labels: Sequence[Any]) -> None:
+        """Train a new model on structures and their labels: numbers of classes, or numbers."""
+        self.__dict__.pop("_program", None)
+        self._settings = self.get_params()
+        if self.model not in MODELS:
+            expected = f"a model of {', '.join(MODELS)}"
+            raise BlockValueError("model", expected, describe_value(self.model), "choose one of them")
+        optimizer = AdamW(self.lr, weight_decay=self.weight_decay)
+        if self.model == "json":
+            self.schema_ = infer(structures)
+        else:
+            self.vocabulary_ = Vocabulary.count(_words(self.model, structures), self.minimum)
+            self.kinds_ = _kinds(self.model, structures)
+        program = self._compiled()
+        trainer = Trainer(program, optimizer, batch=self.batch, seed=self.seed)
+        trainer.fit(list(zip(structures, labels, strict=True)), epochs=self.epochs)
+        self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
+        self._program = program
+
+    def _compiled(self) -> Program:
+        settings = self._settings
+        options = {"hidden": settings["hidden"]}
+        if settings["model"] == "json":
+            of_inputs: Any = self.schema_.block(settings["size"])
+        else:
+            of_inputs = Words(self.vocabulary_, settings["size"])
+            options |= {} if self.kinds_ is None else {"kinds": self.kinds_}
+        block = MODELS[settings["model"]](of_inputs, self._task(), **options)
+        return compile(block, settings["backend"], seed=settings["seed"])
+
+    def _task(self) -> Task:
+        raise NotImplementedError
+
+    def _results(self, structures: Iterable[Any]) -> list[Any]:
+        """Return the program's result for each structure."""
+        check_is_fitted(self)
+        pairs = [(structure, None) for structure in structures]
+        parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))
+        return [result for part in parts for result in self.program_.run(part)]
+
+
+class TreeClassifier(ClassifierMixin, TreeEstimator):
+    """Classifies trees, sentences or records with a model of the zoo; see `TreeEstimator` for the settings.
+
+    ``fit(X, y)`` takes a list of structures and their classes, of any type that sorts. A fitted estimator has
+    ``classes_``, ``parameters_`` and ``program_``; also ``vocabulary_`` and ``kinds_`` (of nodes, or None),
+    or ``schema_`` of records. It can be pickled.
+
+    Raises:
+        BlockValueError, TrainingError: by `fit`, when a setting does not fit.
+        NotFittedError: when it is asked for predictions first.
+
+    >>> from foldbatch.trees import python_tree
+    >>> X = [python_tree(text) for text in ("x = 1", "f(x)", "y = 2", "g(y)")]
+    >>> classifier = TreeClassifier(hidden=8, size=8, epochs=20, batch=2, backend="numpy")
+    >>> classifier.fit(X, ["assigns", "calls", "assigns", "calls"]).predict([python_tree("z = 3")])
+    array(['assigns'], dtype='<U7')
+    """
+
+    def fit(self, X: Sequence[Any], y: Any) -> TreeClassifier:
+        """Train on structures and their classes."""
+        structures = _structures(self, X, y)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        self._fit(structures, labels.tolist())
+        return self
+
+    def predict_proba(self, X: Iterable[Any]) -> Array:
+        """Return the chance of each class, ``[len(X), len(classes_)]``."""
+        results = self._results(X)
+        scores = np.array(results, "float64").reshape(len(results), len(self.classes_))
+        chances = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Iterable[Any]) -> Array:
+        """Return the likeliest class of each structure."""
+        chances = self.predict_proba(X)
+        return np.asarray(self.classes_[chances.argmax(axis=1)])
+
+    def _task(self) -> Task:
+        return Task("class", classes=len(self.classes_), dropout=self._settings["dropout"])
+
+
+class TreeRegressor(RegressorMixin, TreeEstimator):
+    """Tells a number of trees, sentences or records with a model of the zoo; see `TreeEstimator`.
+
+    It learns the numbers less their mean, over their standard deviation: ``center_`` and ``scale_``.
+
+    Raises:
+        BlockValueError, TrainingError: by `fit`, when a setting does not fit.
+        NotFittedError: when it is asked for predictions first.
+
+    >>> from foldbatch.trees import python_tree
+    >>> X = [python_tree(text) for text in ("1", "1 + 1", "1 + 1 + 1", "1 + 1 + 1 + 1")]
+    >>> regressor = TreeRegressor(hidden=8, size=8, epochs=50, batch=4, backend="numpy")
+    >>> regressor.fit(X, [1, 2, 3, 4]).predict(X).round().tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+
+    def fit(self, X: Sequence[Any], y: Any) -> TreeRegressor:
+        """Train on structures and their numbers."""
+        structures = _structures(self, X, y)
+        numbers = column_or_1d(y, warn=True).astype("float64")
+        if not np.isfinite(numbers).all():
+            raise TrainingError("y", "finite numbers", "NaN or infinity", "leave those examples out")
+        self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
+        self._fit(structures, ((numbers - self.center_) / self.scale_).tolist())
+        return self
+
+    def predict(self, X: Iterable[Any]) -> Array:
+        """Return a number for each structure."""
+        return np.array(self._results(X), "float64") * self.scale_ + self.center_
+
+    def _task(self) -> Task:
+        return Task("number", dropout=self._settings["dropout"])
+
+
+def _structures(estimator: TreeEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
+    """Return structures as a list, as many as labels."""
+    if labels is None:
+        fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        raise TrainingError("y", "a label for each structure", "None", fix)
+    check_consistent_length(structures, labels)
+    if not len(structures):
+        raise TrainingError("X", "1 example or more", "none", "give some to train on")
+    return list(structures)
+
+
+def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:
+    """Return all words that the model meets."""
+    if model == "bilstm":
+        return (word for structure in structures for word in words_of(structure))
+    tokens = (token for node in _nodes(structures) for token in node.tree.tokens[_places(node)])
+    return (token for token in tokens if token is not None)
+
+
+def _kinds(model: str, structures: Sequence[Any]) -> Vocabulary | None:
+    """Return the labels of nodes, where the model reads them and there are any."""
+    if model != "child_sum":
+        return None
+    labels = (label for node in _nodes(structures) for label in node.tree.labels[_places(node)])
+    kinds = Vocabulary.count(str(label) for label in labels if label is not None)
+    return kinds if len(kinds) > 1 else None
+
+
+def _places(node: TreeNode) -> slice:
+    """Return where a node's nodes are in its tree's arrays."""
+    return slice(node.index - node.size + 1, node.index + 1)
+
+
+def _nodes(structures: Sequence[Any]) -> Sequence[TreeNode]:
+    for number, structure in enumerate(structures):
+        if not isinstance(structure, TreeNode):
+            where, fix = f"X[{number}]", "see foldbatch.trees, or take model='bilstm' for sentences"
+            raise TrainingError(where, "a foldbatch.trees.Tree", describe_value(structure), fix)
+    return structures

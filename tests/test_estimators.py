@@ -1,0 +1,186 @@
+"""Estimators in scikit-learn's hands: its checks, its searches, and its promises about parameters and pickles."""
+
+from __future__ import annotations
+
+import pickle
+import runpy
+import sys
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.base import clone, is_classifier, is_regressor  # noqa: E402 - behind the question whether it is there
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+from sklearn.utils import estimator_checks  # noqa: E402
+
+from foldbatch import estimators  # noqa: E402
+from foldbatch.errors import BackendError  # noqa: E402
+from foldbatch.estimators import TreeClassifier, TreeRegressor  # noqa: E402
+from foldbatch.trees import Tree, parse_brackets  # noqa: E402
+
+SMALL = {"hidden": 3, "size": 3, "epochs": 3, "lr": 0.1, "batch": 8, "backend": "numpy"}
+TEXTS = [f"(S (N {noun}) (V {verb}))" for noun in ("I", "you", "he") for verb in ("sat", "ran")] * 2
+TREES = [parse_brackets(text) for text in TEXTS]
+SAT = ["rest" if "sat" in text else "motion" for text in TEXTS]
+LENGTHS = [float(len(text)) for text in TEXTS]
+both = pytest.mark.parametrize(("kind", "y"), [(TreeClassifier, SAT), (TreeRegressor, LENGTHS)])
+
+
+class OfRows:
+    """Takes tables of numbers, as scikit-learn's checks give: each row becomes a tree."""
+
+    def fit(self, X, y):
+        return super().fit(rows_as_trees(X), y)
+
+    def _results(self, structures):
+        return super()._results(rows_as_trees(structures))
+
+
+class RowClassifier(OfRows, TreeClassifier):
+    pass
+
+
+class RowRegressor(OfRows, TreeRegressor):
+    pass
+
+
+def rows_as_trees(X):
+    return [Tree.from_nested(("row", *(("x", f"{number:.0f}") for number in row))) for row in np.asarray(X)]
+
+
+CHECKS = """
+check_estimator_cloneable check_estimator_tags_renamed check_valid_tag_types check_estimator_repr
+check_no_attributes_set_in_init check_fit_score_takes_y check_estimators_overwrite_params
+check_dont_overwrite_parameters check_estimators_fit_returns_self check_readonly_memmap_input
+check_estimators_unfitted check_do_not_raise_errors_in_init_or_set_params check_mixin_order
+check_parameters_default_constructible check_methods_sample_order_invariance check_methods_subset_invariance
+check_fit2d_1feature check_get_params_invariance check_set_params check_dict_unchanged check_fit_idempotent
+check_fit_check_is_fitted check_estimators_pickle check_requires_y_none
+""".split()
+
+
+@pytest.mark.parametrize("kind", [RowClassifier, RowRegressor])
+@pytest.mark.parametrize("check", CHECKS)
+def test_scikit_learns_checks_that_apply_pass(check, kind):
+    getattr(estimator_checks, check)(kind.__name__, kind(**SMALL))
+
+
+@pytest.mark.parametrize("check", ["check_classifiers_classes", "check_classifiers_one_label"])
+def test_the_checks_of_classes_pass(check):
+    getattr(estimator_checks, check)("RowClassifier", RowClassifier(**SMALL | {"epochs": 1}))
+
+
+def test_their_tags_say_what_they_are():
+    assert is_classifier(TreeClassifier())
+    assert is_regressor(TreeRegressor())
+    assert not TreeClassifier().__sklearn_tags__().input_tags.two_d_array
+
+
+def test_a_classifier_learns_and_answers_with_the_classes_it_was_given():
+    classifier = TreeClassifier(**SMALL | {"epochs": 20}).fit(TREES, SAT)
+    assert classifier.classes_.tolist() == ["motion", "rest"]
+    assert classifier.score(TREES, SAT) == 1.0
+    chances = classifier.predict_proba(TREES[:3])
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert classifier.classes_[chances.argmax(axis=1)].tolist() == SAT[:3]
+    assert classifier.predict_proba([]).shape == (0, 2)
+
+
+def test_a_regressor_learns_numbers_of_any_size():
+    regressor = TreeRegressor(**SMALL | {"epochs": 60, "lr": 0.03})
+    numbers = [1000.0 + length for length in LENGTHS]
+    assert regressor.fit(TREES, numbers).score(TREES, numbers) > 0.9
+    assert regressor.center_ == np.mean(numbers)
+
+
+def test_a_model_of_sentences_takes_texts_lists_and_trees():
+    classifier = TreeClassifier("bilstm", **SMALL).fit(["I sat", ["you", "ran"], TREES[0]], [0, 1, 0])
+    assert {"you", "sat"} < set(classifier.vocabulary_)
+    assert classifier.predict(["you sat"]).shape == (1,)
+
+
+def test_a_node_of_a_tree_is_a_structure_of_its_own():
+    classifier = TreeClassifier(**SMALL).fit([tree[1] for tree in TREES], SAT)
+    assert set(classifier.vocabulary_) == {"<unk>", "sat", "ran"}
+    assert set(classifier.kinds_) == {"<unk>", "V"}
+
+
+@both
+def test_a_fit_is_the_same_every_time_and_forgets_the_one_before(kind, y):
+    once, twice = kind(**SMALL), kind(**SMALL)
+    once.fit(TREES, y)
+    twice.fit(TREES[:4], y[:4]).fit(TREES, y)
+    for name, array in once.parameters_.items():
+        np.testing.assert_array_equal(array, twice.parameters_[name])
+
+
+@both
+def test_a_pickle_predicts_the_same_and_later_settings_do_not_touch_it(kind, y):
+    estimator = kind(**SMALL).fit(TREES, y)
+    copy = pickle.loads(pickle.dumps(estimator))
+    copy.set_params(hidden=7, model="rntn")
+    np.testing.assert_array_equal(copy.predict(TREES), estimator.predict(TREES))
+    assert clone(estimator).get_params() == estimator.get_params()
+
+
+@both
+def test_before_it_is_fitted_it_predicts_nothing(kind, y):
+    with pytest.raises(NotFittedError):
+        kind().predict(TREES)
+    with pytest.raises(NotFittedError):
+        _ = kind().program_
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TreeClassifier().fit(TREES, None), "requires y to be passed, but the target y is None"),
+        (lambda: TreeClassifier().fit([], []), "X: expected 1 example or more, found none"),
+        (lambda: TreeClassifier().fit(TREES, SAT[:3]), "inconsistent numbers of samples"),
+        (lambda: TreeClassifier().fit(["I sat"], [1]), r"X\[0\]: expected a foldbatch.trees.Tree, found str"),
+        (lambda: TreeClassifier().fit(TREES, [*LENGTHS[:-1], 0.5]), "Unknown label type"),
+        (
+            lambda: TreeClassifier("forest").fit(TREES, SAT),
+            "model: expected a model of .*child_sum, .*'forest'",
+        ),
+        (lambda: TreeRegressor().fit(TREES[:1], [np.nan]), "y: expected finite numbers"),
+        (lambda: TreeRegressor(lr=0).fit(TREES, LENGTHS), "AdamW lr: expected a number above 0"),
+    ],
+)
+def test_what_does_not_fit_is_a_value_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_it_stands_in_a_pipeline_behind_what_parses():
+    parse = FunctionTransformer(lambda texts: [parse_brackets(text) for text in texts])
+    scores = cross_val_score(make_pipeline(parse, TreeClassifier(**SMALL)), TEXTS, SAT, cv=2)
+    assert scores.shape == (2,)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.slow  # each process imports scikit-learn
+def test_a_search_over_settings_runs_in_two_processes():
+    search = GridSearchCV(TreeClassifier(**SMALL), {"epochs": [1, 15]}, cv=2, n_jobs=2)
+    search.fit(TREES, SAT)
+    assert search.best_params_ == {"epochs": 15}
+    assert search.predict(TREES[:2]).tolist() == SAT[:2]
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    with pytest.raises(BackendError, match=r"expected scikit-learn to be installed, .*foldbatch\[sklearn\]"):
+        runpy.run_path(estimators.__file__)
+
+
+def test_records_are_read_by_their_schema():
+    records = [{"verb": text.split()[-1], "words": text.split()} for text in TEXTS]
+    classifier = TreeClassifier("json", **SMALL | {"epochs": 15}).fit(records, SAT)
+    assert classifier.predict([{"verb": "sat))"}]).tolist() == ["rest"]
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict_proba(records), classifier.predict_proba(records))
