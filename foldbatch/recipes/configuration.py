@@ -7,6 +7,7 @@ the command line says counts.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tomllib
@@ -18,7 +19,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from foldbatch.errors import ReadError, UnknownNameError, with_nearest
-from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.settings import Configuration, Data
+from foldbatch.recipes.suited import usual_model
 from foldbatch.types import describe_value
 
 Raw = dict[str, Any]
@@ -45,7 +47,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     raw: Raw = {}
     if path is not None:
         try:
-            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+            raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ReadError(str(path), "a TOML file", str(error), "see examples/configs") from None
     for option, text in overrides.items():
@@ -53,9 +55,9 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
         if not isinstance(raw.setdefault(section, {}), dict):
             break  # it is refused below
         raw[section][key] = _value(text, types_of(section).get(key))
-    model = raw.get("model")
-    if isinstance(model, dict):
-        model.setdefault("name", "tree_lstm")
+    data, model = raw.get("data", {}), raw.setdefault("model", {})
+    if isinstance(data, dict) and isinstance(model, dict):
+        model.setdefault("name", usual_model(data.get("format", Data().format)))
     return _checked(raw, "" if path is None else str(path), overrides)
 
 
@@ -157,6 +159,7 @@ def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
+    _check_finite(raw, "", where, overrides)
     try:
         return msgspec.convert(raw, Configuration)
     except msgspec.ValidationError as error:
@@ -182,6 +185,19 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
     raise ReadError(
         _source(path, where, overrides), expected, shown, "foldbatch train --help lists all options"
     )
+
+
+def _check_finite(value: Any, path: str, where: str, overrides: Mapping[str, str]) -> None:
+    """Refuse NaN and infinity, which TOML can write and no option means."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            inner = f"{path}.{key}" if path else str(key)
+            _check_finite(item, inner, where, overrides)
+    elif isinstance(value, float) and not math.isfinite(value):
+        option = ".".join(path.split(".")[:2])
+        fix = "foldbatch train --help lists all options"
+        raise ReadError(_source(option, where, overrides), "finite numbers", describe_value(value), fix)
 
 
 def _source(path: str, where: str, overrides: Mapping[str, str]) -> str:

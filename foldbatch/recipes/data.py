@@ -11,7 +11,10 @@ from typing import Any, Literal
 from foldbatch.errors import ReadError, UnknownNameError, shortened, with_nearest
 from foldbatch.recipes.formats import FORMATS, PARTS, Sample
 from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.suited import check_model
+from foldbatch.trees.node import TreeNode
 from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
 
@@ -39,9 +42,12 @@ def read_dataset(configuration: Configuration) -> Dataset:
     """Return the data set of a configuration.
 
     Raises:
-        ReadError: when a file is malformed, no training file is named, or a label is none of training.
+        ReadError: when a file is malformed, no training file is named, a part has no labels, or a label is
+            none of training.
+        UnknownNameError: when the model cannot read data of the format, or the format has no such task.
         OSError: when a file cannot be read.
     """
+    check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
     format_ = FORMATS[data.format]
     train, dev, test = (list(format_.part(data, part)) for part in PARTS)
@@ -49,25 +55,41 @@ def read_dataset(configuration: Configuration) -> Dataset:
         fix = "set data.folder, or data.train" if data.format != "functions" else ""
         raise ReadError("data.train", "examples to train on", "none", fix)
     classes = () if kind == "number" else format_.classes or _classes(train, kind)
-    train = list(islice(train, data.limit or None))
-    return Dataset(
-        numbered(train, kind, classes, "train"),
-        numbered(dev, kind, classes, "dev"),
-        numbered(test, kind, classes, "test"),
-        kind,
-        classes,
-    )
+    parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
+    read = {part: numbered(samples, kind, classes, part) for part, samples in parts.items()}
+    for part, examples in read.items():
+        if examples or getattr(data, part) or data.folder:  # a part may be left out
+            check_labelled(examples, f"data.{part}")
+    return Dataset(**read, kind=kind, classes=classes)
 
 
 def read_labelled(path: Path, configuration: Configuration, classes: Sequence[str]) -> list[Any]:
     """Return the examples of another file of the same format, with the same classes.
 
     Raises:
-        ReadError: when the file is malformed, or holds another class.
+        ReadError: when the file is malformed, holds another class, or has no labels.
         OSError: when it cannot be read.
     """
     samples = FORMATS[configuration.data.format].samples(path, configuration.data)
-    return numbered(samples, task_kind(configuration), classes, str(path))
+    examples = numbered(samples, task_kind(configuration), classes, str(path))
+    check_labelled(examples, str(path))
+    return examples
+
+
+def check_labelled(examples: Sequence[Any], where: str) -> None:
+    """Refuse examples of which none has a label: they would train nothing, and have no figures.
+
+    Raises:
+        ReadError: when there are none with a label.
+    """
+    if not any(label is not None for example in examples for label in _labels(example)):
+        found = f"{len(examples)} without" if examples else "none"
+        fix = "label them, or leave the part out; foldbatch predict needs no labels"
+        raise ReadError(where, "examples with labels", found, fix)
+
+
+def _labels(example: Any) -> Iterable[Any]:
+    return example.tree.labels if isinstance(example, TreeNode) else (example[1],)
 
 
 def task_kind(configuration: Configuration) -> Kind:
@@ -110,7 +132,11 @@ def _classes(samples: Sequence[Sample], kind: Kind) -> tuple[str, ...]:
     if kind in ("nodes", "root"):
         names = {str(label) for tree, _ in samples for label in tree.labels if label is not None}
     else:
-        names = {str(label) for _, label in samples if label is not None}
+        names = {
+            _name(label, f"train, example {place}")
+            for place, (_, label) in enumerate(samples, 1)
+            if label is not None
+        }
     numbers = all(name.lstrip("-").isdecimal() for name in names)
     return tuple(sorted(names, key=int if numbers else str))
 
@@ -129,6 +155,13 @@ def _class(label: Any, number_of: dict[str, int], where: str) -> int | None:
         expected = f"a class of the training part: {shortened(number_of)}"
         raise ReadError(where, expected, repr(label), "add examples of it, or leave its label out")
     return number_of[str(label)]
+
+
+def _name(label: Any, where: str) -> str:
+    if isinstance(label, list | dict | float):
+        fix = "or set task.kind to number" if isinstance(label, float) else "write a text or a whole number"
+        raise ReadError(where, "the name of a class as label", describe_value(label), fix)
+    return str(label)
 
 
 def _number(label: Any, where: str) -> float | None:

@@ -172,7 +172,7 @@ class Configuration(Section, frozen=True):
 
     data: Data = field(default_factory=Data)
     words: WordOptions = field(default_factory=WordOptions)
-    model: Model = field(default_factory=TreeLSTM)
+    model: Model = field(default_factory=ChildSum)
     task: TaskOptions = field(default_factory=TaskOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)

@@ -61,7 +61,8 @@ class Task:
         root_weight: what the loss of a root is multiplied by, for ``nodes``.
 
     Raises:
-        BlockValueError: when there is no such kind, or the number of classes or weights does not fit.
+        BlockValueError: when there is no such kind, or the number of classes or weights does not fit, or
+            a weight is negative.
     """
 
     kind: Kind = "class"
@@ -78,7 +79,12 @@ class Task:
             raise BlockValueError("Task", "1 class or more", str(self.classes), "count the labels")
         if self.weights and len(self.weights) != self.classes:
             expected = f"a weight for each of {self.classes} classes"
-            raise BlockValueError("Task", expected, str(len(self.weights)), "give one more for each class")
+            raise BlockValueError("Task", expected, str(len(self.weights)), "give one for each class")
+        if self.weights and not (
+            all(0 <= weight < math.inf for weight in self.weights) and any(self.weights)
+        ):
+            expected = "weights of 0 or more, and one above 0"
+            raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
     @property
     def reads_tree(self) -> bool:

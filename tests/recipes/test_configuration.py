@@ -137,3 +137,20 @@ def test_the_examples_are_configurations(path):
     configuration = read_configuration(path, {})
     assert task_kind(configuration)
     assert path.stem == "functions" or f"examples/configs/{path.name} --data." in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "text, place",
+    [
+        ("[task]\nweights = [1, nan]", "task.weights"),
+        ("[optimizer]\nclip = inf", "optimizer.clip"),
+        ("[optimizer.lr_factors]\nwords = -inf", "optimizer.lr_factors"),
+    ],
+)
+def test_numbers_are_finite(tmp_path, text, place):
+    with pytest.raises(FoldbatchError, match=f"my.toml: {place}: expected finite numbers, found float"):
+        read(tmp_path, text)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    assert read(tmp_path, "\ufeff[train]\nepochs = 3").train.epochs == 3

@@ -60,3 +60,32 @@ def test_there_must_be_examples_to_train_on():
         FoldbatchError, match=r"data.train: expected examples to train on, found none; set data.fo"
     ):
         read_dataset(configured(data__format="sst"))
+
+
+@pytest.mark.parametrize(
+    "label, kind, message",
+    [
+        ("null", "auto", "data.train: expected examples with labels, found 1 without"),
+        ("null", "number", "data.train: expected examples with labels, found 1 without"),
+        ("[1]", "auto", "train, example 1: expected the name of a class as label, found list of 1"),
+        ("1.5", "auto", "train, example 1: .* found float 1.5; or set task.kind to number"),
+    ],
+)
+def test_labels_that_train_nothing_are_refused(tmp_path, label, kind, message):
+    (tmp_path / "t.jsonl").write_text(f'{{"x": 1, "label": {label}}}\n')
+    configuration = configured(data__format="jsonlines", data__train=tmp_path / "t.jsonl", task__kind=kind)
+    with pytest.raises(FoldbatchError, match=message):
+        read_dataset(configuration)
+
+
+@pytest.mark.parametrize("text, found", [("", "none"), ('{"x": 1, "label": null}\n', "1 without")])
+def test_a_part_that_is_named_has_labels(tmp_path, text, found):
+    """Else there would be no figure to choose an epoch by."""
+    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": "a"}\n')
+    (tmp_path / "d.jsonl").write_text(text)
+    given = {"data__format": "jsonlines", "data__train": tmp_path / "t.jsonl"}
+    configuration = configured(**given, data__dev=tmp_path / "d.jsonl")
+    with pytest.raises(FoldbatchError, match=f"data.dev: expected examples with labels, found {found}"):
+        read_dataset(configuration)
+    with pytest.raises(FoldbatchError, match=f"d.jsonl: expected examples with labels, found {found}"):
+        read_labelled(tmp_path / "d.jsonl", configured(**given), ["a"])

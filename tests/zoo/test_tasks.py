@@ -82,6 +82,8 @@ def test_states_are_dropped_in_training():
         ({"kind": "parse"}, "expected a kind of nodes, root, class, number, found 'parse'"),
         ({"classes": 0}, "expected 1 class or more, found 0"),
         ({"classes": 3, "weights": (1.0, 2.0)}, "expected a weight for each of 3 classes, found 2"),
+        ({"weights": (1.0, -1.0)}, "expected weights of 0 or more"),
+        ({"weights": (0.0, 0.0)}, "expected weights of 0 or more"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message):
