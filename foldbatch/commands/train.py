@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,12 +21,13 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, read_dataset
 from foldbatch.recipes.ensemble import ensemble_figures, label_of, mean_and_deviation
-from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, fit
+from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
 from foldbatch.recipes.predicting import drawing, predictions
 from foldbatch.recipes.settings import Configuration
 
 RUNS = Path("runs")
 WHERE = "--folder"
+SEED = "seed-"  # begins the names of the folders of several seeds
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -69,7 +69,7 @@ def _several(
         train = msgspec.structs.replace(configuration.train, seed=configuration.train.seed + number)
         seeded = msgspec.structs.replace(configuration, train=train)
         print(f"seed {train.seed}")
-        fitted.append(fit(seeded, dataset, folder / f"seed-{train.seed}", resume=options.resume))
+        fitted.append(fit(seeded, dataset, folder / f"{SEED}{train.seed}", resume=options.resume))
     report: dict[str, Any] = {}
     for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
         if examples:
@@ -77,7 +77,7 @@ def _several(
             programs = [one.program for one in fitted]
             report[part]["ensemble"] = ensemble_figures(programs, examples, dataset.kind)
             print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
-    write_whole(folder / FIGURES, json.dumps(report, indent=1).encode())
+    write_whole(folder / FIGURES, as_json(report))
     return fitted
 
 
@@ -110,7 +110,8 @@ def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
         BlockUseError: when a run would be overwritten, or there is none to resume.
     """
     if given is not None:
-        if not resume and any((given / file).exists() for file in (CONFIGURATION, MODEL, FIGURES)):
+        files = (CONFIGURATION, MODEL, FIGURES, f"{SEED}*")
+        if not resume and any(found for file in files for found in given.glob(file)):
             fix = "add --resume to go on with it, or name another folder"
             raise BlockUseError(WHERE, "a folder without a run", str(given), fix)
         if resume and not given.is_dir():

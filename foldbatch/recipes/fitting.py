@@ -11,12 +11,14 @@ The folder of a run holds::
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from foldbatch.compiling import compile
 from foldbatch.output import write_whole
@@ -26,7 +28,7 @@ from foldbatch.recipes.configuration import plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.steering import build_callbacks, has_best, metrics_of
-from foldbatch.train import SGD, Callback, Trainer
+from foldbatch.train import SGD, Callback, Checkpoints, LambdaCallback, Trainer
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 
@@ -73,19 +75,21 @@ def fit(
     options = configuration.train
     program = compile(build_model(configuration, dataset), options.backend, seed=options.seed)
     steps = math.ceil(len(dataset.train) / options.batch)
+    keep_options = LambdaCallback(  # when a checkpoint of other options has been refused
+        on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
+    )
     steering = build_callbacks(configuration, dataset.kind, steps, dataset.dev, folder)
     trainer = Trainer(
         program,
         build_optimizer(configuration.optimizer),
         batch=options.batch,
         metrics=metrics_of(dataset.kind),
-        callbacks=[*steering, *callbacks],
+        callbacks=[keep_options, *steering, *callbacks],
         seed=options.seed,
     )
-    write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     history = trainer.fit(dataset.train, dataset.dev or None, epochs=options.epochs, resume=resume)
     if has_best(configuration, dataset.dev):
-        trainer.restore_best()
+        _restore_best(trainer)
     figures: dict[str, Any] = {"epochs": history}
     figures |= {
         part: evaluate(program, dataset.kind, examples)
@@ -94,8 +98,27 @@ def fit(
     }
     notes = {"task": dataset.kind, "classes": list(dataset.classes), "configuration": plain(configuration)}
     program.save(folder / MODEL, notes=notes)
-    write_whole(folder / FIGURES, json.dumps(figures, indent=1).encode())
+    write_whole(folder / FIGURES, as_json(figures))
     return Fitted(program, notes, figures, folder / MODEL)
+
+
+def _restore_best(trainer: Trainer) -> None:
+    """Give the parameters the values of the best epoch; those of the last one stay where none is the best."""
+    checkpoints = next(one for one in trainer.callbacks if isinstance(one, Checkpoints))
+    if checkpoints.best_epoch is None:
+        figure = f"no finite {checkpoints.figure}"
+        print(f"warning: {figure} in any epoch; the model of the last epoch is kept", file=sys.stderr)
+    else:
+        trainer.restore_best()
+
+
+def as_json(figures: Any) -> bytes:
+    r"""Return figures as JSON, in lines; a figure that is not finite is null.
+
+    >>> as_json({"loss": math.inf})
+    b'{\n "loss": null\n}'
+    """
+    return msgspec.json.format(msgspec.json.encode(figures), indent=1)
 
 
 def evaluate(program: Program, kind: Any, examples: Sequence[Any]) -> dict[str, Any]:

@@ -103,3 +103,10 @@ def test_ctrl_c_keeps_a_checkpoint(treebank, tmp_path, capsys, monkeypatch):
     assert main([*arguments, "--folder", str(folder), "--resume"]) == 0
     whole, parts = (json.loads((tmp_path / name / "figures.json").read_text()) for name in ("whole", "parts"))
     assert whole["test"] == parts["test"]
+
+
+def test_several_seeds_that_were_interrupted_are_not_trained_over(tmp_path, treebank, capsys):
+    (tmp_path / "run" / "seed-0").mkdir(parents=True)
+    given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run")]
+    assert main(["train", *TINY, *given, "--seeds", "2"]) == 2
+    assert "expected a folder without a run" in capsys.readouterr().err

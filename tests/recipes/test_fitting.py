@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.errors import FoldbatchError
 from foldbatch.loading import read_notes
 from foldbatch.recipes.configuration import read_configuration
 from foldbatch.recipes.data import read_dataset
@@ -122,3 +124,22 @@ def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
         for program in (fitted.program, fb.load(fitted.path))
     )
     assert told == again and len(told) == 1
+
+
+def test_without_a_finite_figure_the_last_model_is_kept(treebank, tmp_path, capsys):
+    configuration = configured(data__folder=treebank, **TINY, train__epochs=1)
+    dataset = read_dataset(configuration)
+    rootless = [fb.trees.Tree(tree.parents, (*tree.labels[:-1], None), tree.tokens) for tree in dataset.dev]
+    fitted = fit(configuration, replace(dataset, dev=rootless), tmp_path / "run")
+    assert "warning: no finite dev_accuracy in any epoch; the model of the last" in capsys.readouterr().err
+    assert fitted.path.exists()
+    assert json.loads((tmp_path / "run" / "figures.json").read_text())["dev"]["accuracy"] is None
+
+
+def test_a_run_that_is_not_resumed_keeps_its_configuration(treebank, tmp_path):
+    """The checkpoint of another model is refused before anything is written."""
+    run(tmp_path / "run", treebank, train__epochs=1)
+    before = (tmp_path / "run" / "configuration.toml").read_text()
+    with pytest.raises(FoldbatchError, match="found one of another model"):
+        run(tmp_path / "run", treebank, train__epochs=2, resume=True, model__name="rntn")
+    assert (tmp_path / "run" / "configuration.toml").read_text() == before
