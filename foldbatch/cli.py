@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from argparse import REMAINDER, ArgumentParser
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 
 from foldbatch import __version__
 from foldbatch.errors import FoldbatchError
@@ -77,19 +79,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("arguments", nargs=REMAINDER, help="its own; COMMAND --help lists them")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     _, run = COMMANDS[options.command]
+    _write_any_text()
     try:
-        status = run(options.arguments)
-        sys.stdout.flush()  # a reader that is gone is noticed here
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = run(options.arguments)
+        if sys.stdout is not None:  # it was closed
+            sys.stdout.flush()  # a reader that is gone is noticed here
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _drop_output()
         return 141
-    except (FoldbatchError, OSError) as error:
+    except FoldbatchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        where = error.filename or "output"
+        found = error.strerror or str(error)
+        expected, fix = "a file that can be read or written", "check its path and permissions"
+        print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)
+        return 2
     return status
+
+
+def _write_any_text() -> None:
+    """Let the output replace what its encoding lacks, such as the lines of a drawn tree in ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as one line, without the place in foldbatch that gave it."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _drop_output() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -44,8 +45,13 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+    except OSError as error:  # of the name that the user knows; a full disk would have no name at all
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where no folder is, no file is left
+            temporary.unlink(missing_ok=True)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # so that the name, too, is there after a crash of the machine

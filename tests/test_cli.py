@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+
 import pytest
 
 import foldbatch
@@ -52,7 +55,14 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
     [
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(32, "Broken pipe"), 141, ""),
-        (OSError(2, "No such file", "x.toml"), 2, "error: [Errno 2] No such file: 'x.toml'"),
+        (
+            OSError(2, "No such file", "x.toml"),
+            2,
+            (
+                "error: x.toml: expected a file that can be read or written, found No such file; "
+                "check its path and permissions"
+            ),
+        ),
         (
             foldbatch.errors.ReadError("x.toml", "a number", "none"),
             2,
@@ -69,3 +79,23 @@ def test_what_ends_a_command_is_its_status(error, status, said, monkeypatch, cap
     monkeypatch.setitem(cli.COMMANDS, "cache", ("", fail))
     assert cli.main(["cache"]) == status
     assert capsys.readouterr().err.rstrip() == said
+
+
+def test_a_closed_output_is_no_traceback(monkeypatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "cache", ("", lambda arguments: 0))
+    monkeypatch.setattr("sys.stdout", None)
+    assert cli.main(["cache"]) == 0
+
+
+def test_warnings_are_one_line_and_text_fits_any_encoding(monkeypatch, capsys) -> None:
+    def warn(arguments) -> int:
+        warnings.simplefilter("always")
+        warnings.warn("odd", stacklevel=1)
+        print("└")
+        return 0
+
+    monkeypatch.setitem(cli.COMMANDS, "cache", ("", warn))
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
+    assert cli.main(["cache"]) == 0
+    assert capsys.readouterr().err == "warning: odd\n" and written.getvalue() == b"?\n"

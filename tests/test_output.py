@@ -39,3 +39,12 @@ def test_what_cannot_be_written_leaves_the_former_file(tmp_path: Path) -> None:
 def test_what_is_no_file_is_written_to_in_place() -> None:
     write_whole(Path("/dev/null"), b"away")
     assert not Path("/dev/null").is_file()
+
+
+def test_an_error_names_the_file_that_the_user_named(tmp_path):
+    """Not the temporary one, which is beside it."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none" / "figures.json", tmp_path / "file" / "figures.json"):
+        with pytest.raises(OSError) as raised:
+            write_whole(path, b"")
+        assert raised.value.filename == str(path)

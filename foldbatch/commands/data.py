@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from foldbatch.errors import FoldbatchError, UnknownNameError
+from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError
 from foldbatch.output import write_whole
 from foldbatch.trees import (
     Tree,
@@ -24,6 +25,8 @@ from foldbatch.trees import (
 )
 
 PARTS = ("train", "dev", "test")
+PACKED = ".gz"
+FIX = "name another folder"
 
 
 def _read_python(path: Path) -> Iterator[Tree]:
@@ -89,13 +92,20 @@ def _convert(options: Namespace) -> int:
 def _split(options: Namespace) -> int:
     """Write the trees of a file to train, dev and test, drawn at random; those of a part keep their order."""
     trees = list(_trees(options.file, options.format))
-    ending = options.file.suffix if _format_of(options.file, options.format) in WRITERS else ".jsonl"
+    ending = ".jsonl"
+    if _format_of(options.file, options.format) in WRITERS:
+        packed = options.file.suffix == PACKED
+        ending = options.file.with_suffix("").suffix + PACKED if packed else options.file.suffix
+    paths = [options.folder / f"{part}{ending}" for part in PARTS]
+    if options.file.resolve() in [path.resolve() for path in paths]:
+        raise BlockUseError(str(options.folder), "a folder to write to", "that of FILE, which is a part", FIX)
+    if not 0 < sum(options.shares) < np.inf:
+        raise BlockUseError("--shares", "shares with a sum above 0", str(sum(options.shares)), "say 80 10 10")
     shares = np.array(options.shares) / sum(options.shares)
     ends = np.round(np.cumsum(shares) * len(trees)).astype(int)
     order = np.random.default_rng(options.seed).permutation(len(trees))
     options.folder.mkdir(parents=True, exist_ok=True)
-    for part, numbers in zip(PARTS, np.split(order, ends[:2]), strict=True):
-        path = options.folder / f"{part}{ending}"
+    for path, numbers in zip(paths, np.split(order, ends[:2]), strict=True):
         _write(path, [trees[number] for number in sorted(numbers)], _writer(path, None))
         print(f"{path}: {len(numbers)} trees")
     return 0
@@ -106,7 +116,7 @@ def _trees(path: Path, format_: str | None) -> Iterable[Tree]:
 
 
 def _format_of(path: Path, format_: str | None) -> str:
-    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    plain = path.with_suffix("") if path.suffix == PACKED else path
     return format_ or ENDINGS.get(plain.suffix, "brackets")
 
 
@@ -119,7 +129,8 @@ def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
 
 
 def _write(path: Path, trees: Iterable[Tree], writer: Callable[[Tree], str]) -> None:
-    write_whole(path, "".join(f"{writer(tree)}\n" for tree in trees).encode())
+    text = "".join(f"{writer(tree)}\n" for tree in trees).encode()
+    write_whole(path, gzip.compress(text, mtime=0) if path.suffix == PACKED else text)
 
 
 def _share(text: str) -> float:
@@ -130,6 +141,12 @@ def _share(text: str) -> float:
     if not 0 <= share < np.inf:
         raise ArgumentTypeError(f"expected a number of 0 or more, found {text}")
     return share
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentTypeError(f"expected a whole number of 0 or more, found {text}")
+    return int(text)
 
 
 def _parser(prog: str) -> ArgumentParser:
@@ -156,5 +173,5 @@ def _parser(prog: str) -> ArgumentParser:
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"
     split.add_argument("--shares", nargs=3, type=_share, default=(80, 10, 10), metavar="N", help=shares)
-    split.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
+    split.add_argument("--seed", type=_seed, default=0, help="of the draw (default 0)")
     return parser

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from foldbatch.commands.saved import load_model
 from foldbatch.errors import ReadError
@@ -32,10 +33,13 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     what = "fail, with status 1, where the accuracy is below this share"
-    parser.add_argument("--least", type=float, metavar="SHARE", help=what)
+    parser.add_argument("--least", type=_share, metavar="SHARE", help=what)
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     program, notes, configuration = load_model(options.model, options.backend)
+    if options.least is not None and notes["task"] == "number":
+        fix = "leave it out, and look at mse"
+        raise ReadError("--least", "a model of classes", "one of numbers, without an accuracy", fix)
     if options.data is not None:
         examples = read_labelled(options.data, configuration, notes["classes"])
     else:
@@ -44,7 +48,17 @@ def main(arguments: Sequence[str], prog: str) -> int:
         raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
     figures = {"examples": len(examples)} | evaluate(program, notes["task"], examples)
     if options.json:
-        print(json.dumps(figures))
+        print(msgspec.json.encode(figures).decode())
     else:
         print(", ".join(f"{name} {value:.6g}" for name, value in figures.items()))
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not share >= 0:  # nor NaN
+        raise ArgumentTypeError(f"expected a number of 0 or more, found {text}")
+    return share

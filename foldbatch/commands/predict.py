@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     program, notes, configuration = load_model(options.model, options.backend)
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
@@ -65,11 +68,23 @@ def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
 def _structures(name: str, format_: str) -> Iterator[Named]:
     """Yield the examples of a file, or of the standard input."""
     read = FORMATS[format_].structures
-    if name == STANDARD_INPUT:
-        yield from read(sys.stdin, "standard input")
-        return
+    where = "standard input" if name == STANDARD_INPUT else name
     try:
-        with Path(name).open(encoding="utf-8") as lines:
-            yield from read(lines, name)
+        with _opened(name) as lines:
+            yield from read(lines, where)
     except UnicodeDecodeError as error:
-        raise ReadError(name, "text in UTF-8", str(error), "save the file as UTF-8") from None
+        found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
+        raise ReadError(where, "text in UTF-8", found, "save it as UTF-8") from None
+    except EOFError as error:
+        raise ReadError(where, "a whole file", str(error), "fetch it again") from None
+
+
+def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
+    if name != STANDARD_INPUT:
+        text: IO[str] = (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig")
+        return text
+    if sys.stdin is None:  # it was closed
+        raise ReadError("standard input", "lines of text", "nothing", "name a file, or pipe text into it")
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
+    return nullcontext(sys.stdin)

@@ -88,7 +88,8 @@ def _bracket_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
             except ReadError as error:
                 column = error.where.rpartition(":")[2]
                 place = f"{where}:{number}:{column}"
-                raise ReadError(place, error.expected, error.found, error.fix) from None
+                expected = error.expected.replace("lines:1:", f"{where}:{number}:")
+                raise ReadError(place, expected, error.found, error.fix) from None
         elif line.strip():
             yield None, line.split()
 

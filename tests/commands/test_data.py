@@ -64,3 +64,28 @@ def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         main(["data", "split", str(bank), str(folder), "--shares", "6", "x", "2"])
     assert error.value.code == 2
+
+
+def test_what_is_packed_stays_packed(bank, tmp_path):
+    packed = tmp_path / "bank.txt.gz"
+    assert main(["data", "convert", str(bank), str(packed)]) == 0
+    assert main(["data", "split", str(packed), str(tmp_path / "parts")]) == 0
+    assert len(list(trees.read_brackets(tmp_path / "parts" / "train.txt.gz"))) == 8
+
+
+@pytest.mark.parametrize("options", [["--seed", "-1"], ["--shares", "0", "0", "0"]])
+def test_what_cannot_be_drawn_is_refused(bank, tmp_path, options, capsys):
+    try:
+        status = main(["data", "split", str(bank), str(tmp_path / "parts"), *options])
+    except SystemExit as error:
+        status = error.code
+    assert status == 2 and "expected" in capsys.readouterr().err
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_file_is_not_split_onto_itself(bank, tmp_path, capsys):
+    whole = bank.rename(tmp_path / "train.txt")
+    before = whole.read_text()
+    assert main(["data", "split", str(whole), str(tmp_path)]) == 2
+    assert "expected a folder to write to, found that of FILE" in capsys.readouterr().err
+    assert whole.read_text() == before

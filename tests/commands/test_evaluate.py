@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from foldbatch.cli import main
 
 
@@ -25,3 +27,15 @@ def test_data_without_examples_are_refused(run, tmp_path, capsys):
     (tmp_path / "none.txt").write_text("")
     assert main(["eval", str(run), str(tmp_path / "none.txt")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_the_least_accuracy_is_a_number_of_a_model_of_classes(run, tmp_path, capsys):
+    for wrong in ("nan", "-1", "high"):
+        with pytest.raises(SystemExit):
+            main(["eval", str(run), "--least", wrong])
+    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": 1}\n')
+    given = ["--data.format", "jsonlines", "--data.train", str(tmp_path / "t.jsonl"), "--task.kind", "number"]
+    folder = str(tmp_path / "run")
+    assert main(["train", *given, "--train.epochs", "1", "--model.hidden", "2", "--folder", folder]) == 0
+    assert main(["eval", folder, "--least", "0.5", str(tmp_path / "t.jsonl")]) == 2
+    assert "--least: expected a model of classes" in capsys.readouterr().err

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from foldbatch.cli import main
 
@@ -47,3 +50,32 @@ def test_a_reader_that_has_seen_enough_is_no_fault(run, tmp_path):
         child.stdout.close()
         assert child.stderr.read() == b""
         assert child.wait() == 141
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (b"(X a)\n(X \xff)\n", "standard input: expected text in UTF-8, found the byte 0xff"),
+        (b"(X a)\n(X (X b)\n", "that begins at standard input:2:1, found the end"),
+    ],
+)
+def test_wrong_text_from_the_standard_input_is_one_line(run, monkeypatch, capsys, text, message):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), "ascii", "surrogateescape"))
+    assert main(["predict", str(run)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_closed_input_is_one_line(run, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["predict", str(run)]) == 2
+    assert "error: standard input: expected lines of text, found nothing" in capsys.readouterr().err
+
+
+def test_files_may_stand_behind_options_be_packed_and_begin_with_a_mark(run, tmp_path, capsys):
+    packed = tmp_path / "trees.txt.gz"
+    packed.write_bytes(gzip.compress("\ufeff(X a)\n".encode()))
+    assert main(["predict", str(run), "--draw", str(packed)]) == 0
+    assert capsys.readouterr().out.endswith("a\n")
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert main(["predict", str(run), str(packed)]) == 2
+    assert "trees.txt.gz: expected a whole file" in capsys.readouterr().err
