@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
+
 from foldbatch.blocks.values import is_int
 from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program import Program
@@ -40,6 +42,27 @@ def check_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def all_of(name: str, values: Any) -> list[Any]:
+    """Return what `Trainer` was given several of, as a list.
+
+    Raises:
+        TrainingError: when it is a single one.
+    """
+    if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
+        fix = f"write {name}=[...], also for one"
+        raise TrainingError(f"Trainer {name}", f"a list of {name}", describe_value(values), fix)
+    return list(values)
+
+
+def is_above(value: object, low: float, *, or_equal: bool = False) -> bool:
+    """Return whether a setting is a number above another one.
+
+    >>> is_above(1, 0), is_above("1", 0), is_above(float("nan"), 0), is_above(0, 0, or_equal=True)
+    (True, False, False, True)
+    """
+    return isinstance(value, int | float | np.number) and bool(value > low or (or_equal and value == low))
+
+
 def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
     """Return metrics whose blocks the program has, and whose names differ.
 
@@ -49,6 +72,7 @@ def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
     """
     blocks = sorted({name for names in program.model.metrics for name in names})
     names: set[str] = set()
+    metrics = all_of("metrics", metrics)
     for number, metric in enumerate(metrics):
         where = f"Trainer metrics[{number}]"
         if isinstance(metric, str) or not all(hasattr(metric, part) for part in ("of", "name", "compute")):
@@ -62,7 +86,7 @@ def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
             fix = "give one of them another one, as in Accuracy(of, name='root_accuracy')"
             raise TrainingError(f"{where} name", "a name of its own", f"a second {metric.name!r}", fix)
         names.add(metric.name)
-    return list(metrics)
+    return metrics
 
 
 def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:

@@ -47,7 +47,12 @@ def finite(where: str, value: object, fix: str) -> float:
 
 
 def _factors(where: str, factors: Factors | None) -> dict[str, float]:
-    return {name: within(f"{where}[{name!r}]", factor, 0) for name, factor in (factors or {}).items()}
+    if factors is None:
+        return {}
+    if not isinstance(factors, Mapping):
+        found, fix = describe_value(factors), "for example {'words': 0.1}"
+        raise TrainingError(where, "a dict from names of parameters to numbers", found, fix)
+    return {name: within(f"{where}[{name!r}]", factor, 0) for name, factor in factors.items()}
 
 
 def _factor(factors: Factors, name: str) -> float:
@@ -254,6 +259,9 @@ class Optimizer:
             TrainingError: when the state is not one of this kind of optimizer; nothing has changed then.
         """
         kind = type(self).__name__
+        if not isinstance(state, Mapping):
+            fix = f"give what {kind}.state() returned"
+            raise TrainingError(f"{kind}.load_state", "a dict", describe_value(state), fix)
         names = [key.partition("/")[2] for key in state if key.startswith("steps/")]
         wanted = {"lr", *(f"{part}/{name}" for name in names for part in ("steps", *self.moments))}
         if names or not self.remembers.isdisjoint(state):
@@ -264,7 +272,7 @@ class Optimizer:
             odd = min(wanted ^ set(state))
             found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
             raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
-        lr = within(f"{kind}.load_state lr", float(state["lr"]), 0, open_low=True)
+        lr = within(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, open_low=True)
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
         self._memory = {key: float(state[key]) for key in sorted(self.remembers & set(state))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from numbers import Real
 
 from foldbatch.errors import TrainingError
 
@@ -102,6 +103,7 @@ def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 
 
     Source: Smith and Topin 2018; the shape is that of torch's OneCycleLR.
     """
+    _at_least_1("one_cycle length", length)
     if length < 2:
         raise TrainingError("one_cycle length", "2 steps or more", repr(length), "count all steps")
     if not 0 < rise < 1:
@@ -191,5 +193,5 @@ def _at_least_1(where: str, value: object) -> None:
 
 
 def _at_least_0(where: str, value: float) -> None:
-    if not 0 <= value < math.inf:
+    if not isinstance(value, Real) or not 0 <= value < math.inf:
         raise TrainingError(where, "a number of 0 or more", repr(value), "it multiplies the learning rate")

@@ -18,7 +18,15 @@ from foldbatch.program import Program
 from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.checkpoints import Checkpoints
-from foldbatch.train.checks import check_count, check_metrics, instance_of, noting, sequence_of, several
+from foldbatch.train.checks import (
+    all_of,
+    check_count,
+    check_metrics,
+    instance_of,
+    noting,
+    sequence_of,
+    several,
+)
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.optimizer import Optimizer
@@ -104,6 +112,7 @@ class Trainer:
         self.optimizer = instance_of(
             "optimizer", optimizer, Optimizer, "an optimizer", "for example fb.Adam()"
         )
+        callbacks = all_of("callbacks", callbacks)
         for number, callback in enumerate(callbacks):
             fix = "give an instance of a class derived from fb.train.Callback"
             instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
@@ -206,7 +215,8 @@ class Trainer:
         >>> trainer.step([1, 2]), trainer.program.params["w"]
         (9.0, array(1.5, dtype=float32))
         """
-        batch = Batch(list(range(len(examples))), list(examples))
+        given = list(several(examples))
+        batch = Batch(list(range(len(given))), given)
         self._step(batch, batch.examples, Position())
         return batch.loss
 
@@ -272,9 +282,11 @@ class Trainer:
         if resume is False:
             return None
         if resume is not True:
+            fix = "resume=True goes on from the checkpoint of Checkpoints"
+            instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
             return Path(resume)
-        path = self._checkpoints("fit resume").last
-        return path if path.exists() else None
+        last = self._checkpoints("fit resume").last
+        return last if last.exists() else None
 
     def _checkpoints(self, where: str) -> Checkpoints:
         for callback in self.callbacks:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from foldbatch.blocks.values import is_int
 from foldbatch.errors import TrainingError
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.checks import is_above
 from foldbatch.train.resuming import assign
 
 if TYPE_CHECKING:
@@ -64,9 +66,9 @@ class AverageWeights(Callback):
         dev: Sequence[Any] | None = None,
         keep: bool = True,
     ) -> None:
-        if decay is not None and not 0 < decay < 1:
+        if decay is not None and not (is_above(decay, 0) and decay < 1):
             raise TrainingError("AverageWeights decay", "a number between 0 and 1", repr(decay), "try 0.999")
-        if start < 0:
+        if not (is_int(start) and start >= 0):
             raise TrainingError("AverageWeights start", "0 epochs or more", repr(start), "it counts epochs")
         self.decay = decay
         self.start = start

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foldbatch import files
+from foldbatch.blocks.values import is_int
 from foldbatch.errors import TrainingError
 from foldbatch.saving import KIND
 from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.averaging import AverageWeights, exchanged
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.figures import Mode, check_mode, figure_of, is_better
+from foldbatch.train.checks import is_above
 from foldbatch.train.resuming import assign, state_of
 from foldbatch.types import describe_value
 
@@ -77,8 +79,9 @@ class Checkpoints(Callback):
         keep: int = 0,
     ) -> None:
         for name, value, least in (("every", every, 1), ("seconds", seconds, 0), ("keep", keep, 0)):
-            if value is not None and value < least:
-                expected = f"a number of {least} or more"
+            whole = is_int(value) or name == "seconds"
+            if value is not None and not (whole and is_above(value, least, or_equal=True)):
+                expected = f"a {'whole number' if name != 'seconds' else 'number'} of {least} or more"
                 raise TrainingError(f"Checkpoints {name}", expected, describe_value(value), "or leave it out")
         self.folder = Path(folder)
         self.every = every
@@ -180,7 +183,7 @@ def _mode_of(figure: str) -> Mode:
     >>> _mode_of("dev_accuracy"), _mode_of("dev_loss")
     ('max', 'min')
     """
-    modes = [mode for mode, parts in MODES.items() if any(part in figure for part in parts)]
+    modes = [mode for mode, parts in MODES.items() if any(part in str(figure) for part in parts)]
     if len(modes) != 1:
         expected = f"a name with one of {', '.join(part for parts in MODES.values() for part in parts)}"
         raise TrainingError("Checkpoints best", expected, repr(figure), "or give mode='min' or mode='max'")

@@ -10,6 +10,7 @@ import numpy as np
 from foldbatch.errors import BackendError, TrainingError
 from foldbatch.params import Remote, SparseRows
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.checks import is_above
 from foldbatch.train.gradients import clip_by_global_norm
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ClipGradients(Callback):
 
     def __init__(self, max_norm: float | None = None, *, max_value: float | None = None) -> None:
         limits = [limit for limit in (max_norm, max_value) if limit is not None]
-        if not limits or not all(limit > 0 for limit in limits):
+        if not limits or not all(is_above(limit, 0) for limit in limits):
             found = f"max_norm={max_norm!r}, max_value={max_value!r}"
             raise TrainingError("ClipGradients", "a limit above 0", found, "for example max_norm=5.0")
         self.max_norm = max_norm

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from foldbatch.errors import UnknownNameError, with_nearest
+from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.types import describe_value
 
 if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
@@ -22,6 +23,7 @@ class LambdaCallback(Callback):
 
     Raises:
         UnknownNameError: when there is no such moment.
+        TrainingError: when something is no function.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
@@ -38,4 +40,7 @@ class LambdaCallback(Callback):
             if name not in MOMENTS:
                 expected = f"a moment of {', '.join(MOMENTS)}"
                 raise UnknownNameError("LambdaCallback", expected, with_nearest(name, MOMENTS))
+            if not callable(function):
+                fix = "give a function of the trainer"
+                raise TrainingError(f"LambdaCallback {name}", "a function", describe_value(function), fix)
             setattr(self, name, function)

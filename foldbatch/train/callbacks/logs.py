@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from foldbatch.blocks.values import is_int
 from foldbatch.errors import TrainingError
 from foldbatch.output import write_whole
 from foldbatch.train.callbacks.callback import Callback
@@ -82,7 +83,7 @@ class JSONLinesLog(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int | None = None) -> None:
-        if every is not None and every < 1:
+        if every is not None and not (is_int(every) and every >= 1):
             raise TrainingError("JSONLinesLog every", "1 step or more", repr(every), "None is never")
         self.path = Path(path)
         self.every = every

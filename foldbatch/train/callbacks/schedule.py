@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.checks import is_above
 from foldbatch.train.schedules import Factor
+from foldbatch.types import describe_value
 
 if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
@@ -40,9 +42,12 @@ class Schedule(Callback):
     """
 
     def __init__(self, schedule: Factor, every: str = "step", *, lr: float | None = None) -> None:
+        if not callable(schedule):
+            fix = "for example fb.train.schedules.cosine(1000)"
+            raise TrainingError("Schedule", "a function of a count", describe_value(schedule), fix)
         if every not in ("step", "epoch"):
             raise TrainingError("Schedule every", "'step' or 'epoch'", repr(every), "it says what is counted")
-        if lr is not None and not lr > 0:
+        if lr is not None and not is_above(lr, 0):
             raise TrainingError(
                 "Schedule lr", "a number above 0", repr(lr), "leave it out for the optimizer's"
             )

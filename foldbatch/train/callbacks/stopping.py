@@ -11,6 +11,7 @@ import numpy as np
 from foldbatch.errors import TrainingError
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.figures import Mode, check_mode, figure_of, is_better
+from foldbatch.train.checks import is_above
 from foldbatch.train.resuming import assign
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class TimeLimit(Callback):
     """
 
     def __init__(self, seconds: float) -> None:
-        if not seconds > 0:
+        if not is_above(seconds, 0):
             raise TrainingError("TimeLimit seconds", "a number above 0", repr(seconds), "for example 3600")
         self.seconds = seconds
         self._spent = 0.0

@@ -196,7 +196,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
 
 
 def test_settings_are_looked_at(tmp_path):
-    with pytest.raises(TrainingError, match="every: expected a number of 1 or more, found int 0"):
+    with pytest.raises(TrainingError, match="every: expected a whole number of 1 or more, found int 0"):
         Checkpoints(tmp_path, every=0)
     with pytest.raises(TrainingError, match="'dev_tree'; or give mode="):
         Checkpoints(tmp_path, best="dev_tree")
