@@ -11,7 +11,7 @@ from typing import Any, Literal
 from foldbatch.errors import ReadError, UnknownNameError, shortened, with_nearest
 from foldbatch.recipes.formats import FORMATS, PARTS, Sample
 from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.suited import check_model
+from foldbatch.recipes.suited import check_arity, check_model
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
@@ -42,8 +42,8 @@ def read_dataset(configuration: Configuration) -> Dataset:
     """Return the data set of a configuration.
 
     Raises:
-        ReadError: when a file is malformed, no training file is named, a part has no labels, or a label is
-            none of training.
+        ReadError: when a file is malformed, no training file is named, a part has no labels, a label is
+            none of training, or a tree does not suit the model.
         UnknownNameError: when the model cannot read data of the format, or the format has no such task.
         OSError: when a file cannot be read.
     """
@@ -60,6 +60,7 @@ def read_dataset(configuration: Configuration) -> Dataset:
     for part, examples in read.items():
         if examples or getattr(data, part) or data.folder:  # a part may be left out
             check_labelled(examples, f"data.{part}")
+            check_arity(configuration, examples, f"data.{part}")
     return Dataset(**read, kind=kind, classes=classes)
 
 
@@ -73,6 +74,7 @@ def read_labelled(path: Path, configuration: Configuration, classes: Sequence[st
     samples = FORMATS[configuration.data.format].samples(path, configuration.data)
     examples = numbered(samples, task_kind(configuration), classes, str(path))
     check_labelled(examples, str(path))
+    check_arity(configuration, examples, str(path))
     return examples
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from foldbatch.errors import UnknownNameError, with_nearest
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from foldbatch.errors import ReadError, UnknownNameError, with_nearest
 from foldbatch.recipes.settings import Configuration
 
 BINARY_TREES = ("tree_lstm", "child_sum", "rntn", "bilstm")
+OF_PAIRS = ("tree_lstm", "rntn")  # inner nodes have two children
 ANY_TREES = ("child_sum", "bilstm")  # nodes have any number of children, and inner nodes have words
 MODELS_OF: dict[str, tuple[str, ...]] = {
     "functions": ANY_TREES,
@@ -33,8 +39,28 @@ def check_model(configuration: Configuration) -> None:
     Raises:
         UnknownNameError: when it cannot.
     """
-    name, format_ = str(configuration.model.__struct_config__.tag), configuration.data.format
+    name, format_ = _name(configuration), configuration.data.format
     suited = MODELS_OF[format_]
     if name not in suited:
         expected = f"{' or '.join(suited)} for data of format {format_}"
         raise UnknownNameError("model.name", expected, with_nearest(name, suited), "set model.name")
+
+
+def check_arity(configuration: Configuration, examples: Iterable[Any], where: str) -> None:
+    """Refuse trees with nodes of one child, or of three and more, where the model has no cell for them.
+
+    Raises:
+        ReadError: when there is such a tree; it says which.
+    """
+    if _name(configuration) not in OF_PAIRS:
+        return
+    for place, example in enumerate(examples, 1):
+        starts, _ = example.tree.csr
+        odd = set(np.diff(starts).tolist()) - {0, 2}
+        if odd:
+            found, fix = f"a node with {min(odd)}", "binarise the trees, or set model.name to child_sum"
+            raise ReadError(f"{where}, tree {place}", "two children at each inner node", found, fix)
+
+
+def _name(configuration: Configuration) -> str:
+    return str(configuration.model.__struct_config__.tag)
