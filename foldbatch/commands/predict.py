@@ -18,6 +18,8 @@ from foldbatch.commands.saved import load_model
 from foldbatch.errors import ReadError
 from foldbatch.recipes.formats import FORMATS, Named
 from foldbatch.recipes.predicting import drawing, predictions
+from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.suited import check_arity
 
 STANDARD_INPUT = "-"
 
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
-        structures = _remembered(_structures(name, configuration.data.format), waiting)
+        structures = _remembered(_structures(name, configuration), waiting)
         for told in predictions(program, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
             if options.draw:
@@ -65,13 +67,15 @@ def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
         yield pair[1]
 
 
-def _structures(name: str, format_: str) -> Iterator[Named]:
+def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
     """Yield the examples of a file, or of the standard input."""
-    read = FORMATS[format_].structures
+    read = FORMATS[configuration.data.format].structures
     where = "standard input" if name == STANDARD_INPUT else name
     try:
         with _opened(name) as lines:
-            yield from read(lines, where)
+            for place, (label, structure) in enumerate(read(lines, where), 1):
+                check_arity(configuration, structure, f"{where}, tree {place}")
+                yield label, structure
     except UnicodeDecodeError as error:
         found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
         raise ReadError(where, "text in UTF-8", found, "save it as UTF-8") from None

@@ -24,6 +24,7 @@ from foldbatch.recipes.ensemble import ensemble_figures, label_of, mean_and_devi
 from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
 from foldbatch.recipes.predicting import drawing, predictions
 from foldbatch.recipes.settings import Configuration
+from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")
 WHERE = "--folder"
@@ -100,6 +101,12 @@ def _show_one(fitted: Fitted, dataset: Dataset) -> None:
     (told,) = predictions(fitted.program, fitted.notes, [structure], nodes=dataset.kind == "nodes")
     known = label is not None and (not dataset.classes or label >= 0)
     truth = f" (its label: {dataset.classes[label] if dataset.classes else label})" if known else ""
+    if dataset.kind == "root":  # its labels are drawn: by name
+        tree = structure.tree
+        names = [
+            dataset.classes[label] if label in range(len(dataset.classes)) else "" for label in tree.labels
+        ]
+        structure = trusted_tree(tree.parents, names, tree.tokens)
     print(f"one prediction{truth}:\n{drawing(structure, told)}")
 
 

@@ -59,8 +59,7 @@ def read_dataset(configuration: Configuration) -> Dataset:
     read = {part: numbered(samples, kind, classes, part) for part, samples in parts.items()}
     for part, examples in read.items():
         if examples or getattr(data, part) or data.folder:  # a part may be left out
-            check_labelled(examples, f"data.{part}")
-            check_arity(configuration, examples, f"data.{part}")
+            _check(examples, f"data.{part}", configuration)
     return Dataset(**read, kind=kind, classes=classes)
 
 
@@ -73,17 +72,14 @@ def read_labelled(path: Path, configuration: Configuration, classes: Sequence[st
     """
     samples = FORMATS[configuration.data.format].samples(path, configuration.data)
     examples = numbered(samples, task_kind(configuration), classes, str(path))
-    check_labelled(examples, str(path))
-    check_arity(configuration, examples, str(path))
+    _check(examples, str(path), configuration)
     return examples
 
 
-def check_labelled(examples: Sequence[Any], where: str) -> None:
-    """Refuse examples of which none has a label: they would train nothing, and have no figures.
-
-    Raises:
-        ReadError: when there are none with a label.
-    """
+def _check(examples: Sequence[Any], where: str, configuration: Configuration) -> None:
+    """Refuse examples of which none has a label, or whose trees the model cannot read."""
+    for place, example in enumerate(examples, 1):
+        check_arity(configuration, example, f"{where}, tree {place}")
     if not any(label is not None for example in examples for label in _labels(example)):
         found = f"{len(examples)} without" if examples else "none"
         fix = "label them, or leave the part out; foldbatch predict needs no labels"
@@ -140,6 +136,9 @@ def _classes(samples: Sequence[Sample], kind: Kind) -> tuple[str, ...]:
             if label is not None
         }
     numbers = all(name.lstrip("-").isdecimal() for name in names)
+    if len(names) == 1:
+        fix = "look at the labels; data.label says at which key they are"
+        raise ReadError("data.train", "labels of two classes or more", f"only {min(names)!r}", fix)
     return tuple(sorted(names, key=int if numbers else str))
 
 

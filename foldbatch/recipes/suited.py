@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from foldbatch.errors import ReadError, UnknownNameError, with_nearest
 from foldbatch.recipes.settings import Configuration
+from foldbatch.trees.node import TreeNode
 
 BINARY_TREES = ("tree_lstm", "child_sum", "rntn", "bilstm")
 OF_PAIRS = ("tree_lstm", "rntn")  # inner nodes have two children
@@ -46,20 +46,18 @@ def check_model(configuration: Configuration) -> None:
         raise UnknownNameError("model.name", expected, with_nearest(name, suited), "set model.name")
 
 
-def check_arity(configuration: Configuration, examples: Iterable[Any], where: str) -> None:
-    """Refuse trees with nodes of one child, or of three and more, where the model has no cell for them.
+def check_arity(configuration: Configuration, example: Any, where: str) -> None:
+    """Refuse a tree with nodes of one child, or of three and more, where the model has no cell for them.
 
     Raises:
-        ReadError: when there is such a tree; it says which.
+        ReadError: when it is such a tree.
     """
-    if _name(configuration) not in OF_PAIRS:
-        return
-    for place, example in enumerate(examples, 1):
+    if _name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
         starts, _ = example.tree.csr
         odd = set(np.diff(starts).tolist()) - {0, 2}
         if odd:
-            found, fix = f"a node with {min(odd)}", "binarise the trees, or set model.name to child_sum"
-            raise ReadError(f"{where}, tree {place}", "two children at each inner node", found, fix)
+            found, fix = f"a node with {min(odd)}", "binarise the trees, or train with model.name child_sum"
+            raise ReadError(where, "two children at each inner node", found, fix)
 
 
 def _name(configuration: Configuration) -> str:

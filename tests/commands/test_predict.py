@@ -79,3 +79,9 @@ def test_files_may_stand_behind_options_be_packed_and_begin_with_a_mark(run, tmp
     packed.write_bytes(packed.read_bytes()[:-9])
     assert main(["predict", str(run), str(packed)]) == 2
     assert "trees.txt.gz: expected a whole file" in capsys.readouterr().err
+
+
+def test_a_tree_that_the_model_cannot_read_is_named(run, tmp_path, capsys):
+    (tmp_path / "trees.txt").write_text("(X a)\n(X (X b))\n")
+    assert main(["predict", str(run), str(tmp_path / "trees.txt")]) == 2
+    assert "trees.txt, tree 2: expected two children at each inner node" in capsys.readouterr().err

@@ -110,3 +110,9 @@ def test_several_seeds_that_were_interrupted_are_not_trained_over(tmp_path, tree
     given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run")]
     assert main(["train", *TINY, *given, "--seeds", "2"]) == 2
     assert "expected a folder without a run" in capsys.readouterr().err
+
+
+def test_the_tree_below_a_prediction_has_names_of_classes(treebank, tmp_path, capsys):
+    given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run"), "--model.name", "bilstm"]
+    assert main(["train", *TINY, *given]) == 0
+    assert "├─ neutral very" in capsys.readouterr().out

@@ -81,11 +81,20 @@ def test_labels_that_train_nothing_are_refused(tmp_path, label, kind, message):
 @pytest.mark.parametrize("text, found", [("", "none"), ('{"x": 1, "label": null}\n', "1 without")])
 def test_a_part_that_is_named_has_labels(tmp_path, text, found):
     """Else there would be no figure to choose an epoch by."""
-    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": "a"}\n')
+    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": "a"}\n{"x": 1, "label": "b"}\n')
     (tmp_path / "d.jsonl").write_text(text)
     given = {"data__format": "jsonlines", "data__train": tmp_path / "t.jsonl"}
     configuration = configured(**given, data__dev=tmp_path / "d.jsonl")
     with pytest.raises(FoldbatchError, match=f"data.dev: expected examples with labels, found {found}"):
         read_dataset(configuration)
     with pytest.raises(FoldbatchError, match=f"d.jsonl: expected examples with labels, found {found}"):
-        read_labelled(tmp_path / "d.jsonl", configured(**given), ["a"])
+        read_labelled(tmp_path / "d.jsonl", configured(**given), ["a", "b"])
+
+
+def test_one_class_is_nothing_to_learn(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": "a"}\n')
+    configuration = configured(data__format="jsonlines", data__train=tmp_path / "t.jsonl")
+    with pytest.raises(
+        FoldbatchError, match="data.train: expected labels of two classes or more, found only"
+    ):
+        read_dataset(configuration)
