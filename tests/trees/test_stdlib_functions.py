@@ -182,3 +182,18 @@ def test_a_folder_without_functions_is_an_error(tmp_path):
         standard_library_functions(tmp_path)
     with pytest.raises(ReadError, match="expected modules with functions"):
         standard_library_functions(tmp_path / "absent")
+
+
+def test_more_verbs_are_for_training_only(tmp_path):
+    """Dev and test stay as they are; training gains functions, and the verbs keep their numbers."""
+    folder = Path(email.__file__).parent.parent
+    tree = library(
+        tmp_path,
+        {name: (folder / name).read_text() for name in ("pickle.py", "ast.py", "dis.py", "mailbox.py")},
+    )
+    few, many = standard_library_functions(tree), standard_library_functions(tree, training_verbs=40)
+    assert (many.dev, many.test) == (few.dev, few.test)
+    assert len(many.train) > len(few.train)
+    assert set(few.train) <= set(many.train)
+    assert many.verbs[:16] == few.verbs
+    assert len(many.verbs) == 40
