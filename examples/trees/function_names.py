@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -23,35 +22,11 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.zoo.votes import features_of  # what occurs in a tree, each once: kinds, words, an outline
+from foldbatch.zoo.words import subwords  # of identifiers: readLine and read_line are both read, line
 
 BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 TRAINING_VERBS = 64
-WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-def subwords(token: str | None) -> list[str]:
-    """Split an identifier into its words: readLine and read_line are both read, line."""
-    return [] if token is None else [word.lower() for word in WORDS.findall(token)]
-
-
-def clues(tree: fb.trees.Tree) -> list[str]:
-    """Return what occurs in a function, each once: kinds of nodes, those in their parents, words, outline."""
-    root = tree.size - 1
-    names = {f"kind {kind}" for kind in tree.labels}
-    names |= {f"word {word}" for token in tree.tokens for word in subwords(token)}
-    names |= {
-        f"kind {kind} in {tree.labels[parent]}"
-        for kind, parent in zip(tree.labels, tree.parents, strict=True)
-        if parent >= 0
-    }
-    body = [k for k, p in zip(tree.labels, tree.parents, strict=True) if p == root and k != "arguments"]
-    names |= {f"statement {kind}" for kind in body}
-    names |= {f"first {kind}" for kind in body[:1]} | {f"last {kind}" for kind in body[-1:]}
-    arguments = sum(kind == "arg" for kind in tree.labels)
-    size = root.bit_length()
-    return sorted(
-        names | {f"{min(len(body), 6)} statements", f"{min(arguments, 6)} arguments", f"size {size}"}
-    )
 
 
 def model(
@@ -91,9 +66,9 @@ def model(
     summary = fb.Function(lambda h, c, seen: ops.concat([ops.log(1 + seen), h])) >> fb.Dropout(0.5)
     deep = tree() >> summary >> fb.Linear(verbs)
 
-    # Beside the tree each clue votes for verbs by itself; no clue has a say before training.
+    # Beside the tree each of its features votes for verbs by itself; none has a say before training.
     vote = fb.Embedding(len(seen), verbs, lambda _, shape: np.zeros(shape), name="votes")
-    ids = fb.InputTransform(lambda tree: [seen[clue] for clue in clues(tree)])
+    ids = fb.InputTransform(lambda tree: [seen[feature] for feature in features_of(tree)])
     wide_part = ids >> fb.Map(fb.Scalar("int32") >> vote) >> fb.Sum()
     scores = fb.GetItem(0) >> fb.AllOf(deep, wide_part) >> fb.Function(ops.add)
     both = fb.AllOf(scores, fb.GetItem(1) >> fb.Scalar("int32"))
@@ -119,7 +94,9 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     kinds = fb.trees.Vocabulary.count(label for e in more.train for label in e.tree.labels)
     used = [word for e in more.train for word in {w for token in e.tree.tokens for w in subwords(token)}]
     words = fb.trees.Vocabulary.count(used, minimum=2)
-    seen = fb.trees.Vocabulary.count((clue for e in more.train for clue in clues(e.tree)), minimum=2)
+    seen = fb.trees.Vocabulary.count(
+        (feature for e in more.train for feature in features_of(e.tree)), minimum=2
+    )
     size, rng = options.hidden, np.random.default_rng(options.seed)
     block = model(kinds, words, seen, len(more.verbs), size)
     program = fb.compile(block, options.backend, seed=options.seed)

@@ -26,6 +26,7 @@ class Dataset:
         test: to test on; may be empty.
         kind: the task's.
         classes: names of the classes; none for numbers.
+        aside: names of more classes, which only training has and no prediction can be.
     """
 
     train: list[Any]
@@ -33,6 +34,7 @@ class Dataset:
     test: list[Any]
     kind: Kind
     classes: tuple[str, ...]
+    aside: tuple[str, ...] = ()
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
@@ -48,14 +50,17 @@ def read_dataset(configuration: Configuration) -> Dataset:
     if not train:
         fix = "set data.folder, or data.train" if data.format != "functions" else ""
         raise ReadError("data.train", "examples to train on", "none", fix)
-    classes = () if kind == "number" else format_.classes or _classes(train, kind)
+    classes = () if kind == "number" else format_.classes(data) or _classes(train, kind)
+    more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
+    aside = tuple(sorted(more))
     train = list(islice(train, data.limit or None))
     return Dataset(
-        numbered(train, kind, classes, "train"),
+        numbered(train, kind, classes + aside, "train"),
         numbered(dev, kind, classes, "dev"),
         numbered(test, kind, classes, "test"),
         kind,
         classes,
+        aside,
     )
 
 

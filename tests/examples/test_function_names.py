@@ -12,7 +12,6 @@ import pytest
 
 import foldbatch as fb
 
-TREE_PARTS = (lambda n: n.children, lambda n: n.label, lambda n: n.token)
 ROOT = Path(__file__).parents[2]
 
 
@@ -90,13 +89,3 @@ def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureF
         load("function_names").main(arguments)
     assert caught.value.code == 2
     assert "error:" in capsys.readouterr().err
-
-
-def test_clues_tell_what_occurs_and_where() -> None:
-    """Kinds, kinds in their parents, words and the outline, each once."""
-    function = fb.trees.python_tree("def f(self): return self.my_value").children[0]
-    clues = load("function_names").clues(fb.trees.Tree.build(function, *TREE_PARTS))
-    assert {"kind Return", "kind Attribute in Return", "word value", "first Return", "1 arguments"} <= set(
-        clues
-    )
-    assert len(clues) == len(set(clues))
