@@ -56,11 +56,13 @@ class Format:
     classes: Callable[[Data], tuple[str, ...]]
 
 
-def _file_part(samples: Callable[[Path, Data], Iterable[Sample]], data: Data, part: str) -> Iterable[Sample]:
-    """Read the file that a section names for a part."""
+def _file_part(
+    samples: Callable[[Path, Data], Iterable[Sample]], ending: str, data: Data, part: str
+) -> Iterable[Sample]:
+    """Read the file that a section names for a part, or the one of this name in its folder."""
     named = getattr(data, part)
     if not named and data.folder:
-        named = os.fspath(Path(data.folder, f"{part}.txt"))
+        named = os.fspath(Path(data.folder, f"{part}{ending}"))
     return samples(Path(named), data) if named else ()
 
 
@@ -163,8 +165,9 @@ def _format(
     classes: tuple[str, ...] = (),
     *,
     nodes: bool,
+    ending: str = ".txt",
 ) -> Format:
-    return Format(partial(_file_part, samples), samples, structures, nodes, lambda data: classes)
+    return Format(partial(_file_part, samples, ending), samples, structures, nodes, lambda data: classes)
 
 
 FORMATS: dict[str, Format] = {
@@ -174,7 +177,7 @@ FORMATS: dict[str, Format] = {
     "sst": _format(_sst, _bracket_structures, SENTIMENTS, nodes=True),
     "sst-binary": _format(_sst_binary, _bracket_structures, ("negative", "positive"), nodes=True),
     "brackets": _format(_brackets, _bracket_structures, nodes=True),
-    "python": _format(_python_samples, _python_structures, nodes=False),
-    "conllu": _format(_conllu, _conllu_structures, nodes=False),
-    "jsonlines": _format(_jsonlines, _json_structures, nodes=False),
+    "python": _format(_python_samples, _python_structures, nodes=False, ending=""),
+    "conllu": _format(_conllu, _conllu_structures, nodes=False, ending=".conllu"),
+    "jsonlines": _format(_jsonlines, _json_structures, nodes=False, ending=".jsonl"),
 }

@@ -33,7 +33,9 @@ class Data(Section, frozen=True):
         Literal["functions", "sst", "sst-binary", "brackets", "python", "conllu", "jsonlines"],
         _option("functions are those of Python's standard library, and need no file"),
     ] = "functions"
-    folder: Annotated[str, _option("of sst: holds train.txt, dev.txt and test.txt")] = ""
+    folder: Annotated[
+        str, _option("holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders")
+    ] = ""
     train: Annotated[str, _option("file, or for python a folder with a folder for each class")] = ""
     dev: Annotated[str, _option("the same, to choose the best epoch by")] = ""
     test: Annotated[str, _option("the same, to test the best epoch on")] = ""
