@@ -101,7 +101,11 @@ def _show_one(fitted: Fitted, dataset: Dataset) -> None:
     structure, label = structure_of(shown), label_of(shown)
     (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=dataset.kind == "nodes")
     known = label is not None and (not dataset.classes or label >= 0)
-    truth = f" (its label: {dataset.classes[label] if dataset.classes else label})" if known else ""
+    truth = (
+        f" (its label: {(dataset.classes + dataset.aside)[label] if dataset.classes else label})"
+        if known
+        else ""
+    )
     print(f"one prediction{truth}:\n{drawing(structure, told)}")
 
 
