@@ -32,7 +32,7 @@ from tests.programs import BlockProgram, programs
 from tests.test_laws import UNFUSED, assert_same
 
 some = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -36,9 +36,9 @@ from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
 many = settings(
-    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=55, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-some = settings(many, max_examples=50)
+some = settings(many, max_examples=40)
 
 
 UNFUSED = {
@@ -248,7 +248,7 @@ def test_the_kernels_of_a_gpu_are_lawful(program):
     assert_lawful(program, "cuda-on-cpu")
 
 
-@settings(some, max_examples=30)
+@settings(some, max_examples=24)
 @given(programs(examples=2))
 def test_a_block_evaluates_as_its_program_runs(program):
     """The same result, and the same metrics in the same order: of names, and of the values of each."""
@@ -298,7 +298,7 @@ def test_the_order_and_number_of_examples_change_nothing(program):
         assert_same(gradient, np.asarray(sum(facts[i][1][1][name] for i in order)))
 
 
-@settings(some, max_examples=25)
+@settings(some, max_examples=20)
 @given(programs(dropout=True))
 def test_dropout_depends_on_the_step_and_the_call_alone(program):
     meanings = [meaning(program.block, example) for example in program.examples]

@@ -1,6 +1,7 @@
 """What does it cost to ship this order? A model that reads nested JSON as it is.
 
     python examples/records/json_records.py
+    python examples/records/json_records.py --write orders  # files for examples/configs/json.toml
 
 Orders hold items of three kinds with fields of their own, and fields that are null or missing. Made
 into flat rows, such data lose what does not fit; here the model has their shape: Record for an
@@ -15,6 +16,7 @@ import json
 import random
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from timeit import repeat
 from typing import Any
 
@@ -65,6 +67,15 @@ def data(count: int, seed: int = 0) -> list[tuple[str, float]]:
     rng = random.Random(seed)  # noqa: S311 - no secret is made of it
     orders = [random_order(rng) for _ in range(count)]
     return [(json.dumps(order), cost(order) + rng.gauss(0, 1)) for order in orders]
+
+
+def write(folder: Path, count: int = 6000) -> None:
+    """Write train.jsonl, dev.jsonl and test.jsonl: an order a line, with what was paid as its cost."""
+    lines = [json.dumps({**json.loads(text), "cost": paid}) for text, paid in data(count + count // 5)]
+    ends = (0, count, count + count // 10, len(lines))
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, start, end in zip(("train", "dev", "test"), ends[:-1], ends[1:], strict=True):
+        (folder / f"{part}.jsonl").write_text("\n".join(lines[start:end]) + "\n", encoding="utf-8")
 
 
 def model(size: int) -> fb.Block:
@@ -150,7 +161,9 @@ def main(count: int = 6000, epochs: int = 15, size: int = 48, backend: str = "au
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="as of foldbatch.compile")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write the orders as files, and end")
+    options = parser.parse_args()
     try:
-        sys.exit(main(backend=parser.parse_args().backend))
-    except fb.errors.BackendError as error:
+        sys.exit(write(options.write) if options.write else main(backend=options.backend))
+    except (fb.errors.BackendError, OSError) as error:
         sys.exit(f"error: {error}")

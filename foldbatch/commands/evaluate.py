@@ -5,13 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from foldbatch.commands.saved import load_model
+from foldbatch.commands.saved import load_models
 from foldbatch.errors import ReadError
 from foldbatch.recipes.data import read_dataset, read_labelled
-from foldbatch.recipes.fitting import evaluate
+from foldbatch.recipes.ensemble import evaluate
+from foldbatch.recipes.reports import class_figures, class_table
+from foldbatch.recipes.steering import metrics_of
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -27,7 +30,10 @@ def main(arguments: Sequence[str], prog: str) -> int:
     """
     parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
     parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="a model.safetensors, or the folder of a run"
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="a model.safetensors, or the folder of a run, of several seeds, too",
     )
     what = "of the format that it was trained on; by default the test part of its configuration"
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
@@ -36,7 +42,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--least", type=_share, metavar="SHARE", help=what)
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
     options = parser.parse_intermixed_args(arguments)
-    program, notes, configuration = load_model(options.model, options.backend)
+    programs, notes, configuration = load_models(options.model, options.backend)
     if options.least is not None and notes["task"] == "number":
         fix = "leave it out, and look at mse"
         raise ReadError("--least", "a model of classes", "one of numbers, without an accuracy", fix)
@@ -46,11 +52,17 @@ def main(arguments: Sequence[str], prog: str) -> int:
         examples = read_dataset(configuration).test
     if not examples:
         raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
-    figures = {"examples": len(examples)} | evaluate(program, notes["task"], examples)
+    task, classes = notes["task"], notes["classes"]
+    metrics = metrics_of(task, [*configuration.train.metrics, *(("f1", "confusion") if classes else ())])
+    figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
     if options.json:
-        print(msgspec.json.encode(figures).decode())
+        more = {"classes": class_figures(figures["confusion"], classes)} if classes else {}
+        print(msgspec.json.encode(figures | more).decode())
     else:
-        print(", ".join(f"{name} {value:.6g}" for name, value in figures.items()))
+        numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        print(", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
+        if classes:
+            print(class_table(figures["confusion"], classes))
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
 
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import msgspec
 
-from foldbatch.commands.saved import load_model
+from foldbatch.commands.saved import load_models
 from foldbatch.errors import ReadError
 from foldbatch.recipes.formats import FORMATS, Named
 from foldbatch.recipes.predicting import drawing, predictions
@@ -38,7 +38,10 @@ def main(arguments: Sequence[str], prog: str) -> int:
     what = "Print a line of JSON for each example of files or of the standard input: label and probabilities."
     parser = ArgumentParser(prog=prog, description=what)
     parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="a model.safetensors, or the folder of a run"
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="a model.safetensors, or the folder of a run, of several seeds, too",
     )
     what = "in the format that it was trained on, labels or not; by default -, the standard input"
     parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=what)
@@ -46,12 +49,12 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
     options = parser.parse_intermixed_args(arguments)
-    program, notes, configuration = load_model(options.model, options.backend)
+    programs, notes, configuration = load_models(options.model, options.backend)
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
         structures = _remembered(_structures(name, configuration), waiting)
-        for told in predictions(program, notes, structures, nodes=nodes):
+        for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
             if options.draw:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")

@@ -34,6 +34,27 @@ def load_model(path: Path, backend: str = "auto") -> tuple[Program, dict[str, An
     return load(file, backend), notes, configuration
 
 
+def load_models(path: Path, backend: str = "auto") -> tuple[list[Program], dict[str, Any], Configuration]:
+    """Return a trained model, or those of all seeds of a run, with the notes and configuration of the first.
+
+    Args:
+        path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
+        backend: what computes.
+
+    Raises:
+        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or a seed has other classes.
+        OSError: when there is no such file.
+    """
+    files = [] if (path / MODEL).exists() else sorted(path.glob(f"seed-*/{MODEL}"))
+    models = [load_model(file, backend) for file in files or [path]]
+    _, notes, configuration = models[0]
+    for file, (_, other, _) in zip(files, models, strict=False):
+        if (other["task"], other["classes"]) != (notes["task"], notes["classes"]):
+            fix = "give the folder of a run with --seeds, or a single model"
+            raise ReadError(str(file), "the task and classes of the other seeds", "others", fix)
+    return [program for program, _, _ in models], notes, configuration
+
+
 def count(text: str) -> int:
     """Read a whole number of 1 or more from the command line.
 

@@ -20,10 +20,11 @@ from foldbatch.recipes.configuration import (
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.ensemble import ensemble_figures, label_of, mean_and_deviation
+from foldbatch.recipes.ensemble import evaluate, label_of, mean_and_deviation
 from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
 from foldbatch.recipes.predicting import drawing, predictions
 from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.steering import metrics_of
 from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")
@@ -76,7 +77,8 @@ def _several(
         if examples:
             report[part] = mean_and_deviation([one.figures[part] for one in fitted])
             programs = [one.program for one in fitted]
-            report[part]["ensemble"] = ensemble_figures(programs, examples, dataset.kind)
+            metrics = metrics_of(dataset.kind, configuration.train.metrics)
+            report[part]["ensemble"] = evaluate(programs, examples, metrics)
             print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
     write_whole(folder / FIGURES, as_json(report))
     return fitted
@@ -86,7 +88,7 @@ def _figures(figures: Mapping[str, Any]) -> str:
     parts = []
     for name, value in figures.items():
         if name == "ensemble":
-            parts += [f"ensemble {key} {number:.4f}" for key, number in value.items()]
+            parts += [f"ensemble {k} {v:.4f}" for k, v in value.items() if isinstance(v, float)]
         else:
             parts.append(f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}")
     return ", ".join(parts)
@@ -98,14 +100,16 @@ def _show_one(fitted: Fitted, dataset: Dataset) -> None:
     sizes = [getattr(structure_of(example), "size", 0) for example in examples]
     shown = examples[next((place for place, size in enumerate(sizes) if 8 <= size <= 30), 0)]
     structure, label = structure_of(shown), label_of(shown)
-    (told,) = predictions(fitted.program, fitted.notes, [structure], nodes=dataset.kind == "nodes")
+    (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=dataset.kind == "nodes")
     known = label is not None and (not dataset.classes or label >= 0)
-    truth = f" (its label: {dataset.classes[label] if dataset.classes else label})" if known else ""
+    truth = (
+        f" (its label: {(dataset.classes + dataset.aside)[label] if dataset.classes else label})"
+        if known
+        else ""
+    )
     if dataset.kind == "root":  # its labels are drawn: by name
-        tree = structure.tree
-        names = [
-            dataset.classes[label] if label in range(len(dataset.classes)) else "" for label in tree.labels
-        ]
+        tree, numbers = structure.tree, range(len(dataset.classes))
+        names = [dataset.classes[number] if number in numbers else "" for number in tree.labels]
         structure = trusted_tree(tree.parents, names, tree.tokens)
     print(f"one prediction{truth}:\n{drawing(structure, told)}")
 

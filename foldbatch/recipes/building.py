@@ -59,6 +59,7 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         case ChildSum():
             kinds = None if task.reads_tree else _kinds(dataset)
             given: dict[str, Any] = {"kinds": kinds, "hidden": options.hidden, "counts": options.counts}
+            given |= {"dropout": options.dropout}
             if options.features:
                 given |= {"features": _features(dataset, options.features)}
                 given |= {"features_dropout": options.features_dropout}
@@ -94,11 +95,12 @@ def build_optimizer(options: OptimizerOptions) -> Optimizer:
 def _task(options: TaskOptions, dataset: Dataset) -> Task:
     return Task(
         dataset.kind,
-        len(dataset.classes),
+        len(dataset.classes) + len(dataset.aside),
         options.dropout,
         tuple(options.weights),
         options.smoothing,
         options.root_weight,
+        len(dataset.classes) if dataset.aside else 0,
     )
 
 

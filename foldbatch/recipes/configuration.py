@@ -247,14 +247,18 @@ def _notes(type_: Any) -> list[msgspec.Meta]:
 
 def _choices(type_: Any) -> list[str]:
     bare = _bare(type_)
+    if get_origin(bare) is list:
+        (bare,) = get_args(bare)
     return [str(choice) for choice in get_args(bare)] if get_origin(bare) is Literal else []
 
 
 def _value(text: str, type_: Any) -> Any:
-    """Return the value of a command line's text: as TOML reads it, but where the option is of text."""
+    """Return the value of a text: as TOML reads it; text, and names between commas, as they are."""
     bare = _bare(type_)
     if bare is str or get_origin(bare) is Literal:
         return text
+    if get_origin(bare) is list and _choices(bare) and not text.startswith("["):
+        return text.split(",")
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -29,6 +29,7 @@ class Dataset:
         test: to test on; may be empty.
         kind: the task's.
         classes: names of the classes; none for numbers.
+        aside: names of more classes, which only training has and no prediction can be.
     """
 
     train: list[Any]
@@ -36,6 +37,7 @@ class Dataset:
     test: list[Any]
     kind: Kind
     classes: tuple[str, ...]
+    aside: tuple[str, ...] = ()
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
@@ -54,13 +56,18 @@ def read_dataset(configuration: Configuration) -> Dataset:
     if not train:
         fix = "set data.folder, or data.train" if data.format != "functions" else ""
         raise ReadError("data.train", "examples to train on", "none", fix)
-    classes = () if kind == "number" else format_.classes or _classes(train, kind)
+    classes = () if kind == "number" else format_.classes(data) or _classes(train, kind)
+    more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
+    aside = tuple(sorted(more))
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
-    read = {part: numbered(samples, kind, classes, part) for part, samples in parts.items()}
+    read = {
+        part: numbered(samples, kind, classes + aside if part == "train" else classes, part)
+        for part, samples in parts.items()
+    }
     for part, examples in read.items():
         if examples or getattr(data, part) or data.folder:  # a part may be left out
             _check(examples, f"data.{part}", configuration)
-    return Dataset(**read, kind=kind, classes=classes)
+    return Dataset(**read, kind=kind, classes=classes, aside=aside)
 
 
 def read_labelled(path: Path, configuration: Configuration, classes: Sequence[str]) -> list[Any]:

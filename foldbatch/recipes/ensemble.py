@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foldbatch.params import Array
 from foldbatch.program import Program
-from foldbatch.recipes.predicting import BATCH, probabilities
+from foldbatch.recipes.predicting import BATCH, answers, scores
+from foldbatch.train import SGD, Metric, Trainer
 from foldbatch.trees.node import TreeNode
+
+Figures = dict[str, Any]
 
 
 def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -29,22 +32,25 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     return found
 
 
-def ensemble_figures(programs: Sequence[Program], examples: Sequence[Any], kind: str) -> dict[str, float]:
-    """Return the figure of the mean of all models' answers: ``accuracy`` of classes, else ``mse``.
+def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
+    """Return the figures of a model, or of several models whose answers are averaged.
 
     Args:
-        programs: the models.
+        programs: the models. The ``loss`` per example is told of a single one only.
         examples: with labels; those without are not counted.
-        kind: the task's.
+        metrics: that `foldbatch.recipes.steering.metrics_of` returned.
+
+    Raises:
+        ExampleError: when an example does not fit the models.
     """
-    labelled = [example for example in examples if label_of(example) not in (None, *_no_class(kind))]
-    labels = np.array([label_of(example) for example in labelled])
-    if not labelled:
-        return {}
-    told = np.mean([_answers(program, labelled, kind) for program in programs], axis=0)
-    if kind == "number":
-        return {"mse": float(np.mean((told - labels) ** 2))}
-    return {"accuracy": float(np.mean(told.argmax(axis=1) == labels))}
+    if len(programs) == 1:
+        return Trainer(programs[0], SGD(), metrics=metrics).evaluate(examples)
+    labels: dict[str, list[Any]] = {}
+    totals: dict[str, Array] = {}
+    for program in programs:
+        labels, values = _collected(program, examples)
+        totals = {name: totals.get(name, 0) + answers(rows) / len(programs) for name, rows in values.items()}
+    return {metric.name: metric.compute(scores(totals[metric.of]), labels[metric.of]) for metric in metrics}
 
 
 def label_of(example: Any) -> Any:
@@ -52,11 +58,12 @@ def label_of(example: Any) -> Any:
     return example.label if isinstance(example, TreeNode) else example[1]
 
 
-def _no_class(kind: str) -> tuple[int, ...]:
-    return () if kind == "number" else (-1,)
-
-
-def _answers(program: Program, examples: Sequence[Any], kind: str) -> NDArray[np.float64]:
-    parts = (program.run(examples[i : i + BATCH]) for i in range(0, len(examples), BATCH))
-    results = np.array([np.asarray(result) for part in parts for result in part], np.float64)
-    return results if kind == "number" else probabilities(results)
+def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+    """Return labels and values of each `foldbatch.Metric` block."""
+    labels: dict[str, list[Any]] = {}
+    parts: dict[str, list[Array]] = {}
+    for first in range(0, len(examples), BATCH):
+        for name, metric in program.run(examples[first : first + BATCH], metrics=True).metrics.items():
+            labels.setdefault(name, []).extend(metric.labels or ())
+            parts.setdefault(name, []).append(metric.values)
+    return labels, {name: np.concatenate(values) for name, values in parts.items()}

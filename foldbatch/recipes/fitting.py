@@ -6,6 +6,7 @@ The folder of a run holds::
     model.safetensors     the parameters of the best epoch, and what it takes to predict
     figures.json          of all epochs, and of the best one on dev and test
     epochs.csv            figures of each epoch
+    plots/, tensorboard/  where these are asked for
     checkpoints/          of which the last one is where an interrupted run goes on
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from foldbatch.program import Program
 from foldbatch.recipes.building import build_model, build_optimizer
 from foldbatch.recipes.configuration import plain, to_toml
 from foldbatch.recipes.data import Dataset
+from foldbatch.recipes.ensemble import evaluate
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.steering import build_callbacks, has_best, metrics_of
-from foldbatch.train import SGD, Callback, Checkpoints, LambdaCallback, Trainer
+from foldbatch.train import Callback, Checkpoints, LambdaCallback, Trainer
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 
@@ -71,29 +73,31 @@ def fit(
         FoldbatchError: when examples do not fit the model, or a setting is out of range.
         OSError: when the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     options = configuration.train
+    metrics = metrics_of(dataset.kind, options.metrics)
     program = compile(build_model(configuration, dataset), options.backend, seed=options.seed)
+    traced = replace(dataset, train=program.prepare(dataset.train), dev=program.prepare(dataset.dev))
     steps = math.ceil(len(dataset.train) / options.batch)
     keep_options = LambdaCallback(  # when a checkpoint of other options has been refused
         on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     )
-    steering = build_callbacks(configuration, dataset.kind, steps, dataset.dev, folder)
+    steering = build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
         program,
         build_optimizer(configuration.optimizer),
         batch=options.batch,
-        metrics=metrics_of(dataset.kind),
+        metrics=metrics,
         callbacks=[keep_options, *steering, *callbacks],
         seed=options.seed,
     )
-    history = trainer.fit(dataset.train, dataset.dev or None, epochs=options.epochs, resume=resume)
+    folder.mkdir(parents=True, exist_ok=True)
+    history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
     if has_best(configuration, dataset.dev):
         _restore_best(trainer)
     figures: dict[str, Any] = {"epochs": history}
     figures |= {
-        part: evaluate(program, dataset.kind, examples)
-        for part, examples in (("dev", dataset.dev), ("test", dataset.test))
+        part: evaluate([program], examples, metrics)
+        for part, examples in (("dev", traced.dev), ("test", dataset.test))
         if examples
     }
     notes = {"task": dataset.kind, "classes": list(dataset.classes), "configuration": plain(configuration)}
@@ -119,8 +123,3 @@ def as_json(figures: Any) -> bytes:
     b'{\n "loss": null\n}'
     """
     return msgspec.json.format(msgspec.json.encode(figures), indent=1)
-
-
-def evaluate(program: Program, kind: Any, examples: Sequence[Any]) -> dict[str, Any]:
-    """Return loss per example and the figures of a task's metrics."""
-    return Trainer(program, SGD(), metrics=metrics_of(kind)).evaluate(examples)

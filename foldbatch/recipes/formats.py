@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from foldbatch.trees import (
     read_sst,
     standard_library_functions,
 )
-from foldbatch.trees.stdlib_functions import Corpus
+from foldbatch.trees.stdlib_functions import VERBS, Corpus
 from foldbatch.trees.tree import trusted_tree
 from foldbatch.types import describe_value
 
@@ -45,21 +45,24 @@ class Format:
         structures: reads lines of text without labels, with a name of the text for errors; yields a name
             of each structure, or None, and the structure.
         nodes: whether samples are trees whose labels are classes.
-        classes: the names of the classes, where they are known ahead.
+        classes: returns the names of the classes, where they are known ahead; else none. Training may have
+            more, if they are no labels of nodes.
     """
 
     part: Callable[[Data, str], Iterable[Sample]]
     samples: Callable[[Path, Data], Iterable[Sample]]
     structures: Callable[[Iterable[str], str], Iterable[Named]]
     nodes: bool
-    classes: tuple[str, ...] = ()
+    classes: Callable[[Data], tuple[str, ...]]
 
 
-def _file_part(samples: Callable[[Path, Data], Iterable[Sample]], data: Data, part: str) -> Iterable[Sample]:
-    """Read the file that a section names for a part."""
+def _file_part(
+    samples: Callable[[Path, Data], Iterable[Sample]], ending: str, data: Data, part: str
+) -> Iterable[Sample]:
+    """Read the file that a section names for a part, or the one of this name in its folder."""
     named = getattr(data, part)
     if not named and data.folder:
-        named = os.fspath(Path(data.folder, f"{part}.txt"))
+        named = os.fspath(Path(data.folder, f"{part}{ending}"))
     return samples(Path(named), data) if named else ()
 
 
@@ -136,27 +139,25 @@ def _json_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((None, record) for record in read_jsonlines(lines))
 
 
-class _Functions:
-    """The embedded functions, read once a process."""
-
-    corpus: Corpus | None = None
-
-    def part(self, data: Data, part: str) -> Iterator[Sample]:
-        corpus = self.read()
-        examples = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}[part]
-        return ((example.tree, corpus.verbs[example.verb]) for example in examples)
-
-    def samples(self, path: Path, data: Data) -> Iterator[Sample]:
-        fix = "leave DATA out: its own test part is evaluated"
-        raise ReadError(str(path), "no file for the embedded functions", "one", fix)
-
-    def read(self) -> Corpus:
-        if self.corpus is None:
-            self.corpus = standard_library_functions()
-        return self.corpus
+@cache
+def _functions(training_verbs: int) -> Corpus:
+    """Return the embedded functions, read once a process for each number of verbs."""
+    return standard_library_functions(training_verbs=training_verbs)
 
 
-FUNCTIONS = _Functions()
+def _function_part(data: Data, part: str) -> Iterator[Sample]:
+    corpus = _functions(data.training_verbs)
+    examples = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}[part]
+    return ((example.tree, corpus.verbs[example.verb]) for example in examples)
+
+
+def _function_file(path: Path, data: Data) -> Iterator[Sample]:
+    fix = "leave DATA out: its own test part is evaluated"
+    raise ReadError(str(path), "no file for the embedded functions", "one", fix)
+
+
+def _function_classes(data: Data) -> tuple[str, ...]:
+    return _functions(data.training_verbs).verbs[:VERBS]
 
 
 def _format(
@@ -165,16 +166,19 @@ def _format(
     classes: tuple[str, ...] = (),
     *,
     nodes: bool,
+    ending: str = ".txt",
 ) -> Format:
-    return Format(partial(_file_part, samples), samples, structures, nodes, classes)
+    return Format(partial(_file_part, samples, ending), samples, structures, nodes, lambda data: classes)
 
 
 FORMATS: dict[str, Format] = {
-    "functions": Format(FUNCTIONS.part, FUNCTIONS.samples, _function_structures, nodes=False),
+    "functions": Format(
+        _function_part, _function_file, _function_structures, nodes=False, classes=_function_classes
+    ),
     "sst": _format(_sst, _bracket_structures, SENTIMENTS, nodes=True),
     "sst-binary": _format(_sst_binary, _bracket_structures, ("negative", "positive"), nodes=True),
     "brackets": _format(_brackets, _bracket_structures, nodes=True),
-    "python": _format(_python_samples, _python_structures, nodes=False),
-    "conllu": _format(_conllu, _conllu_structures, nodes=False),
-    "jsonlines": _format(_jsonlines, _json_structures, nodes=False),
+    "python": _format(_python_samples, _python_structures, nodes=False, ending=""),
+    "conllu": _format(_conllu, _conllu_structures, nodes=False, ending=".conllu"),
+    "jsonlines": _format(_jsonlines, _json_structures, nodes=False, ending=".jsonl"),
 }

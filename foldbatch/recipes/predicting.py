@@ -16,6 +16,7 @@ from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
 
 BATCH = 256
+SMALLEST = np.finfo(np.float64).tiny
 
 
 def unlabelled(structure: Any, kind: str) -> Any:
@@ -36,7 +37,7 @@ def unlabelled(structure: Any, kind: str) -> Any:
 
 
 def predictions(
-    program: Program, notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
+    programs: Sequence[Program], notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Yield what a trained model tells of each structure, as plain data.
 
@@ -44,7 +45,7 @@ def predictions(
     ``{"label": name, "probabilities": {name: p, ...}}``.
 
     Args:
-        program: the model.
+        programs: the model; of several, the mean of their probabilities or numbers is told.
         notes: those that were saved with it: ``task`` and ``classes``.
         structures: trees, lists of words or records, as the model was trained on.
         nodes: whether to add ``nodes``: for each node its parent's place, its word, label and probability,
@@ -61,22 +62,39 @@ def predictions(
     rest = iter(structures)
     while batch := list(islice(rest, BATCH)):
         examples = [unlabelled(structure, kind) for structure in batch]
-        results = program.run(examples, metrics=nodes)
-        scores = results.metrics["node"] if nodes else None
-        for number, result in enumerate(results):
-            told = prediction(np.asarray(result), classes)
-            if scores is not None:
-                told["nodes"] = _nodes(examples[number], scores.values[scores.examples == number], classes)
+        results = [program.run(examples, metrics=nodes) for program in programs]
+        wholes = _mean([np.array(list(result)) for result in results])
+        of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
+        for number, whole in enumerate(wholes):
+            told = prediction(whole, classes)
+            if of_nodes is not None:
+                own = results[0].metrics["node"].examples == number
+                told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
 
 
-def prediction(scores: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
-    """Return what scores tell, as plain data."""
+def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the mean of what several models answer."""
+    mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
+    return mean
+
+
+def prediction(shares: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
+    """Return what probabilities, or a number, tell, as plain data."""
     if not classes:
-        return {"number": float(scores)}
-    shares = probabilities(scores)
+        return {"number": float(shares)}
     by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
     return {"label": classes[int(shares.argmax())], "probabilities": by_name}
+
+
+def answers(results: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what can be averaged over models: of scores ``[n, classes]`` probabilities, else the numbers."""
+    return probabilities(results) if results.ndim > 1 else results.astype(np.float64)
+
+
+def scores(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores whose probabilities are the given ones; numbers stay."""
+    return np.log(np.maximum(answers, SMALLEST)) if answers.ndim > 1 else answers
 
 
 def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
@@ -104,8 +122,7 @@ def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: in
     return f"{head}\n{shown}"
 
 
-def _nodes(tree: Tree, scores: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
-    shares = probabilities(scores)
+def _nodes(tree: Tree, shares: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
     rows = zip(
         tree.parents.tolist(),
         tree.tokens,

@@ -33,11 +33,16 @@ class Data(Section, frozen=True):
         Literal["functions", "sst", "sst-binary", "brackets", "python", "conllu", "jsonlines"],
         _option("functions are those of Python's standard library, and need no file"),
     ] = "functions"
-    folder: Annotated[str, _option("of sst: holds train.txt, dev.txt and test.txt")] = ""
+    folder: Annotated[
+        str, _option("holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders")
+    ] = ""
     train: Annotated[str, _option("file, or for python a folder with a folder for each class")] = ""
     dev: Annotated[str, _option("the same, to choose the best epoch by")] = ""
     test: Annotated[str, _option("the same, to test the best epoch on")] = ""
     label: Annotated[str, _option("of jsonlines: the key of the label")] = "label"
+    training_verbs: Annotated[
+        Count, _option("of functions: how many verbs there are to train on; 16 are asked for")
+    ] = 16
     limit: Annotated[int, _option("use the first examples of the training part only; 0: all", ge=0)] = 0
 
 
@@ -66,6 +71,7 @@ class ChildSum(Section, frozen=True, tag_field="name", tag="child_sum"):
 
     hidden: Annotated[Count, _option("extent of a node's state")] = 150
     counts: Annotated[bool, _option("whether the classifier sees counts of features, too")] = False
+    dropout: Annotated[Share, _option("of what stands in a node: its kind and words together")] = 0.0
     features: Annotated[
         int,
         _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0),
@@ -163,6 +169,16 @@ class Train(Section, frozen=True):
     backend: Annotated[
         Literal["auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference"], _option("what computes")
     ] = "auto"
+    metrics: Annotated[
+        list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "mse", "mae"]],
+        _option("figures besides the accuracy of classes or the mse of numbers"),
+    ] = field(default_factory=list)
+    best: Annotated[
+        str,
+        _option("figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"),
+    ] = "auto"
+    plots: Annotated[bool, _option("draw figures into plots/ after each epoch; needs matplotlib")] = False
+    tensorboard: Annotated[bool, _option("write events into tensorboard/; needs tensorboardX")] = False
     patience: Annotated[int, _option("stop after so many epochs without a better one; 0: never", ge=0)] = 0
     checkpoint: Annotated[int, _option("steps between two checkpoints; 0: after epochs only", ge=0)] = 0
 

@@ -2,69 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from foldbatch.recipes.data import Kind
+from foldbatch.errors import UnknownNameError, with_nearest
+from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.recipes.settings import Configuration, ScheduleOptions
 from foldbatch.train import (
+    F1,
     Accuracy,
     AverageWeights,
     Callback,
     Checkpoints,
     ClipGradients,
+    Confusion,
     CSVLog,
     EarlyStopping,
+    MeanAbsoluteError,
     MeanSquaredError,
+    Metric,
     NaNGuard,
+    Perplexity,
+    Plots,
     Progress,
     ReduceOnPlateau,
     Schedule,
+    TensorBoardLog,
+    TopK,
     schedules,
 )
+from foldbatch.train.callbacks.figures import Mode
 
-Mode = Literal["min", "max"]
-LOG, CHECKPOINTS = "epochs.csv", "checkpoints"
+LOG, CHECKPOINTS, PLOTS, EVENTS = "epochs.csv", "checkpoints", "plots", "tensorboard"
+AUTO, LAST = "auto", "last"  # of train.best
+LOWER = ("loss", "perplexity", "mse", "mae")  # figures of which less is better
+METRICS: dict[str, Callable[[str, str], Metric]] = {
+    "accuracy": Accuracy,
+    "f1": F1,
+    "confusion": Confusion,
+    "top3": lambda of, name: TopK(of, 3, name),
+    "perplexity": Perplexity,
+}
+NUMBER_METRICS: dict[str, Callable[[str, str], Metric]] = {"mse": MeanSquaredError, "mae": MeanAbsoluteError}
 
 
-def metrics_of(kind: Kind) -> list[Any]:
-    """Return the metrics of a task: of whole examples, and of nodes where these are told."""
-    if kind == "number":
-        return [MeanSquaredError("root", "mse")]
-    whole = [Accuracy("root", "accuracy")]
-    return [*whole, Accuracy("node", "node_accuracy")] if kind == "nodes" else whole
+def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[Metric]:
+    """Return the metrics of a task: of whole examples, and the accuracy of nodes where these are told.
+
+    Args:
+        kind: the task's.
+        names: of figures besides ``accuracy``, or ``mse`` of numbers.
+
+    Raises:
+        UnknownNameError: when a figure is of classes and the task of numbers, or the other way round.
+
+    >>> [metric.name for metric in metrics_of("nodes", ["f1"])]
+    ['accuracy', 'f1', 'node_accuracy']
+    """
+    makers = NUMBER_METRICS if kind == "number" else METRICS
+    metrics = []
+    for name in dict.fromkeys([next(iter(makers)), *names]):
+        if name not in makers:
+            expected = f"figures of the task {kind}: {', '.join(makers)}"
+            raise UnknownNameError("train.metrics", expected, repr(name), "leave it out")
+        metrics.append(makers[name]("root", name))
+    return [*metrics, Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
-def deciding_figure(kind: Kind, *, averaged: bool = False) -> tuple[str, Mode]:
+def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> tuple[str, Mode]:
     """Return the figure by which the best epoch is chosen, and whether less or more of it is better.
 
-    >>> deciding_figure("nodes", averaged=True)
-    ('dev_averaged_accuracy', 'max')
+    Raises:
+        UnknownNameError: when `train.best` is no figure of the run.
     """
-    part = "dev_averaged" if averaged else "dev"
-    return (f"{part}_mse", "min") if kind == "number" else (f"{part}_accuracy", "max")
+    train, moving = configuration.train, configuration.average.name == "moving"
+    metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
+    figures = ["loss", *(name for name in metrics if name != "confusion")]
+    name = metrics[0] if train.best in (AUTO, LAST) else train.best
+    if name not in figures:
+        expected = f"{AUTO}, {LAST} or a figure of {', '.join(figures)}"
+        fix = "figures are added by train.metrics"
+        raise UnknownNameError("train.best", expected, with_nearest(name, figures), fix)
+    part = "dev_averaged" if moving and dev else "dev"
+    return f"{part}_{name}", "min" if name in LOWER else "max"
 
 
 def build_callbacks(
-    configuration: Configuration, kind: Kind, steps: int, dev: Sequence[Any], folder: Path
+    configuration: Configuration, dataset: Dataset, steps: int, folder: Path
 ) -> list[Callback]:
     """Return the callbacks of a run, in the order in which they have to be called.
 
     Args:
         configuration: all options.
-        kind: the task's.
+        dataset: whose dev part chooses the best epoch; it may be empty.
         steps: updates of an epoch.
-        dev: the examples to choose the best epoch by; may be empty.
-        folder: where checkpoints and the log of epochs are written.
+        folder: where checkpoints, the log of epochs, plots and events are written.
+
+    Raises:
+        UnknownNameError: when the figure that chooses an epoch is none of the run.
+        BackendError: when a library for plots or events is not installed.
     """
     train, schedule, average = configuration.train, configuration.schedule, configuration.average
-    figure, mode = deciding_figure(kind, averaged=average.name == "moving" and bool(dev))
+    dev, best = dataset.dev, has_best(configuration, dataset.dev)
+    figure, mode = deciding_figure(configuration, dataset.kind, dev)
     made: list[Callback] = [NaNGuard()]
     if configuration.optimizer.clip:
         made.append(ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
-        made.append(AverageWeights(average.decay, dev=dev or None, keep=not dev))
+        made.append(AverageWeights(average.decay, dev=dev or None, keep=not best))
     elif average.name == "epochs":
         made.append(AverageWeights(start=average.start, dev=dev or None))
     if schedule.name == "plateau" and dev:
@@ -74,15 +120,18 @@ def build_callbacks(
     if train.patience and dev:
         made.append(EarlyStopping(figure, mode, patience=train.patience))
     made += [CSVLog(folder / LOG), Progress()]
+    if train.plots:
+        made.append(Plots(folder / PLOTS, dataset.classes or None))
+    if train.tensorboard:
+        made.append(TensorBoardLog(folder / EVENTS))
     every = train.checkpoint or None
-    best = figure if has_best(configuration, dev) else None
-    checkpoints = Checkpoints(folder / CHECKPOINTS, every=every, best=best, mode=mode if best else None)
-    return [*made, checkpoints]
+    chosen = (figure, mode) if best else (None, None)
+    return [*made, Checkpoints(folder / CHECKPOINTS, every=every, best=chosen[0], mode=chosen[1])]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
     """Return whether the best epoch is chosen: by the dev part, but not of means that have them all."""
-    return bool(dev) and configuration.average.name != "epochs"
+    return bool(dev) and configuration.average.name != "epochs" and configuration.train.best != LAST
 
 
 def _schedule(options: ScheduleOptions, epoch: int, total: int) -> schedules.Factor:

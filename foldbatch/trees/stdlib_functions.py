@@ -66,7 +66,9 @@ class Corpus:
     verbs: tuple[str, ...]
 
 
-def standard_library_functions(folder: str | os.PathLike[str] | None = None) -> Corpus:
+def standard_library_functions(
+    folder: str | os.PathLike[str] | None = None, training_verbs: int = VERBS
+) -> Corpus:
     """Return the functions of Python's standard library that are named by one of 16 verbs.
 
     Functions of 8 to 400 nodes are taken. Of those whose trees agree but for their tokens the
@@ -75,6 +77,8 @@ def standard_library_functions(folder: str | os.PathLike[str] | None = None) -> 
 
     Args:
         folder: where the modules lie; by default the running interpreter's standard library.
+        training_verbs: how many verbs the training functions may have, the commonest first; those of dev
+            and test have the first 16 in any case.
 
     Raises:
         ReadError: when no function is found there.
@@ -92,11 +96,12 @@ def standard_library_functions(folder: str | os.PathLike[str] | None = None) -> 
         fix = "give the folder of a standard library with its sources"
         raise ReadError(str(root), "modules with functions", "none", fix)
     counts = Counter(verb for _, verb, _, _ in distinct.values())
-    verbs = tuple(verb for verb, _ in counts.most_common(VERBS))
+    verbs = tuple(verb for verb, _ in counts.most_common(max(VERBS, training_verbs)))
     parts: dict[str, list[Example]] = {"train": [], "dev": [], "test": []}
     for tree, verb, module, name in distinct.values():
-        if verb in verbs:
-            parts[_part_of(module)].append(Example(_hide(tree, name), verbs.index(verb), module, name))
+        part = _part_of(module)
+        if verb in verbs[: training_verbs if part == "train" else VERBS]:
+            parts[part].append(Example(_hide(tree, name), verbs.index(verb), module, name))
     return Corpus(tuple(parts["train"]), tuple(parts["dev"]), tuple(parts["test"]), verbs)
 
 

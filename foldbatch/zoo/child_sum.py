@@ -8,6 +8,7 @@ from foldbatch.blocks import (
     AllOf,
     ChildSumTreeLSTM,
     Concat,
+    Dropout,
     Embedding,
     ForwardDeclaration,
     Function,
@@ -37,6 +38,7 @@ def child_sum(
     kinds: Vocabulary | None = None,
     hidden: int = 150,
     counts: bool = False,
+    dropout: float = 0.0,
     features: Vocabulary | None = None,
     features_dropout: float = 0.0,
 ) -> AnyBlock:
@@ -52,6 +54,7 @@ def child_sum(
         hidden: extent of h and c.
         counts: whether the classifier sees more than the root: of `hidden` features, computed at each node of
             its x and h and never negative, the logarithm of 1 + their sum over the tree.
+        dropout: the share of x that is dropped while training.
         features: of whole trees, as `foldbatch.zoo.votes.features_of` names them. Each adds numbers of its
             own to the scores.
         features_dropout: the share of them that is dropped while training.
@@ -79,6 +82,8 @@ def child_sum(
         table = Embedding(len(kinds), words.size, words.initial(), name="kinds")
         kind = GetItem("label") >> InputTransform(name_of) >> words_to_rows(kinds, table, words.dropout)
         content = AllOf(content, kind) >> Function(ops.add)
+    if dropout:
+        content = content >> Dropout(dropout)
     cell, scores = ChildSumTreeLSTM(hidden), scorer(task)
     tree = ForwardDeclaration(output_type=(hidden,) * (3 if counts else 2), name="tree")
     children: AnyBlock = GetItem("children") >> Map(tree())

@@ -59,9 +59,11 @@ class Task:
         weights: what the loss of each class is multiplied by; all alike by default.
         smoothing: the share of a label that is spread over all classes.
         root_weight: what the loss of a root is multiplied by, for ``nodes``.
+        answers: how many of the classes, the first ones, can be answers; 0 means all. The others are only
+            there to learn from: they have losses, but neither scores among the results nor metrics.
 
     Raises:
-        BlockValueError: when there is no such kind, or the number of classes or weights does not fit, or
+        BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, or
             a weight is negative.
     """
 
@@ -71,6 +73,7 @@ class Task:
     weights: tuple[float, ...] = ()
     smoothing: float = 0.0
     root_weight: float = 1.0
+    answers: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -86,19 +89,25 @@ class Task:
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
+        if not 0 <= self.answers <= (0 if self.kind == "number" else self.classes):
+            expected = f"0 to {self.classes} answers"
+            raise BlockValueError("Task", expected, str(self.answers), "leave answers out")
+
     @property
     def reads_tree(self) -> bool:
         """Whether an example is a tree that holds its own labels, rather than a pair."""
         return self.kind in ("nodes", "root")
 
 
-def class_or_none(label: Any) -> Any:
-    """Return a class, or None for what is not labelled: None and -1.
+def class_or_none(label: Any, answers: int = 0) -> Any:
+    """Return a class, or None for what is not labelled, None and -1, and for a class that is no answer.
 
-    >>> [class_or_none(label) for label in (2, -1, None)]
-    [2, None, None]
+    >>> [class_or_none(label) for label in (2, -1, None)], class_or_none(2, answers=2)
+    ([2, None, None], None)
     """
-    return None if label == UNLABELLED else label
+    if label is None or label == UNLABELLED or 0 < answers <= label:
+        return None
+    return label
 
 
 def class_or_minus_one(label: Any) -> Any:
@@ -138,6 +147,11 @@ def only_element(vector: Node) -> Node:
     return vector[0]
 
 
+def first_scores(scores: Node, *, answers: int) -> Node:
+    """Return the scores of the classes that can be answers: ``[N, classes]`` to ``[N, answers]``."""
+    return scores[:answers]
+
+
 def scorer(task: Task) -> AnyBlock:
     """Return a block from a state ``[size]`` to scores ``[classes]``, or to a number."""
     scores: AnyBlock = Linear(1 if task.kind == "number" else task.classes, name="classify")
@@ -163,7 +177,12 @@ def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlo
     label: AnyBlock = GetItem("label") if task.reads_tree else GetItem(1)
     # among nodes, the root has had one loss already
     factor = task.root_weight - 1 if task.kind == "nodes" else 1.0
-    return AllOf(told, label) >> AllOf(GetItem(0), *_asides(task, "root", factor)) >> GetItem(0)
+    return (
+        AllOf(told, label)
+        >> AllOf(GetItem(0), *_asides(task, "root", factor))
+        >> GetItem(0)
+        >> _answers(task)
+    )
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
@@ -188,9 +207,15 @@ def _asides(task: Task, name: str, factor: float) -> list[AnyBlock]:
         number = InputTransform(number_or_nan) >> Scalar()
         loss = Record((Identity(), number)) >> Function(squared_error) >> Loss(name)
         return [Metric(name), loss]
-    metric = Record((Identity(), InputTransform(class_or_none))) >> Metric(name)
+    label = InputTransform(partial(class_or_none, answers=task.answers))
+    metric = Record((_answers(task), label)) >> Metric(name)
     if factor == 0:
         return [metric]
     class_ = InputTransform(class_or_minus_one) >> Scalar("int32")
     function = partial(class_loss, weights=task.weights, smoothing=task.smoothing, factor=factor)
     return [metric, Record((Identity(), class_)) >> Function(function) >> Loss(name)]
+
+
+def _answers(task: Task) -> AnyBlock:
+    """Return a block from all scores to those of the classes that can be answers."""
+    return Function(partial(first_scores, answers=task.answers)) if task.answers else Identity()

@@ -14,22 +14,33 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, only_element
 from foldbatch.zoo.words import name_of, subwords
 
+MOST = 6  # of children and of arguments are counted
+
 
 def features_of(node: TreeNode) -> list[str]:
-    """Return the distinct features of a tree: kinds of nodes, kinds below kinds, and words of tokens.
+    """Return what occurs in a tree, each feature once: kinds of nodes, kinds in kinds, words, and an outline.
+
+    The outline says which kinds the children of the root have, which is the first and which the last, how
+    many children there are, and how large the tree is. The arguments of a Python function are counted
+    apart, and are none of the children.
 
     >>> from foldbatch.trees import Tree
-    >>> features_of(Tree([1, -1], ["Name", "Return"], ["readLine", None]))
-    ['kind Name', 'kind Return', 'pair Return Name', 'word line', 'word read']
+    >>> features_of(Tree([1, -1], ["Name", "Return"], ["readLine", None]))[:6]
+    ['0 arguments', '1 children', 'child Name', 'first Name', 'kind Name', 'kind Name in Return']
     """
     tree = node.tree
-    names = list(map(name_of, tree.labels))
-    found = {f"kind {name}" for name in names}
-    for name, parent in zip(names, tree.parents.tolist(), strict=True):
-        if parent >= 0:
-            found.add(f"pair {names[parent]} {name}")
-    found.update(f"word {word}" for token in tree.tokens for word in subwords(token))
-    return sorted(found)
+    names, parents = list(map(name_of, tree.labels)), tree.parents.tolist()
+    root = tree.size - 1
+    features = {f"kind {name}" for name in names}
+    features |= {f"word {word}" for token in tree.tokens for word in subwords(token)}
+    inner = zip(names[:root], parents[:root], strict=True)
+    features |= {f"kind {name} in {names[parent]}" for name, parent in inner}
+    children = [names[place] for place in range(root) if parents[place] == root]
+    body = [name for name in children if name != "arguments"]
+    features |= {f"child {name}" for name in body}
+    features |= {f"first {name}" for name in body[:1]} | {f"last {name}" for name in body[-1:]}
+    counts = {f"{min(len(body), MOST)} children", f"{min(names.count('arg'), MOST)} arguments"}
+    return sorted(features | counts | {f"size {root.bit_length()}"})
 
 
 def votes(features: Vocabulary, task: Task, dropout: float) -> AnyBlock:

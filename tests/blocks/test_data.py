@@ -65,7 +65,7 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES)
 def test_what_comes_back_is_what_was_given(value):
     back, lost = twice(value)
     assert not lost
@@ -123,7 +123,7 @@ nested.append(nested)
         (operator.methodcaller("system", "x"), "methodcaller"),
         (partial(lambda x: x, 1), "lambda"),
     ],
-    ids=repr,
+    ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_what_cannot_be_written_is_named(value, named):
     store = Store()
@@ -147,7 +147,6 @@ def test_what_cannot_be_written_is_named(value, named):
         {"tuple": {"tuple": []}},
         {"list": []},
     ],
-    ids=repr,
 )
 def test_other_data_are_refused(data):
     with pytest.raises((ModelError, fb.errors.BlockTypeError)):
@@ -155,9 +154,7 @@ def test_other_data_are_refused(data):
 
 
 @pytest.mark.parametrize("kind", READERS)
-@pytest.mark.parametrize(
-    "content", [None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}], ids=repr
-)
+@pytest.mark.parametrize("content", [None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}])
 def test_content_of_another_form_raises_an_ordinary_exception(kind, content):
     try:
         from_data({kind: content}, Store())

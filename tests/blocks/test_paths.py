@@ -105,7 +105,7 @@ def test_every_op_has_a_path_that_does_not_tell_where_it_is_written(name):
         "len",
         None,
     ],
-    ids=repr,
+    ids=lambda function: getattr(function, "__qualname__", str(function).split(" at 0x")[0]),
 )
 def test_what_has_no_path_or_may_do_harm_has_none(function):
     assert path_of(function) is None

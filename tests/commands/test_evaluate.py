@@ -11,11 +11,13 @@ from foldbatch.cli import main
 
 def test_figures_of_the_test_part_and_of_a_file(run, treebank, capsys):
     assert main(["eval", str(run)]) == 0
-    assert capsys.readouterr().out.startswith("examples 6, loss ")
+    first, second, *classes = capsys.readouterr().out.splitlines()
+    assert first.startswith("examples 6, loss ") and "precision" in second and len(classes) == 5
     assert main(["eval", str(run / "model.safetensors"), str(treebank / "dev.txt"), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     saved = json.loads((run / "figures.json").read_text())["dev"]
-    assert figures == {"examples": 6} | saved
+    assert {name: figures[name] for name in saved} == saved and figures["examples"] == 6
+    assert figures["classes"]["neutral"]["examples"] == sum(figures["confusion"][2]) == 2
 
 
 def test_a_figure_that_is_too_low_is_a_failed_check(run, capsys):

@@ -42,7 +42,7 @@ def test_it_trains_and_prints_both_baselines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two epochs on a few functions: the loss falls, and the figures are written."""
-    monkeypatch.setattr(fb.trees, "standard_library_functions", lambda: corpus)
+    monkeypatch.setattr(fb.trees, "standard_library_functions", lambda **_: corpus)
     monkeypatch.setattr(fb.trees, "bag_baseline", lambda corpus: 0.25)
     file = tmp_path / "figures.json"
     assert load("function_names").main(["--epochs", "3", "--hidden", "8", "--json", str(file)]) == 0
@@ -70,7 +70,10 @@ def test_the_model_runs_any_mixture_of_trees(corpus: fb.trees.Corpus) -> None:
     """A batch gives what its examples give one by one."""
     example = load("function_names")
     kinds = fb.trees.Vocabulary.count(label for e in corpus.train for label in e.tree.labels)
-    program = fb.compile(example.model(kinds, fb.trees.Vocabulary(["self"]), 16, 6), debug=True)
+    program = fb.compile(
+        example.model(kinds, fb.trees.Vocabulary(["self"]), fb.trees.Vocabulary(["word self"]), 16, 6),
+        debug=True,
+    )
     batch = [(e.tree, e.verb, np.ones(12)) for e in corpus.train[:9]]
     together = np.array(list(program.run(batch)))
     alone = np.array([program.run([one])[0] for one in batch])

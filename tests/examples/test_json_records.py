@@ -46,6 +46,17 @@ def test_orders_come_in_every_shape(records):
     assert records.data(3) == records.data(3)
 
 
+def test_orders_are_written_as_lines_with_their_costs(records, tmp_path):
+    records.write(tmp_path / "orders", 20)
+    parts = [
+        (tmp_path / "orders" / f"{part}.jsonl").read_text().splitlines() for part in ("train", "dev", "test")
+    ]
+    assert [len(lines) for lines in parts] == [20, 2, 2]
+    lines = [json.loads(line) for part in parts for line in part]
+    pairs = [(json.loads(text), paid) for text, paid in records.data(24)]
+    assert lines == [{**order, "cost": paid} for order, paid in pairs]
+
+
 def test_orders_of_any_shape_run_together(records):
     program = fb.compile(records.model(8), debug=True)
     bare = (json.dumps(order()), 0.0)

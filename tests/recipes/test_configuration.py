@@ -69,6 +69,7 @@ def test_what_is_written_is_read_again(tmp_path):
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
         ('[data]\nformat = "sts"', {}, "data.format: expected one of functions, sst, "),
         ('[data]\nformat = "sts"', {}, "found 'sts' (did you mean 'sst'?)"),
+        ("", {"train.metrics": "f2"}, "--train.metrics[0]: expected one of accuracy, f1, "),
         ('[model]\nname = "rntm"', {}, "found 'rntm' (did you mean 'rntn'?)"),
         ('[task]\nweights = [1, "x"]', {}, "my.toml: task.weights[1]: expected float, found str 'x'"),
         (
@@ -118,6 +119,11 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_both_spellings_of_an_option():
     given = ["--train.epochs=3", "--optimizer.lr", "-1"]
     assert split_overrides(given) == {"train.epochs": "3", "optimizer.lr": "-1"}
+
+
+def test_names_may_stand_between_commas():
+    for text in ("f1,top3", '["f1", "top3"]'):
+        assert read_configuration(None, {"train.metrics": text}).train.metrics == ["f1", "top3"]
 
 
 def test_all_defaults_without_a_file():

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.recipes.ensemble import ensemble_figures, label_of, mean_and_deviation
+from foldbatch.recipes.ensemble import evaluate, label_of, mean_and_deviation
+from foldbatch.recipes.steering import metrics_of
+from foldbatch.zoo import Task
+from foldbatch.zoo.tasks import of_example
 
 
 def shifted(*amounts):
     """Programs whose scores are the example's, plus an amount at the first."""
     rows = [np.array([amount, 0], "float32") for amount in amounts]
-    return [
-        fb.compile(fb.GetItem(0) >> fb.Vector(2) >> fb.Function(lambda x, row=row: x + row)) for row in rows
-    ]
+    shifts = [fb.Function(lambda x, row=row: x + row) for row in rows]
+    return [fb.compile(of_example(fb.Vector(2), shift, Task(classes=2))) for shift in shifts]
 
 
 def test_mean_and_deviation_of_runs():
@@ -27,14 +29,21 @@ def test_probabilities_are_averaged():
     """Two of three models are wrong, but hardly; the third is sure."""
     programs = shifted(-0.1, -0.1, 9)
     examples = [([0.0, 0.0], 0), ([0.0, 0.0], None), ([0.0, 0.0], -1)]
-    assert ensemble_figures(programs[:2], examples, "class") == {"accuracy": 0.0}
-    assert ensemble_figures(programs, examples, "class") == {"accuracy": 1.0}
-    assert ensemble_figures(programs, examples[1:], "class") == {}
+    metrics = metrics_of("class", ["confusion", "perplexity"])
+    assert evaluate(programs[:2], examples, metrics)["accuracy"] == 0.0
+    figures = evaluate(programs, examples, metrics)
+    assert figures["accuracy"] == 1.0 and figures["confusion"] == [[1, 0], [0, 0]]
+    share = np.mean([1 / (1 + np.exp(-amount)) for amount in (-0.1, -0.1, 9)])
+    assert figures["perplexity"] == pytest.approx(1 / share, rel=1e-5)
+    assert np.isnan(evaluate(programs, examples[1:], metrics)["accuracy"])
+    assert evaluate(programs[:1], examples, metrics)["loss"] > 0  # only a single model has a loss
 
 
 def test_numbers_are_averaged():
-    programs = [fb.compile(fb.GetItem(0) >> fb.Scalar() >> fb.Function(lambda x, f=f: x * f)) for f in (1, 3)]
-    assert ensemble_figures(programs, [(1.0, 2.0), (2.0, 3.0)], "number") == {"mse": 0.5}
+    factors = [fb.Function(lambda x, f=f: x * f) for f in (1, 3)]
+    programs = [fb.compile(of_example(fb.Scalar(), factor, Task("number", 0))) for factor in factors]
+    figures = evaluate(programs, [(1.0, 2.0), (2.0, 3.0)], metrics_of("number", ["mae"]))
+    assert figures == {"mse": 0.5, "mae": 0.5}
 
 
 def test_the_label_of_an_example():

@@ -12,9 +12,11 @@ import foldbatch as fb
 from foldbatch.errors import FoldbatchError
 from foldbatch.loading import read_notes
 from foldbatch.recipes.configuration import read_configuration
-from foldbatch.recipes.data import read_dataset
-from foldbatch.recipes.fitting import evaluate, fit
+from foldbatch.recipes.data import Dataset, read_dataset
+from foldbatch.recipes.ensemble import evaluate
+from foldbatch.recipes.fitting import fit
 from foldbatch.recipes.predicting import predictions
+from foldbatch.recipes.steering import metrics_of
 from tests.recipes.conftest import NEGATIVE, POSITIVE
 from tests.recipes.test_data import configured
 
@@ -36,7 +38,8 @@ def test_a_run_leaves_a_model_its_options_and_its_figures(treebank, tmp_path):
     assert again == configured(data__folder=treebank, train__epochs=2, **TINY)
     dataset = read_dataset(again)
     program, notes = fb.load(fitted.path), read_notes(fitted.path)
-    assert evaluate(program, notes["task"], dataset.test) == figures["test"] == fitted.figures["test"]
+    test = evaluate([program], dataset.test, metrics_of("nodes"))
+    assert test == figures["test"] == fitted.figures["test"]
     assert notes["classes"] == list(dataset.classes)
 
 
@@ -48,6 +51,29 @@ def test_the_best_epoch_is_kept(treebank, tmp_path):
     fitted = run(tmp_path / "run", treebank, train__epochs=4, optimizer__lr=0.5)
     first, *_, last = (each["dev_loss"] for each in fitted.figures["epochs"])
     assert fitted.figures["dev"]["loss"] == first != last
+
+
+def test_figures_of_a_run_are_those_asked_for(treebank, tmp_path):
+    pytest.importorskip("tensorboardX", reason="writes events")
+    asked = '["f1", "confusion", "top3", "perplexity"]'
+    options = {"train__metrics": asked, "train__best": "perplexity", "train__tensorboard": "true"}
+    fitted = run(tmp_path / "run", treebank, train__epochs=2, **options)
+    assert set(fitted.figures["test"]) >= {"f1", "confusion", "top3", "perplexity", "accuracy"}
+    least = min(each["dev_perplexity"] for each in fitted.figures["epochs"])
+    assert fitted.figures["dev"]["perplexity"] == least
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_classes_aside_are_learnt_from_but_no_answers(tmp_path):
+    trees = [fb.trees.python_tree(f"{word} = 1") for word in "xyz"]
+    train = [(tree, number) for number, tree in enumerate(trees)]
+    dataset = Dataset(train, train[:2], [], "class", ("a", "b"), ("more",))
+    options = {"model__name": "child_sum", "model__hidden": 2, "words__size": 2, "train__epochs": 1}
+    fitted = fit(configured(**options), dataset, tmp_path / "run")
+    assert fitted.program.params["classify.bias"].shape == (3,)
+    assert fitted.program.run([train[2]], losses=True).loss > 0
+    (told,) = predictions([fb.load(fitted.path)], fitted.notes, trees[:1])
+    assert list(told["probabilities"]) == ["a", "b"]
 
 
 def test_averages_are_what_is_kept(treebank, tmp_path):
@@ -120,7 +146,7 @@ def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     configuration = configured(**options)
     fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
     told, again = (
-        list(predictions(program, fitted.notes, [structure]))
+        list(predictions([program], fitted.notes, [structure]))
         for program in (fitted.program, fb.load(fitted.path))
     )
     assert told == again and len(told) == 1

@@ -34,6 +34,11 @@ def test_a_broken_line_is_named():
     assert str(error.value).startswith("my.txt:2:")
 
 
+def test_a_folder_has_files_with_the_ending_of_their_format(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"label": 1, "x": 2}\n')
+    assert list(FORMATS["jsonlines"].part(Data(folder=str(tmp_path)), "train")) == [({"x": 2}, 1)]
+
+
 def test_files_of_classes(tmp_path):
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()

@@ -17,7 +17,7 @@ CLASSES = {"task": "class", "classes": ["a", "b"]}
 
 def test_every_node_of_an_unlabelled_tree_is_told():
     program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))
-    first, second = predictions(program, NOTES, [TREE[0].tree, TREE], nodes=True)
+    first, second = predictions([program], NOTES, [TREE[0].tree, TREE], nodes=True)
     assert first == second
     assert [(node["parent"], node["word"]) for node in first["nodes"]] == [
         (2, "good"),
@@ -34,9 +34,20 @@ def test_every_node_of_an_unlabelled_tree_is_told():
 def test_examples_are_told_in_batches(monkeypatch):
     monkeypatch.setattr("foldbatch.recipes.predicting.BATCH", 2)
     program = fb.compile(fb.GetItem(0) >> fb.Vector(2))
-    told = list(predictions(program, CLASSES, [[0, 9], [9, 0], [0, 9]]))
+    told = list(predictions([program], CLASSES, [[0, 9], [9, 0], [0, 9]]))
     assert [one["label"] for one in told] == ["b", "a", "b"]
     assert told[0]["probabilities"] == {"a": 0.000123, "b": 0.999877}
+
+
+def test_several_models_tell_their_mean():
+    trees = [fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2), seed=seed) for seed in (0, 1)]
+    first, second = (next(predictions([program], NOTES, [TREE], nodes=True)) for program in trees)
+    (both,) = predictions(trees, NOTES, [TREE], nodes=True)
+    for name in ("bad", "good"):
+        mean = (first["probabilities"][name] + second["probabilities"][name]) / 2
+        assert both["probabilities"][name] == pytest.approx(mean, abs=1e-5)
+    root = both["nodes"][-1]
+    assert root["probability"] == pytest.approx(both["probabilities"][both["label"]], abs=1e-5)
 
 
 def test_a_number_is_told():
@@ -47,7 +58,7 @@ def test_a_number_is_told():
 def test_nodes_need_a_model_of_nodes():
     program = fb.compile(fb.GetItem(0) >> fb.Vector(2))
     with pytest.raises(fb.errors.ExampleError, match="expected a model that is trained on every node"):
-        list(predictions(program, CLASSES, [[1, 2]], nodes=True))
+        list(predictions([program], CLASSES, [[1, 2]], nodes=True))
 
 
 def test_words_are_no_tree():
@@ -55,7 +66,7 @@ def test_words_are_no_tree():
     with pytest.raises(
         fb.errors.ExampleError, match="expected a tree, found list of 2; give trees in brackets"
     ):
-        list(predictions(program, NOTES, [["good", "film"]]))
+        list(predictions([program], NOTES, [["good", "film"]]))
 
 
 def test_probabilities_of_large_scores():

@@ -87,7 +87,7 @@ def test_what_is_read_runs_as_what_was_written(tmp_path):
     assert found[3] == pytest.approx(expected[3])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(dropout=True))
 def test_any_program_reads_what_it_wrote(program: BlockProgram) -> None:
     compiled = fb.compile(program.block, backend="numpy")

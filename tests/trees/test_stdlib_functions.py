@@ -192,3 +192,18 @@ def test_functions_of_a_module_hide_their_names():
     assert inner.tokens.count(HIDDEN) == 1
     with pytest.raises(ReadError, match=r"my.py:1:"):
         python_functions("def", "my.py")
+
+
+def test_more_verbs_are_for_training_only(tmp_path):
+    """Dev and test stay as they are; training gains functions, and the verbs keep their numbers."""
+    folder = Path(email.__file__).parent.parent
+    tree = library(
+        tmp_path,
+        {name: (folder / name).read_text() for name in ("pickle.py", "ast.py", "dis.py", "mailbox.py")},
+    )
+    few, many = standard_library_functions(tree), standard_library_functions(tree, training_verbs=40)
+    assert (many.dev, many.test) == (few.dev, few.test)
+    assert len(many.train) > len(few.train)
+    assert set(few.train) <= set(many.train)
+    assert many.verbs[:16] == few.verbs
+    assert len(many.verbs) == 40

@@ -46,6 +46,17 @@ def test_scores_and_loss_are_those_of_the_equations(counts):
     assert results.loss == pytest.approx(cross_entropy(results[0].astype(float), 1), rel=1e-5)
 
 
+def test_what_stands_in_a_node_is_dropped_while_training_only():
+    words = Words(WORDS, 4)
+    plain, dropped = (fb.compile(child_sum(words, Task(), hidden=3, dropout=share)) for share in (0.0, 0.5))
+    for name, value in plain.params.items():
+        dropped.params[name] = value
+    example = [(PHRASE, 1)]
+    np.testing.assert_array_equal(dropped.run(example)[0], plain.run(example)[0])
+    losses = {float(dropped.value_and_grad(example, step=step)[0]) for step in range(4)}
+    assert len(losses) == 4
+
+
 def test_every_node_of_a_labelled_tree_is_told():
     program, p = compiled(child_sum(Words(WORDS, 4), Task("nodes", 5), hidden=3))
     results = program.run([TREE], losses=True)

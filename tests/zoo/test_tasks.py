@@ -54,6 +54,19 @@ def test_classes_have_weights():
     assert results.metrics["root"].labels == [1, 0, None, None]
 
 
+def test_classes_that_are_no_answers_have_losses_only():
+    program = fb.compile(model(Task(classes=3, answers=2)))
+    results = program.run([([1, 2], 1), ([3, 4], 2)], losses=True, metrics=True)
+    assert results[0].shape == (2,)
+    assert results.metrics["root"].labels == [1, None]
+    weight, bias = program.params["classify.weight"], program.params["classify.bias"]
+    scores = [np.array(x, "float32") @ weight + bias for x in ([1, 2], [3, 4])]
+    expected = cross_entropy(scores[0], 1) + cross_entropy(scores[1], 2)
+    assert results.loss == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(fb.errors.BlockValueError, match="expected 0 to 3 answers, found 4"):
+        Task(classes=3, answers=4)
+
+
 def test_a_number_has_the_squared_error():
     program = fb.compile(model(Task("number")))
     examples = [([1, 2], -1), ([1, 2], 4.5), ([3, 4], None)]

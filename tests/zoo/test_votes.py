@@ -13,14 +13,33 @@ FEATURES = fb.trees.Vocabulary(["kind Name", "word line", "word other"])
 
 
 def test_features_are_distinct_and_of_the_whole_tree():
-    assert features_of(TREE[0]) == features_of(TREE) and len(features_of(TREE)) == 5
+    assert features_of(TREE[0]) == features_of(TREE)
+    assert features_of(TREE) == [
+        "0 arguments",
+        "2 children",
+        "child Name",
+        "first Name",
+        "kind Name",
+        "kind Name in Return",
+        "kind Return",
+        "last Name",
+        "size 2",
+        "word line",
+        "word read",
+    ]
+
+
+def test_features_of_a_function_tell_its_outline():
+    (_, function), *_ = fb.trees.python_functions("def f(a, b):\n  x = a\n  return x\n")
+    outline = {"2 children", "2 arguments", "first Assign", "last Return", "child Assign"}
+    assert outline <= set(features_of(function)) and "child arguments" not in features_of(function)
 
 
 def test_votes_add_up():
     program = fb.compile(votes(FEATURES, Task(classes=2), 0.0))
     assert program.run([TREE])[0].tolist() == [0, 0]
     program.params["votes.weight"] = [[1, 0], [10, 0], [100, 1], [1000, 1]]
-    unknown = 3  # Return, the pair, read
+    unknown = 9  # all but a name and line
     assert program.run([TREE])[0].tolist() == [unknown + 10 + 100, 1]
 
 

@@ -72,7 +72,7 @@ def examples() -> dict[str, fb.Block]:
         "sequences/language_id": (WORDS, 4, SIZE),
         "sequences/ngrams": ((2, 3), SIZE),
         "trees/calculator": (SIZE,),
-        "trees/function_names": (WORDS, WORDS, 5, SIZE),
+        "trees/function_names": (WORDS, WORDS, WORDS, 5, SIZE),
         "trees/sentiment": (WORDS, None, SIZE),
     }
     return {
