@@ -29,8 +29,8 @@ class AverageWeights(Callback):
 
     Args:
         decay: for an exponential moving average: after each step, ``average = d * average + (1 - d) *
-            parameter``, beginning with the first parameters seen. In step n, d is `decay` or, if that is less,
-            ``n / (n + 9)``, so that it does not remember for long what training began with. Without
+            parameter``, beginning with the first parameters seen. In step n, d is `decay`, or if that is less
+            ``n / (n + 9)``, so that it soon forgets what training began with. Without
             `decay`, the average is the mean of the parameters after the epochs.
         start: how many epochs are over before the averaging begins.
         dev: examples to evaluate with the averages at the end of each epoch: figures ``dev_averaged_NAME``.
