@@ -11,7 +11,7 @@ import numpy as np
 from foldbatch.params import Array
 from foldbatch.program import Program
 from foldbatch.recipes.predicting import BATCH, answers, scores
-from foldbatch.train import SGD, Metric, Trainer
+from foldbatch.train import SGD, Accuracy, Metric, Trainer
 from foldbatch.trees.node import TreeNode
 
 Figures = dict[str, Any]
@@ -35,6 +35,9 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
 def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
     """Return the figures of a model, or of several models whose answers are averaged.
 
+    Of several there is ``vote_accuracy``, too: that of the class which most models name, and of those with
+    equal votes the one with the higher mean probability.
+
     Args:
         programs: the models. The ``loss`` per example is told of a single one only.
         examples: with labels; those without are not counted.
@@ -47,15 +50,25 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
         return Trainer(programs[0], SGD(), metrics=metrics).evaluate(examples)
     labels: dict[str, list[Any]] = {}
     totals: dict[str, Array] = {}
+    votes: Array | float = 0.0
     for program in programs:
         labels, values = _collected(program, examples)
         totals = {name: totals.get(name, 0) + answers(rows) / len(programs) for name, rows in values.items()}
-    return {metric.name: metric.compute(scores(totals[metric.of]), labels[metric.of]) for metric in metrics}
+        votes = votes + _votes(values["root"])
+    figures = {m.name: m.compute(scores(totals[m.of]), labels[m.of]) for m in metrics}
+    if "accuracy" in figures:
+        figures["vote_accuracy"] = Accuracy("root").compute(votes + totals["root"], labels["root"])
+    return figures
 
 
 def label_of(example: Any) -> Any:
     """Return the label of an example: of a labelled tree, that of its root."""
     return example.label if isinstance(example, TreeNode) else example[1]
+
+
+def _votes(values: Array) -> Array | float:
+    """Return 1 for the best class of each row ``[n, classes]``, else 0; nothing for numbers."""
+    return np.eye(values.shape[1])[values.argmax(axis=1)] if values.ndim == 2 else 0.0
 
 
 def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:

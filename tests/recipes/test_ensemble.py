@@ -33,6 +33,8 @@ def test_probabilities_are_averaged():
     assert evaluate(programs[:2], examples, metrics)["accuracy"] == 0.0
     figures = evaluate(programs, examples, metrics)
     assert figures["accuracy"] == 1.0 and figures["confusion"] == [[1, 0], [0, 0]]
+    assert figures["vote_accuracy"] == 0.0  # two votes against one
+    assert evaluate(shifted(-0.1, 9), examples, metrics)["vote_accuracy"] == 1.0  # one each
     share = np.mean([1 / (1 + np.exp(-amount)) for amount in (-0.1, -0.1, 9)])
     assert figures["perplexity"] == pytest.approx(1 / share, rel=1e-5)
     assert np.isnan(evaluate(programs, examples[1:], metrics)["accuracy"])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foldbatch.params import Array
     from foldbatch.train.trainer import Trainer
 
+MEMORY = 9  # in its first steps a moving average remembers a tenth of all of them
 AVERAGE = "average/"  # before the names of parameters, in a state
 BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
@@ -29,9 +30,10 @@ class AverageWeights(Callback):
     the parameters that are trained; the averages are part of this callback's state.
 
     Args:
-        decay: for an exponential moving average: after each step, ``average = decay * average + (1 - decay) *
-            parameter``, beginning with the first parameters seen. Without it, the average is the mean of the
-            parameters after the epochs.
+        decay: for an exponential moving average: after each step, ``average = d * average + (1 - d) *
+            parameter``, beginning with the first parameters seen. In step n, d is `decay`, or if that is less
+            ``n / (n + 9)``, so that it soon forgets what training began with. Without
+            `decay`, the average is the mean of the parameters after the epochs.
         start: how many epochs are over before the averaging begins.
         dev: examples to evaluate with the averages at the end of each epoch: figures ``dev_averaged_NAME``.
             Before the averaging begins they are those of the parameters.
@@ -85,7 +87,8 @@ class AverageWeights(Callback):
     def on_step_end(self, trainer: Trainer) -> None:
         """Take the parameters of a step into the moving average."""
         if self.decay is not None and trainer.epoch >= self.start:
-            self._take(trainer, 1 - self.decay)
+            self._count += 1
+            self._take(trainer, max(1 - self.decay, MEMORY / (self._count + MEMORY)))
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Take the parameters of an epoch into the mean, and evaluate."""
@@ -104,7 +107,7 @@ class AverageWeights(Callback):
             assign(trainer.program.params, self.averages)
 
     def state(self) -> dict[str, Any]:
-        """Return the averages, and how many epochs are in them."""
+        """Return the averages, and how many epochs or steps are in them."""
         averages = {AVERAGE + name: np.array(array) for name, array in self.averages.items()}
         return {"count": self._count, **averages}
 

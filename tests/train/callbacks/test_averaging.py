@@ -34,13 +34,14 @@ def test_the_mean_of_late_epochs_stays_at_the_end():
 
 
 def test_the_moving_average_follows_steps_and_training_does_not_see_it():
-    keep, plain, average = Keep(), Keep(), AverageWeights(0.8, dev=DEV, keep=False)
+    keep, plain, average = Keep(), Keep(), AverageWeights(0.25, dev=DEV, keep=False)
     made = trainer(keep, average)
     made.fit(EXAMPLES, epochs=2)
     trainer(plain).fit(EXAMPLES, epochs=2)
     expected = keep.steps[0]
-    for weight in keep.steps[1:]:
-        expected = 0.8 * expected + 0.2 * weight
+    for step, weight in enumerate(keep.steps[1:], 2):
+        decay = min(0.25, step / (step + 9))  # 2 / 11 in the second step, then 0.25
+        expected = decay * expected + (1 - decay) * weight
     np.testing.assert_allclose(average.averages["out.weight"], expected, rtol=1e-5)
     np.testing.assert_array_equal(keep.steps, plain.steps)
     np.testing.assert_array_equal(made.program.params["out.weight"], keep.steps[-1])
