@@ -54,6 +54,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
     if options.seeds == 1:
         fitted = [fit(configuration, dataset, folder, resume=options.resume)]
+        for part in ("dev", "test"):
+            if part in fitted[0].figures:
+                print(f"{part}: {', '.join(_numbers(fitted[0].figures[part]))}")
     else:
         fitted = _several(configuration, dataset, folder, options)
     for one in fitted:
@@ -88,10 +91,14 @@ def _figures(figures: Mapping[str, Any]) -> str:
     parts = []
     for name, value in figures.items():
         if name == "ensemble":
-            parts += [f"ensemble {k} {v:.4f}" for k, v in value.items() if isinstance(v, float)]
+            parts += [f"ensemble {number}" for number in _numbers(value)]
         else:
             parts.append(f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}")
     return ", ".join(parts)
+
+
+def _numbers(figures: Mapping[str, Any]) -> list[str]:
+    return [f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float)]
 
 
 def _show_one(fitted: Fitted, dataset: Dataset) -> None:

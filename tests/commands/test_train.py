@@ -22,6 +22,8 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     out = capsys.readouterr().out
     assert "6 examples to train on, 6 dev, 6 test; 5 classes" in out
     assert "model: runs/mine/model.safetensors" in out and "└─ " in out
+    test = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]
+    assert f"\ntest: loss {test['loss']:.4f}, accuracy {test['accuracy']:.4f}, node_accuracy " in out
     assert "one prediction (its label: very positive):" in out
     assert main(arguments) == 0  # into a folder of its own
     assert (tmp_path / "runs" / "mine-2" / "model.safetensors").exists()
