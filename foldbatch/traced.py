@@ -107,7 +107,7 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = self._lowered.tracer.trace_all([examples[number] for number in new], new)
+            made = self._lowered.trace_all([examples[number] for number in new], new)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 self._remember(examples[number], trace)

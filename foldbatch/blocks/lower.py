@@ -14,6 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columnar.columns import Columns, find
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
@@ -40,11 +41,27 @@ ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A block ready to run: its model, and a tracer that turns an example into a trace for the model."""
+    """A block ready to run: its model, and what turns examples into traces for the model.
+
+    Attributes:
+        block: the block.
+        model: its model.
+        tracer: the tracing program.
+        columns: the program applied to many examples by array operations, or what keeps it from that.
+    """
 
     block: AnyBlock
     model: Model
     tracer: Tracer
+    columns: Columns | str
+
+    def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+        """Return the traces of examples; arguments and errors are those of `Tracer.trace_all`."""
+        if not isinstance(self.columns, str):
+            record = self.columns.trace(examples, self.tracer.max_calls)
+            if record is not None:
+                return self.tracer.traces_of(record)
+        return self.tracer.trace_all(examples, numbers)
 
 
 def lower(
@@ -93,7 +110,7 @@ def lower(
     names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
     tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
-    return Lowered(block, model, tracer)
+    return Lowered(block, model, tracer, find(functions, names, model))
 
 
 def _wires(nested: Any) -> Iterator[Flow]:
