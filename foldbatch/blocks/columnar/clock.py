@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Counts: TypeAlias = NDArray[np.int64]
+Counts: TypeAlias = NDArray[np.int32]
 Lanes: TypeAlias = "NDArray[np.int64] | None"  # None: all of them, in order
 
 
@@ -35,7 +35,7 @@ class Frame:
 
     def own(self) -> Counts:
         """Return how many calls each lane makes, those of visits not counted."""
-        total = np.zeros(self.size, np.int64)
+        total = np.zeros(self.size, np.int32)
         for event in self.events:
             match event:
                 case Calls(lanes):
@@ -46,7 +46,7 @@ class Frame:
 
     def total(self) -> Counts:
         """Return how many calls each lane makes, those of visits counted."""
-        total = np.zeros(self.size, np.int64)
+        total = np.zeros(self.size, np.int32)
         for event in self.events:
             match event:
                 case Calls(lanes):
@@ -54,7 +54,7 @@ class Frame:
                 case Loop(lanes, body, turns):
                     _add(total, lanes, _sums(body.total(), turns))
                 case Visits(lanes, recursion, visits):
-                    _add(total, lanes, recursion.calls[visits])
+                    _add(total, lanes, recursion.calls.take(visits))
         return total
 
     def run(self, clock: Counts, times: Counts | None) -> None:
@@ -65,22 +65,22 @@ class Frame:
         for event in self.events:
             match event:
                 case Calls(lanes, first):
-                    now = clock if lanes is None else clock[lanes]
+                    now = clock if lanes is None else clock.take(lanes)
                     if times is not None:
                         times[first : first + len(now)] = now
                     _add(clock, lanes, 1)
                 case Loop(lanes, body, turns):
                     spent = body.total()
-                    before = np.cumsum(spent) - spent
+                    before = np.cumsum(spent, dtype=np.int32) - spent
                     ends = np.cumsum(turns)
-                    now = clock if lanes is None else clock[lanes]
+                    now = clock if lanes is None else clock.take(lanes)
                     some = turns > 0
                     start = now[some] - before[(ends - turns)[some]]
                     body.run(before + np.repeat(start, turns[some]), times)
                     _add(clock, lanes, _sums(spent, turns))
                 case Visits(lanes, recursion, visits):
-                    recursion.delays[visits] = clock if lanes is None else clock[lanes]
-                    _add(clock, lanes, recursion.calls[visits])
+                    recursion.delays[visits] = clock if lanes is None else clock.take(lanes)
+                    _add(clock, lanes, recursion.calls.take(visits))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,22 +124,23 @@ class Recursion:
 
     def __init__(self, frame: Frame, low: Counts) -> None:
         self.frame, self.low = frame, low
-        self.calls: Counts = np.zeros(frame.size, np.int64)
-        self.delays: Counts = np.zeros(frame.size, np.int64)
+        self.calls: Counts = np.zeros(frame.size, np.int32)
+        self.delays: Counts = np.zeros(frame.size, np.int32)
 
     def count(self) -> None:
         """Count the calls, and find the delays of all visits within others; all events are noted."""
-        sums = np.zeros(self.frame.size + 1, np.int64)
+        sums = np.zeros(self.frame.size + 1, np.int32)
         np.cumsum(self.frame.own(), out=sums[1:])
-        self.calls = sums[1:] - sums[self.low]
-        self.frame.run(np.zeros(self.frame.size, np.int64), None)
+        self.calls = sums[1:] - sums.take(self.low)
+        self.frame.run(np.zeros(self.frame.size, np.int32), None)
 
     def end(self, times: Counts) -> None:
         """Find the times of all calls; the delays of all visits are known."""
         # the visits around v are those from v on whose subtrees begin at v or before
-        begun = np.bincount(self.low, self.delays, self.frame.size).cumsum().astype(np.int64)
-        ended = np.cumsum(self.delays) - self.delays
-        self.frame.run(begun - ended, times)
+        late = np.flatnonzero(self.delays)
+        begun = np.bincount(self.low.take(late), self.delays.take(late), self.frame.size).cumsum()  # as floats
+        begun -= np.cumsum(self.delays, dtype=np.int64)
+        self.frame.run(begun.astype(np.int32) + self.delays, times)
 
 
 def _add(total: Counts, lanes: Lanes, amount: Counts | int) -> None:
@@ -152,7 +153,7 @@ def _add(total: Counts, lanes: Lanes, amount: Counts | int) -> None:
 
 def _sums(values: Counts, lengths: Counts) -> Counts:
     """Return the sums of neighbouring values, as many as each length says."""
-    sums = np.zeros(len(values) + 1, np.int64)
+    sums = np.zeros(len(values) + 1, np.int32)
     np.cumsum(values, out=sums[1:])
     ends = np.cumsum(lengths)
     result: Counts = sums[ends] - sums[ends - lengths]

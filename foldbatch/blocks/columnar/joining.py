@@ -37,24 +37,25 @@ class Numbers:
         """Return the numbers that references stand for."""
         linked = np.flatnonzero(references < 0) if len(self.links) else ()
         if len(linked) == len(references):
-            return self.values[self.links[~references]]
+            return self.values.take(self.links.take(~references))
         if len(linked):
             references = references.copy()
-            references[linked] = self.links[~references[linked]]
-        return self.values[references]
+            references[linked] = self.links.take(~references.take(linked))
+        return self.values.take(references)
 
 
 def number(run: Run, frame: Frame) -> Numbers:
     """Return the numbers of all values; the lanes of the frame are the examples."""
     calls = frame.total()
-    ends = np.cumsum(calls)
+    ends = np.cumsum(calls, dtype=np.int32)
     starts = ends - calls
-    times = np.zeros(run.calls, np.int64)
+    times = np.zeros(run.calls, np.int32)
     frame.run(starts.copy(), times)
     for recursion in run.recursions:
         recursion.end(times)
-    numbers = (np.arange(run.calls) - np.repeat(starts, calls)).astype(np.int32) * run.width
-    values: Array = numbers[times]
+    numbers = np.arange(0, run.calls * run.width, run.width, dtype=np.int32)
+    numbers -= np.repeat(starts * run.width, calls)
+    values: Array = numbers.take(times)
     if run.width > 1:
         values = (values[:, None] + np.arange(run.width, dtype=np.int32)).ravel()
     return Numbers(times, ends, values, run.follow())
@@ -86,7 +87,7 @@ def join(model: Model, run: Run, numbers: Numbers, results: list[Column]) -> Rec
         tuple(labels),
         np.stack(counts, 1) if counts else empty,
         np.stack(lengths, 1) if lengths else empty,
-        np.diff(numbers.ends, prepend=0) * run.width,
+        np.diff(numbers.ends, prepend=0).astype(np.int64) * run.width,
         _results(results, numbers, examples),
     )
 
@@ -98,7 +99,7 @@ class _Joined:
         self.parts, self.numbers = parts, numbers
         self.size = sum(part.size for part in parts)
         times = [numbers.times[part.first : part.first + part.size] for part in parts]
-        self.times = times[0] if len(times) == 1 else np.concatenate([np.zeros(0, np.int64), *times])
+        self.times = times[0] if len(times) == 1 else np.concatenate([np.zeros(0, np.int32), *times])
         self.order: Array | None = None
         if not (self.times[1:] > self.times[:-1]).all():
             self.order = _order(self.times, len(numbers.times))
@@ -153,10 +154,10 @@ class _Joined:
         except BadDataError:
             raise Refused("there is a datum that the block does not read", feed.where) from None
         if len(present) == len(given.objects):
-            return values[given.codes]
+            return values.take(given.codes, axis=0)
         places = np.zeros(len(given.objects), np.int64)
         places[present] = np.arange(len(present))
-        return values[places[given.codes]]
+        return values.take(places[given.codes], axis=0)
 
     def labels(self, place: int) -> list[Any]:
         labels: list[Any] = []

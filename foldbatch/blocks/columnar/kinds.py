@@ -92,13 +92,13 @@ def take(column: Column, lanes: Array | None) -> Column:
         return column
     match column:
         case np.ndarray():
-            return column[lanes]
+            return column.take(lanes)
         case Nodes():
-            return replace(column, index=column.index[lanes])
+            return replace(column, index=column.index.take(lanes))
         case Data():
-            return replace(column, codes=column.codes[lanes])
+            return replace(column, codes=column.codes.take(lanes))
         case Children(parents):
-            return Children(replace(parents, index=parents.index[lanes]))
+            return Children(replace(parents, index=parents.index.take(lanes)))
         case tuple():
             return tuple(take(part, lanes) for part in column)
     starts = np.cumsum(column.lengths) - column.lengths

@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.columnar.calling import are_immutable
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
-from foldbatch.blocks.columnar.forest import Forest, counts
+from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused
 from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
@@ -187,13 +187,14 @@ def _check_visits(visiting: Visiting, top: Array, lanes: Array, entry: int, chos
         Again: where one is not visited, with the others in `chosen`.
     """
     visited = np.concatenate([top, *visiting.visited])
-    times = counts(visited, len(lanes))
-    if (times > 1).any():
+    reached = np.zeros(len(lanes), bool)
+    reached[visited] = True
+    if np.count_nonzero(reached) < len(visited):
         raise Refused("a node is visited twice")
     if len(visited) == len(lanes):
         return
     # a visit is made where all around it are; those that are not, are a sum over the path to the root
-    missing = np.flatnonzero(times == 0)
+    missing = np.flatnonzero(~reached)
     low = visiting.recursion.low[missing]
     gaps = np.zeros(len(lanes) + 1, np.int64)
     np.add.at(gaps, low, 1)
