@@ -12,7 +12,7 @@ is the sum of the delays of all visits around it. That is such a difference as w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,7 @@ class Visits:
 
     lanes: Lanes
     recursion: Recursion
-    visits: Counts
+    visits: NDArray[Any]
 
 
 class Recursion:
@@ -138,7 +138,9 @@ class Recursion:
         """Find the times of all calls; the delays of all visits are known."""
         # the visits around v are those from v on whose subtrees begin at v or before
         late = np.flatnonzero(self.delays)
-        begun = np.bincount(self.low.take(late), self.delays.take(late), self.frame.size).cumsum()  # as floats
+        begun = np.bincount(
+            self.low.take(late), self.delays.take(late), self.frame.size
+        ).cumsum()  # as floats
         begun -= np.cumsum(self.delays, dtype=np.int64)
         self.frame.run(begun.astype(np.int32) + self.delays, times)
 

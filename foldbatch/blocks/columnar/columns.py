@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +18,30 @@ from foldbatch.blocks.columnar.visits import Again, Function, visit
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
 from foldbatch.scheduler.record import Record
+from foldbatch.trees import Tree
 from foldbatch.types import TensorType
 
 if TYPE_CHECKING:
     from foldbatch.blocks.drafts import Procedure
+
+
+FEW = 100  # nodes: fewer are traced one by one, which takes no longer
+MOST_SKIPPED = 64  # batches, after many have been refused in turn
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Batches that had no columns in spite of the model: the more in turn, the less often they are tried.
+
+    Attributes:
+        pause: how many batches are left to the program before the next try.
+        skipped: how many of these are left.
+        last: why the last one was refused; empty if none was.
+    """
+
+    pause: int = 0
+    skipped: int = 0
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +52,13 @@ class Columns:
         functions: the functions of the program, by name, the root's first.
         model: the model that traces fit.
         width: how many value numbers each call reserves.
+        refusals: the batches that had no columns.
     """
 
     functions: Mapping[str, Function]
     model: Model
     width: int
+    refusals: Refusals = field(default_factory=Refusals)
 
     def trace(self, examples: Sequence[Any], max_calls: int) -> Record | None:
         """Return the calls that examples make; None where the program must be run on each.
@@ -45,10 +67,20 @@ class Columns:
             examples: what the root block reads.
             max_calls: how many calls an example may make.
         """
-        try:
-            return self.record(examples, max_calls)
-        except Refused:
+        refusals = self.refusals
+        if sum(map(_size, examples)) < FEW:
             return None
+        if refusals.skipped:
+            refusals.skipped -= 1
+            return None
+        try:
+            record = self.record(examples, max_calls)
+        except Refused as refused:
+            refusals.pause = min(2 * refusals.pause + 1, MOST_SKIPPED)
+            refusals.skipped, refusals.last = refusals.pause - 1, str(refused)
+            return None
+        refusals.pause = 0
+        return record
 
     def record(self, examples: Sequence[Any], max_calls: int) -> Record:
         """Return the calls that examples make.
@@ -88,8 +120,15 @@ def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Mod
         columns = Columns(_functions(functions, globals_), model, _width(model))
         columns.record([], 0)
     except Refused as refused:
-        return f"{refused.where}: {refused.reason}"
+        return str(refused)
     return columns
+
+
+def _size(example: Any) -> int:
+    """Return about how many nodes an example has."""
+    if type(example) is Tree:
+        return example.size
+    return sum(map(_size, example)) if type(example) in (tuple, list) and len(example) < FEW else 1
 
 
 def _width(model: Model) -> int:

@@ -211,4 +211,4 @@ def _result(result: Column, numbers: Numbers) -> list[Any]:
             columns = [_result(item, numbers) for item in items]
             parts = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
             return [parts[start:end] for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
-    raise Refused("it returns a node of a tree, or a tuple of objects")
+    raise Refused("it returns a node of a tree, or a tuple of objects", "model")

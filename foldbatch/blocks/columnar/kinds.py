@@ -26,6 +26,9 @@ class Refused(Exception):  # noqa: N818 - is caught, and the examples are traced
         super().__init__(reason)
         self.reason, self.where = reason, where
 
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}" if self.where else self.reason
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:

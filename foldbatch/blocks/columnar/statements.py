@@ -243,7 +243,7 @@ class Parser:
                 case "label", Data():
                     part.labels[place] = column
                 case _:
-                    raise Refused("it reads an object as a whole that is no datum")
+                    raise Refused("it reads a node of a tree, or a list, as a whole")
 
         return record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from operator import attrgetter
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch import zoo
+from foldbatch.blocks.columnar.columns import Columns, Refusals
+from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
@@ -187,3 +190,39 @@ def test_examples_that_do_not_fit_are_left_to_the_program(block, examples, reaso
 
 def test_an_example_of_too_many_calls_is_left_to_the_program():
     assert "more calls" in refusal(declared(summed), [TREE], max_calls=3)
+
+
+def test_few_nodes_are_left_to_the_program():
+    columns = columns_of(declared(summed))
+    assert columns.trace([TREE] * 9, 100) is None
+    assert columns.trace([TREE] * 50, 100) is not None
+    assert columns.trace([(TREE, 1)] * 9, 100) is None
+    assert not columns.refusals.last
+
+
+def test_batches_that_are_refused_again_and_again_are_tried_less_often():
+    columns = replace(columns_of(declared(summed)), refusals=Refusals())
+    bad, good = [Tree.leaf("a")] * 200, [TREE] * 50
+    tries = []
+    for number in range(20):
+        columns.refusals.last = ""
+        assert columns.trace(bad, 100) is None
+        tries += [number] * bool(columns.refusals.last)
+    assert tries == [0, 1, 4, 11]
+    while columns.trace(good, 100) is None:
+        pass
+    assert columns.trace(good, 100) is not None
+
+
+def test_a_program_traces_by_columns_as_it_does_node_by_node():
+    """Its losses and gradients are the same, and an error is told as ever."""
+    model = OF_BINARY_TREES["nodes"]
+    made = [fb.compile(model, "numpy", seed=3) for _ in range(2)]
+    assert isinstance(made[0].lowered.columns, Columns)
+    object.__setattr__(made[1].lowered, "columns", "none")
+    trees = [parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int) for _ in range(40)]
+    (loss, gradients), (other, others) = (program.value_and_grad(trees) for program in made)
+    assert loss == other
+    assert repr(gradients) == repr(others)
+    with pytest.raises(ExampleError, match="at example 39"):
+        made[0].run([*trees[:39], Tree.leaf("bad", "a")])
