@@ -164,6 +164,8 @@ class Scope:
         """Take over what branches have assigned, each in its lanes."""
         ending = [branch for branch in branches if not branch.refuses]
         self.refuses = not ending
+        if any(self.has(name) for branch in branches for name in branch.names):
+            raise Refused("a variable changes in some cases only")
         filled = [branch for branch in ending if branch.size] or ending[:1]
         for name in filled[0].names if filled else ():
             if len(filled) == 1:
@@ -188,7 +190,7 @@ class Scope:
         first, some = (ends - turns)[turns > 0], turns > 0
         carried = {}
         for name in sorted(assigned):
-            if self.has(name) and name not in self.lists():
+            if self.has(name):
                 links = self.run.new_links(total)
                 before = np.concatenate([links[:1], links[:-1]])
                 before[first] = self.values(name)[some]

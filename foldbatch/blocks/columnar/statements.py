@@ -8,20 +8,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foldbatch.blocks.columnar.calling import UserFunction, of_numbers
-from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused
+from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item, zipped
+from foldbatch.blocks.columnar.kinds import Column, Data, Lists, Refused, merge, take
 from foldbatch.blocks.columnar.scope import Part, Scope
+from foldbatch.blocks.columnar.steps import (
+    Step,
+    applying,
+    as_numbers,
+    choosing,
+    condition_of,
+    copying,
+    name_of,
+    parts_of,
+    picking,
+    refusing,
+    refusing_rest,
+    taking,
+    unknown,
+    unpacking,
+)
 from foldbatch.blocks.parsed import APPENDS
 
 if TYPE_CHECKING:
     from foldbatch.blocks.drafts import Procedure
-
-Step: TypeAlias = "Callable[[Scope], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +133,24 @@ class Parser:
             case ast.Expr(ast.Call(ast.Name(name)) as call) if name in self.names:
                 return self.visiting([], call)
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                return self.assigning([_name(target) for target in targets], values)
+                return self.assigning([name_of(target) for target in targets], values)
             case ast.Assign([ast.Tuple(targets)], ast.Name(source)):
-                return _unpacking([_name(target) for target in targets], source)
+                return unpacking([name_of(target) for target in targets], source)
             case ast.Assign([ast.Name(target)], value):
                 return self.assignment(target, value)
             case ast.Expr(ast.Call(ast.Name(name), [argument])) if match := APPENDS.fullmatch(name):
                 return self.recording(match[1], int(match[2]), int(match[3] or 0), argument)
             case ast.Expr(ast.Call(ast.Name("refuse_rest"), [ast.Name(name), ast.Constant(int(count))])):
-                return _refusing_rest(name, count)
+                return refusing_rest(name, count)
             case ast.Expr(ast.Call(ast.Name(name), [ast.Name()])) if name.startswith("refuse_"):
-                return _refusing
+                return refusing
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item])):
                 return self.appending(name, item)
             case ast.If(test, body, orelse):
                 return self.choice(test, self.body(body), self.body(orelse))
             case ast.For(ast.Tuple([_, ast.Name(item)]), ast.Call(ast.Name("enumerate"), [source]), body):
                 return self.each(item, source, self.body(body))
-        raise _unknown(node)
+        raise unknown(node)
 
     # -- variables
 
@@ -149,12 +163,18 @@ class Parser:
                 return lambda scope: scope.values(name) + np.int32(output)
             case ast.Constant(None):  # what nobody reads
                 return lambda scope: np.zeros(scope.size, np.int32)
-            case ast.Call(ast.Name("len"), [ast.Name(name)]):
-                return lambda scope: of_numbers(lengths_of(scope.read(name)))
+            case ast.Call(ast.Name("len"), [sequence]):
+                counted = self.expression(sequence)
+                return lambda scope: of_numbers(lengths_of(counted(scope)))
+            case ast.Subscript(ast.Name(name), ast.Slice(ast.Constant(int(start)), None, None)):
+                return lambda scope: take_item(scope.read(name), slice(start, None))
+            case ast.Subscript(sequence, ast.Name(name)) if isinstance(self.globals.get(name), slice):
+                listed_there, key = self.expression(sequence), self.globals[name]
+                return lambda scope: take_item(listed_there(scope), key)
             case ast.Tuple(parts):
                 made = [self.expression(part) for part in parts]
                 return lambda scope: tuple(part(scope) for part in made)
-        raise _unknown(node)
+        raise unknown(node)
 
     def assigning(self, targets: list[str], values: Sequence[ast.expr]) -> Step:
         expressions = [self.expression(value) for value in values]
@@ -179,17 +199,62 @@ class Parser:
                     scope.names[target] = Lists(np.zeros(scope.size, np.int64), ())
 
                 return empty
+            case ast.Call(ast.Name(name), [ast.Name(source), ast.Name(place)]) if name.startswith("pick_"):
+                return picking(target, source, place)
+            case ast.List(elements):
+                return self.listing(target, elements)
+            case ast.Call(ast.Name("list"), [ast.Name(source)]):
+                return copying(target, source)
+            case ast.ListComp(
+                item, [ast.comprehension(ast.Tuple(names), ast.Call(ast.Name("zip"), sources))]
+            ):
+                return self.zipping(target, item, list(map(name_of, names)), sources)
             case ast.Call(ast.Name(name), [ast.Name(source)]) if callable(self.globals.get(name)):
-                return _applying(target, UserFunction(self.globals[name]), source)
+                return applying(target, UserFunction(self.globals[name]), source)
             case ast.Call(ast.Name("len"), [ast.Name(source)]):
-                return _applying(target, UserFunction(len), source)
+                return applying(target, UserFunction(len), source)
             case ast.Subscript(ast.Name(source), key):
-                return _taking(target, source, self.key(key))
+                return taking(target, source, self.key(key))
             case ast.Call(ast.Name("item_or"), [ast.Name(source), key, ast.Name(default)]):
-                return _taking(target, source, self.key(key), (self.globals[default],))
+                return taking(target, source, self.key(key), (self.globals[default],))
             case ast.Call(ast.Attribute(ast.Name(table), "get"), [ast.Name(source), ast.Constant(int(miss))]):
-                return _choosing(target, self.globals[table], source, miss)
+                return choosing(target, self.globals[table], source, miss)
         return self.assigning([target], [value])
+
+    def listing(self, target: str, elements: Sequence[ast.expr]) -> Step:
+        several = [e.elts if isinstance(e, ast.Tuple) and len(e.elts) > 1 else [e] for e in elements]
+        expressions = [[self.expression(part) for part in parts] for parts in several]
+
+        def step(scope: Scope) -> None:
+            columns = [[part(scope) for part in parts] for parts in expressions]
+            count = len(columns)
+            lanes = np.arange(scope.size) * count
+            items = [
+                merge([(lanes + i, parts[k]) for i, parts in enumerate(columns)], count * scope.size)
+                for k in range(len(columns[0]))
+            ]
+            scope.names[target] = Lists(np.full(scope.size, count), parts_of(items))
+
+        return step
+
+    def zipping(self, target: str, item: ast.expr, names: list[str], sources: Sequence[ast.expr]) -> Step:
+        expressions = [self.expression(source) for source in sources]
+        parts = item.elts if isinstance(item, ast.Tuple) and len(item.elts) > 1 else [item]
+
+        def step(scope: Scope) -> None:
+            lengths, given = zipped([expression(scope) for expression in expressions])
+            known = dict(zip(names, given, strict=True))
+            lanes = np.repeat(np.arange(scope.size), lengths)
+            items: list[Column] = []
+            for part in parts:
+                match part:
+                    case ast.Name(name) | ast.Starred(ast.Name(name)) if name in known:
+                        items += known[name]
+                    case _:
+                        items.append(take(self.expression(part)(scope), lanes))
+            scope.names[target] = Lists(lengths, parts_of(items))
+
+        return step
 
     def key(self, node: ast.expr) -> Any:
         match node:
@@ -209,10 +274,7 @@ class Parser:
             outer = scope.outer
             if outer is None or scope.frame is outer.frame or target not in outer.lists():
                 raise Refused("it appends to a list in another loop")
-            columns = tuple(expression(scope) for expression in expressions)
-            if len(columns) != 1 and not (columns and all(isinstance(c, np.ndarray) for c in columns)):
-                raise Refused("it makes a list of tuples of objects")
-            scope.appended[target] = columns
+            scope.appended[target] = parts_of([expression(scope) for expression in expressions])
 
         return append
 
@@ -223,11 +285,11 @@ class Parser:
             assert isinstance(argument, ast.Tuple)
             variable, *values = argument.elts
             expressions = [self.expression(value) for value in values]
-            name = _name(variable)
+            name = name_of(variable)
 
             def row(scope: Scope) -> None:
                 first = int(scope.values(name)[0]) // scope.run.width if scope.size else 0
-                columns = [_numbers(expression(scope)) for expression in expressions]
+                columns = [as_numbers(expression(scope)) for expression in expressions]
                 scope.run.parts[cell].append(Part(first, scope.size, columns))
 
             return row
@@ -248,8 +310,8 @@ class Parser:
         return record
 
     def visiting(self, targets: Sequence[ast.expr], call: ast.Call) -> Step:
-        names = [_name(target) for target in targets]
-        function = _name(call.func)
+        names = [name_of(target) for target in targets]
+        function = name_of(call.func)
         arguments = [self.expression(argument) for argument in call.args]
 
         def step(scope: Scope) -> None:
@@ -269,7 +331,7 @@ class Parser:
     # -- choices and loops
 
     def choice(self, test: ast.expr, body: Body, otherwise: Body) -> Step:
-        holds = _test(test)
+        holds = condition_of(test)
 
         def step(scope: Scope) -> None:
             mask = holds(scope)
@@ -283,113 +345,12 @@ class Parser:
         return step
 
     def each(self, item: str, source: ast.expr, body: Body) -> Step:
-        name = _name(source)
+        listed_there = self.expression(source)
 
         def step(scope: Scope) -> None:
-            turns, items = items_of(scope.read(name))
+            turns, items = items_of(listed_there(scope))
             with scope.loop(turns, set(body.assigned)) as inside:
                 inside.names[item] = items
                 body.apply(inside)
 
         return step
-
-
-def _unknown(node: ast.AST) -> Refused:
-    text = ast.unparse(node).partition("\n")[0]
-    return Refused(f"columns cannot do what the tracing program does by {text!r}")
-
-
-def _name(node: ast.expr) -> str:
-    if not isinstance(node, ast.Name):
-        raise _unknown(node)
-    return node.id
-
-
-def _numbers(column: Column) -> Array:
-    """Return references, or the lengths of lists."""
-    match column:
-        case np.ndarray():
-            return column
-        case Data(codes, range()):
-            return codes
-    raise Refused("it passes an object to a cell")
-
-
-def _unpacking(targets: list[str], source: str) -> Step:
-    def step(scope: Scope) -> None:
-        column = scope.read(source)
-        if not isinstance(column, tuple):
-            raise Refused("it unpacks an object")
-        scope.names.update(zip(targets, column, strict=True))
-
-    return step
-
-
-def _applying(target: str, function: UserFunction, source: str) -> Step:
-    def step(scope: Scope) -> None:
-        scope.names[target] = function(scope.read(source))
-
-    return step
-
-
-def _taking(target: str, source: str, key: Any, default: tuple[Any, ...] = ()) -> Step:
-    def step(scope: Scope) -> None:
-        scope.names[target] = take_item(scope.read(source), key, default)
-
-    return step
-
-
-def _choosing(target: str, table: Mapping[Any, int], source: str, miss: int) -> Step:
-    def step(scope: Scope) -> None:
-        keys = scope.read(source)
-        if not isinstance(keys, Data):
-            raise Refused("it chooses by a node as a whole")
-        try:
-            cases = [table.get(key, miss) for key in keys.objects]
-        except TypeError:
-            raise Refused("it chooses by an object that has no hash") from None
-        scope.names[target] = np.array(cases, np.int32)[keys.codes]
-
-    return step
-
-
-def _test(node: ast.expr) -> Callable[[Scope], Array]:
-    match node:
-        case ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(int(number))]):
-            return lambda scope: scope.values(name) == number
-        case ast.Compare(ast.Name(name), [ast.Lt()], [ast.Constant(int(number))]):
-            return lambda scope: scope.values(name) < number
-        case ast.Compare(ast.Name(name), [ast.IsNot()], [ast.Constant(None)]):
-            return lambda scope: _present(scope.read(name))
-        case ast.BoolOp(ast.And(), tests):
-            holds = [_test(test) for test in tests]
-            return lambda scope: np.logical_and.reduce([hold(scope) for hold in holds])
-    raise Refused("it chooses by what columns cannot tell")
-
-
-def _present(column: Column) -> Array:
-    match column:
-        case Data(codes, objects):
-            return np.array([x is not None for x in objects], bool)[codes]
-        case np.ndarray() | tuple():
-            raise Refused("it asks whether a tensor is None")
-    return np.ones(len(lengths_of(column)), bool)
-
-
-def _refusing(scope: Scope) -> None:
-    scope.refuses = True
-    if scope.size:
-        raise Refused("there is an example that the program refuses")
-
-
-def _refusing_rest(name: str, count: int) -> Step:
-    def step(scope: Scope) -> None:
-        column = scope.read(name)
-        if isinstance(column, Data):
-            objects = [column.objects[place] for place in column.present().tolist()]
-            if not all(type(x) in (list, tuple) and len(x) <= count for x in objects):
-                raise Refused("there is an example that the program refuses")
-        elif (lengths_of(column) > count).any():
-            raise Refused("there is an example that the program refuses")
-
-    return step

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.blocks.columnar.clock import Frame
-from foldbatch.blocks.columnar.kinds import Refused
+from foldbatch.blocks.columnar.kinds import Lists, Refused
 from foldbatch.blocks.columnar.scope import MOST, Run, Scope
 
 
@@ -26,6 +26,22 @@ def test_what_all_branches_assign_is_theirs_afterwards():
     scope.gather([left, right])
     assert scope.read("y").tolist() == [-1, 2, -3]
     assert not scope.has("z")
+
+
+def test_a_variable_that_changes_in_some_cases_only_is_refused():
+    scope = Scope(Run(0, 1, {}), Frame(2), None, 2)
+    scope.names["x"] = np.array([1, 2])
+    branch = scope.among(np.array([1]))
+    branch.names["x"] = np.array([3])
+    with pytest.raises(Refused, match="some cases only"):
+        scope.gather([branch, scope.among(np.array([0]))])
+
+
+def test_a_list_that_changes_from_turn_to_turn_is_refused():
+    scope = Scope(Run(0, 1, {}), Frame(1), None, 1)
+    scope.names["x"] = Lists(np.array([1]), (np.array([5]),))
+    with pytest.raises(Refused, match="tensors only"), scope.loop(np.array([2]), {"x"}):
+        pass
 
 
 def test_a_variable_is_passed_from_turn_to_turn():

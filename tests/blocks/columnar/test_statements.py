@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from foldbatch.blocks.columnar.clock import Frame
-from foldbatch.blocks.columnar.kinds import Data, Refused
-from foldbatch.blocks.columnar.scope import Run, Scope
+from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.blocks.columnar.statements import Parser
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.types import OBJECT, VOID
@@ -20,13 +17,6 @@ def parsed(*lines, **names):
     )
 
 
-def applied(body, **names):
-    scope = Scope(Run(1, 1, {}), Frame(3), None, 3)
-    scope.names.update(names)
-    body.apply(scope)
-    return scope
-
-
 @pytest.mark.parametrize(
     "line",
     ["while len(x) > 1: pass", "x = y ** 2", "x, y = z.w", "x = y[z + 1]", "if x > y: pass", "x.y = 1"],
@@ -35,32 +25,3 @@ def test_lines_of_other_kinds_are_refused_with_their_block(line):
     with pytest.raises(Refused) as caught:
         parsed("pass", line)
     assert caught.value.where == "block 1"
-
-
-BRANCHES = ["if x is not None:", "    y = f(x)", "else:", "    y = f(z)"]
-
-
-def test_branches_are_applied_to_their_lanes():
-    column = Data(np.array([0, 1, 0]), ("a", None))
-    scope = applied(parsed(*BRANCHES, f=str), x=column, z=Data(np.array([0, 0, 0]), ("z",)))
-    made = scope.read("y")
-    assert [made.objects[code] for code in made.codes] == ["a", "z", "a"]
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("case1 = table.get(x, 2)", "no hash"),
-        ("case1 = table.get(n, 2)", "chooses by a node"),
-        ("refuse_1(x)", "refuses"),
-        ("refuse_rest(x, 0)", "refuses"),
-        ("a, b = x", "unpacks"),
-        ("list1.append(x)", "another loop"),
-        ("row0((n, x,))", "passes an object"),
-        ("a = b", "no column: b"),
-        ("a = x + 1", "tensors only"),
-    ],
-)
-def test_what_cannot_be_applied_is_refused(line, reason):
-    with pytest.raises(Refused, match=reason):
-        applied(parsed(line, table={}), x=Data(np.zeros(3, int), ([1],)), n=np.zeros(3, np.int32))
