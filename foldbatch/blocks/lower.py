@@ -24,6 +24,7 @@ from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.garbage import no_garbage
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
@@ -58,9 +59,10 @@ class Lowered:
     def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
         """Return the traces of examples; arguments and errors are those of `Tracer.trace_all`."""
         if not isinstance(self.columns, str):
-            record = self.columns.trace(examples, self.tracer.max_calls)
-            if record is not None:
-                return self.tracer.traces_of(record)
+            with no_garbage():  # many traces are many objects
+                record = self.columns.trace(examples, self.tracer.max_calls)
+                if record is not None:
+                    return self.tracer.traces_of(record)
         return self.tracer.trace_all(examples, numbers)
 
 
@@ -141,8 +143,10 @@ def depth(model: Model, trace: Trace) -> int:
 
 def holds_objects(model: Model, trace: Trace) -> bool:
     """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    labels = chain.from_iterable(chain.from_iterable(trace.labels))
-    return has_objects(model.result) or not all(isinstance(label, ATOMS) for label in labels)
+    if has_objects(model.result):
+        return True
+    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
+    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:

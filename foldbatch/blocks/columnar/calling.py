@@ -86,17 +86,19 @@ class UserFunction:
         if not len(column.index):
             self._try()
             return Data(np.zeros(0, np.int64), [])
+        known = self.fields  # another thread may learn more meanwhile
         while True:
-            codes, lanes = _alike(column, self.fields)
+            codes, lanes = _alike(column, known)
             forest, readers = column.forest, list[Reader]()
             for lane in lanes.tolist():
                 readers.append(Reader(forest.node(int(column.index[lane]))))
             results = self._call(readers)
             self._check(readers)
-            fields = self.fields.union(*(reader.fields for reader in readers))
-            if fields == self.fields:
+            fields = known.union(*(reader.fields for reader in readers))
+            if fields == known:
+                self.fields = fields
                 return Data(codes, results)
-            self.fields = fields
+            known = fields
 
     def _try(self) -> None:
         """Refuse at once what reads no columns; errors on a node that is none of the user's mean nothing."""

@@ -25,6 +25,7 @@ class Forest:
     Attributes:
         trees: the trees.
         roots: ``[trees]``: the number of each tree's root.
+        most: the number of nodes of the largest tree.
 
     >>> forest = Forest([Tree.from_nested(("S", "I", ("VP", "slept"))[:1]), Tree([2, 2, -1], "abc")])
     >>> forest.roots.tolist(), forest.parents.tolist(), forest.first.tolist(), forest.arity.tolist()
@@ -36,6 +37,7 @@ class Forest:
         sizes = np.fromiter([len(tree.labels) for tree in trees], np.int32, len(trees))
         self.roots = np.cumsum(sizes, dtype=np.int32) - 1
         self.size = int(sizes.sum())
+        self.most = int(sizes.max()) if len(sizes) else 0
         parts = [tree.parents for tree in trees]
         parents = np.concatenate(parts) if parts else np.zeros(0, np.int32)
         parents = parents + np.repeat(self.roots - sizes + 1, sizes)

@@ -20,6 +20,9 @@ from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
 
 
+MOST_NODES = 2_000_000  # of a tree; the program refuses what is deeper
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of the program.
@@ -134,6 +137,8 @@ def _enter(function: Function, scope: Scope, arguments: list[Column]) -> list[Co
         raise Refused("a recursion reads something else than one tree")
     tops = nodes[0] if isinstance(nodes[0], Nodes) else Nodes(Forest([]), np.zeros(0, np.int64))
     forest, entry = tops.forest, len(run.recursions)
+    if forest.most > MOST_NODES:
+        raise Refused("a tree is so large that it may be deeper than the program allows")
     lanes = run.chosen[entry] if entry in run.chosen else _below(forest, tops.index)
     lane_of: Array = lanes
     low = forest.first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import foldbatch as fb
+from foldbatch.blocks.columnar import visits
 from foldbatch.trees import Tree
 from tests.blocks.columnar.laws import check_same, refusal, why_not
 from tests.blocks.columnar.test_columns import ADD, LEAF, declared, row
@@ -44,6 +45,11 @@ OF_OBJECTS.resolve_to(fb.OneOf(LEAF, {True: LABEL, False: fb.GetItem(0) >> OF_OB
 )
 def test_recursions_of_another_form_are_refused(block, reason):
     assert reason in why_not(block)
+
+
+def test_a_tree_that_may_be_too_deep_is_left_to_the_program(monkeypatch):
+    monkeypatch.setattr(visits, "MOST_NODES", 2)
+    assert "deeper" in refusal(INNER, [Tree([2, 2, -1])])
 
 
 def test_objects_that_a_memo_looks_up_are_left_to_the_program():
