@@ -55,7 +55,7 @@ def test_how_examples_are_traced_is_told():
     assert str(fb.explain(label)).startswith("tracing: by columns, all visits of a block at once\n")
     program = fb.compile(label, "numpy")
     with pytest.raises(ExampleError):
-        program.run([fb.trees.Tree.leaf("one")] * 100)
+        program.run([fb.trees.Tree.leaf("one")] * 500)
     assert "model Scalar('int32'): there is a datum" in fb.explain(program).tracing
     tree = fb.ForwardDeclaration(output_type=[], name="tree")
     tree.resolve_to(

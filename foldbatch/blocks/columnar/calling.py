@@ -12,7 +12,7 @@ import numpy as np
 from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused
 from foldbatch.blocks.columnar.purity import ATOMS, BUILTINS, Binding, rebound, why_impure
 from foldbatch.blocks.columnar.reader import Reader, UnseenError
-from foldbatch.trees import Tree
+from foldbatch.trees import Tree, Vocabulary
 
 SPECIMENS = (
     Tree.leaf("a", "b"),
@@ -73,6 +73,8 @@ class UserFunction:
     def _call(self, objects: Sequence[Any]) -> list[Any]:
         function = self.function
         try:
+            if getattr(function, "__func__", None) is Vocabulary.__getitem__:
+                return function.__self__.numbers(objects)  # type: ignore[no-any-return, attr-defined]
             results = list(map(function, objects))
         except UnseenError as error:
             raise Refused(f"{_name(function)} reads {error}") from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.items import planted
-from foldbatch.blocks.columnar.joining import join, number
+from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
 from foldbatch.blocks.columnar.kinds import Column, Data, Refused
 from foldbatch.blocks.columnar.scope import Run, Scope
 from foldbatch.blocks.columnar.statements import Parser
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from foldbatch.blocks.drafts import Procedure
 
 
-FEW = 100  # nodes: fewer are traced one by one, which takes no longer
+FEW = 500  # nodes: fewer are traced one by one, which takes no longer
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
 
@@ -51,12 +51,14 @@ class Columns:
     Attributes:
         functions: the functions of the program, by name, the root's first.
         model: the model that traces fit.
+        bounds: per cell and feed, the number that ids must be below, or None.
         width: how many value numbers each call reserves.
         refusals: the batches that had no columns.
     """
 
     functions: Mapping[str, Function]
     model: Model
+    bounds: Bounds
     width: int
     refusals: Refusals = field(default_factory=Refusals)
 
@@ -100,9 +102,9 @@ class Columns:
             except Again:
                 pass
         numbers = number(run, frame)
-        if len(numbers.ends) and np.diff(numbers.ends, prepend=0).max() > max_calls:
+        if len(numbers.ends) and differences(numbers.ends).max() > max_calls:
             raise Refused("an example makes more calls than it may")
-        return join(self.model, run, numbers, results)
+        return join(self.model, self.bounds, run, numbers, results)
 
     def _call(self, scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
         return visit(self.functions, scope, name, arguments)
@@ -117,7 +119,7 @@ def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Mod
         model: the model that traces fit.
     """
     try:
-        columns = Columns(_functions(functions, globals_), model, _width(model))
+        columns = Columns(_functions(functions, globals_), model, model.bounds, _width(model))
         columns.record([], 0)
     except Refused as refused:
         return str(refused)

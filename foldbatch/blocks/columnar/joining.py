@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from foldbatch.blocks.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.record import Record
+
+Bounds: TypeAlias = "Sequence[Sequence[int | None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,15 @@ def number(run: Run, frame: Frame) -> Numbers:
     return Numbers(times, ends, values, run.follow())
 
 
-def join(model: Model, run: Run, numbers: Numbers, results: list[Column]) -> Record:
+def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list[Column]) -> Record:
     """Return the record of all examples.
+
+    Args:
+        model: the model that they are traced for.
+        bounds: per cell and feed, the number that ids must be below, or None.
+        run: what the statements left behind.
+        numbers: of its calls and values.
+        results: what the root function returned.
 
     Raises:
         Refused: where data are not what the model reads.
@@ -72,7 +82,7 @@ def join(model: Model, run: Run, numbers: Numbers, results: list[Column]) -> Rec
         joined = _Joined(run.parts[k], numbers)
         calls.append(joined.rows(signature.arguments, len(signature.sequences)))
         elements.append(tuple(joined.elements(i, n) for i, n in enumerate(signature.sequences)))
-        pairs = zip(model.feeds[k], model.bounds[k], strict=True)
+        pairs = zip(model.feeds[k], bounds[k], strict=True)
         feeds.append(tuple(joined.feed(i, feed, bound) for i, (feed, bound) in enumerate(pairs)))
         labels.append(tuple(joined.labels(i) for i in range(len(model.labels[k]))))
         counts.append(joined.counts())
@@ -87,7 +97,7 @@ def join(model: Model, run: Run, numbers: Numbers, results: list[Column]) -> Rec
         tuple(labels),
         np.stack(counts, 1) if counts else empty,
         np.stack(lengths, 1) if lengths else empty,
-        np.diff(numbers.ends, prepend=0).astype(np.int64) * run.width,
+        differences(numbers.ends).astype(np.int64) * run.width,
         _results(results, numbers, examples),
     )
 
@@ -170,13 +180,24 @@ class _Joined:
 
     def counts(self) -> Array:
         """Return how many of the calls each example makes."""
-        return np.diff(np.searchsorted(self.times, self.numbers.ends), prepend=0)
+        return differences(np.searchsorted(self.times, self.numbers.ends))
 
     def lengths(self, column: Array) -> Array:
         """Return the sum of a column of the rows, for each example."""
         sums = np.zeros(len(column) + 1, np.int64)
         np.cumsum(column, out=sums[1:])
-        return np.diff(sums[np.searchsorted(self.times, self.numbers.ends)], prepend=0)
+        return differences(sums[np.searchsorted(self.times, self.numbers.ends)])
+
+
+def differences(ends: Array) -> Array:
+    """Return how far each number lies above the one before it, the first above 0.
+
+    >>> differences(np.array([2, 2, 5])).tolist()
+    [2, 0, 3]
+    """
+    result = ends.copy()
+    result[1:] -= ends[:-1]
+    return result
 
 
 def _order(times: Array, most: int) -> Array:

@@ -19,7 +19,6 @@ from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused
 from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
 
-
 MOST_NODES = 2_000_000  # of a tree; the program refuses what is deeper
 
 
