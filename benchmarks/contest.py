@@ -122,7 +122,7 @@ def verify(contender: Contender, losses: Mapping[int, float], after: tuple[int, 
 
 def _compare(name: str, ours: float, theirs: float) -> None:
     if not abs(ours - theirs) <= TOLERANCE * abs(ours):  # NaN is refused too
-        where = f"benchmarks sst, {name}"
+        where = f"benchmarks, {name}"
         raise FoldbatchError(where, f"a loss of {ours:.6f}", f"{theirs:.6f}", "the models differ")
 
 

@@ -16,9 +16,8 @@ from benchmarks.contest import INFER, TASKS, TRAIN
 from benchmarks.figures import COLOURS, Axes, Figure, log_axes, new_figure
 from benchmarks.options import add_backend, add_data, add_repeats, positive, trees_of
 from benchmarks.sst_outcome import Found, Outcome, Settings
-from benchmarks.variants import OURS, PEERS
+from benchmarks.variants import RIVALS
 
-RIVALS = tuple(peer for peer in PEERS if peer != OURS)
 TITLES = {TRAIN: "training", INFER: "inference"}
 
 

@@ -37,7 +37,7 @@ def test_the_same_losses_pass() -> None:
 @pytest.mark.parametrize(
     ("losses", "after", "message"),
     [
-        ({0: 8.0, 1: 9.01}, 5.0, "benchmarks sst, x: expected a loss of 9.010000, found 9.000000"),
+        ({0: 8.0, 1: 9.01}, 5.0, "benchmarks, x: expected a loss of 9.010000, found 9.000000"),
         ({0: 8.0}, 5.01, "x, after a training step: expected a loss of 5.010000, found 5.000000"),
         ({0: float("nan")}, 5.0, "expected a loss of nan"),
     ],

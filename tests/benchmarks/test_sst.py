@@ -71,9 +71,7 @@ def test_a_wrong_peer_is_refused_before_anything_is_timed(tmp_path: Path, monkey
     script.write_text("\n".join(lines), encoding="utf-8")
     script.chmod(0o755)
     monkeypatch.setattr(sst, "contest", None)
-    with pytest.raises(
-        FoldbatchError, match=r"benchmarks sst, JAX 1 x: expected a loss of .*, found 1\.000000"
-    ):
+    with pytest.raises(FoldbatchError, match=r"benchmarks, JAX 1 x: expected a loss of .*, found 1\.000000"):
         sst.run(TREES, "here", _settings(peers={"jax": str(script)}))
 
 
