@@ -56,14 +56,13 @@ class Lowered:
     tracer: Tracer
     columns: Columns | str
 
-    def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
-        """Return the traces of examples; arguments and errors are those of `Tracer.trace_all`."""
-        if not isinstance(self.columns, str):
-            with no_garbage():  # many traces are many objects
-                record = self.columns.trace(examples, self.tracer.max_calls)
-                if record is not None:
-                    return self.tracer.traces_of(record)
-        return self.tracer.trace_all(examples, numbers)
+    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
+        """Return the traces of examples; None where the tracing program must be run on each."""
+        if isinstance(self.columns, str):
+            return None
+        with no_garbage():  # many traces are many objects
+            record = self.columns.trace(examples, self.tracer.max_calls)
+            return None if record is None else self.tracer.traces_of(record)
 
 
 def lower(
