@@ -365,3 +365,9 @@ def test_the_stanford_sentiment_treebank_has_the_counts_of_its_readme(
         assert all(
             write_brackets(tree) == line.rstrip("\n") for tree, line in zip(treebank, lines, strict=True)
         )
+
+
+def test_equal_words_are_one_object():
+    """So they are found in a table without being compared letter by letter."""
+    first, second = read_brackets(["(S (N a-rose) (V is))", "(S (N a-rose))"])
+    assert first.tokens[0] is second[0].token

@@ -28,6 +28,7 @@ BUILTINS = {
 TRUSTED = "foldbatch.blocks.categorical"  # its functions look objects up in tables that are never changed
 READERS = ("get", "__getitem__")  # methods of dicts that change nothing
 CHANGES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "LOAD_BUILD_CLASS")
+FORMATS = ("format", "format_map")  # methods that read attributes named in a string
 ITEM_CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
@@ -114,7 +115,7 @@ def _check_code(function: FunctionType, bindings: list[Binding], callers: list[A
             raise _Impure("it changes or imports something")
         changes |= operation in ITEM_CHANGES
         if operation in ("LOAD_ATTR", "LOAD_METHOD"):
-            if name.startswith("_"):
+            if name.startswith("_") or name in FORMATS:
                 raise _Impure(f"it reads the attribute {name!r}")
             attributes.add(name)
         space: Any = function.__globals__ if operation in ("LOAD_GLOBAL", "LOAD_NAME") else cells.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 
@@ -14,18 +15,20 @@ import foldbatch as fb
 from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch import zoo
 from foldbatch.blocks.columnar.columns import Columns, Refusals
+from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words
 from tests.blocks.columnar.forests import WORDS, batches
-from tests.blocks.columnar.laws import check_same, columns_of, refusal, why_not
+from tests.blocks.columnar.laws import assert_same, check_same, columns_of, lowered, refusal, why_not
+from tests.programs import drawn
 
 V = Vocabulary(WORDS[:3])
 WHOLE, SPLIT = Words(V, size=2), Words(V, size=2, split="subwords")
 NODES, ROOT, CLASS = Task("nodes", classes=5, dropout=0.5), Task("root", classes=5), Task(classes=3)
-FEW = settings(max_examples=15)
+FEW = settings(max_examples=8)
 LEAF = attrgetter("is_leaf")
 
 OF_BINARY_TREES = {
@@ -142,6 +145,20 @@ def test_records_of_labelled_trees_are_those_of_the_program(examples, labels):
     check_same(MODELS["child_sum"](SPLIT, CLASS, kinds=V, counts=True, hidden=2), pairs)
     check_same(MODELS["bilstm"](WHOLE, CLASS, pooling="mean", hidden=2), pairs)
     check_same(zoo.json(fb.GetItem("label") >> row(), CLASS), pairs)
+
+
+def test_records_of_random_programs_are_those_of_the_program_where_there_are_any():
+    applied = 0
+    for seed in range(45):
+        drawn_program = drawn(seed, 2000, size=6, depth=3)
+        made = lowered.__wrapped__(drawn_program.block)
+        examples = drawn_program.examples
+        with suppress(Refused):
+            if isinstance(made.columns, Columns):
+                record = made.columns.record(examples, 10**7)
+                assert_same(record, made.tracer.record(examples, range(len(examples))))
+                applied += 1
+    assert applied > 2
 
 
 def test_a_tree_as_deep_as_any_takes_no_stack():
