@@ -132,10 +132,11 @@ def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Mod
 
 
 def _size(example: Any) -> int:
-    """Return about how many nodes an example has."""
+    """Return about how many nodes an example has: a tree, or a tuple or list with trees."""
     if type(example) is Tree:
         return example.size
-    return sum(map(_size, example)) if type(example) in (tuple, list) and len(example) < FEW else 1
+    parts = example if type(example) in (tuple, list) else ()
+    return 1 + sum(part.size for part in parts if type(part) is Tree)
 
 
 def _width(model: Model) -> int:

@@ -20,6 +20,7 @@ V = Vocabulary(["a"])
 IDS = {"a": 1}
 SEEN: list[str] = []
 COUNT = 3
+TEMPLATE = "{0.__class__}"
 counter = itertools.count()
 
 
@@ -91,7 +92,7 @@ IMPURE = [
     (lambda t: id(t), "it uses 'id'"),
     (lambda t: print(t.label), "it uses 'print'"),
     (lambda t: t.__class__, "the attribute '__class__'"),
-    (lambda t: f"{t.__class__}", "the attribute 'format'"),
+    (lambda t: TEMPLATE.format(t), "the attribute 'format'"),
     (lambda t: getattr(t, "label"), "it uses 'getattr'"),  # noqa: B009
     (constant_of([1]), "which is a list"),
     (constant_of({"a": []}), "which is a dict"),
