@@ -39,10 +39,10 @@ from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
-PATIENCE = 2.0  # seconds of compiling after which a person is told
+PATIENCE = 0.5  # seconds of compiling after which a person is told
+CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
 
 _spent: list[float] = []
-_told: list[bool] = []
 
 C = TypeVar("C")
 
@@ -102,16 +102,23 @@ def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str,
 
 
 def timed(make: Callable[[], C]) -> C:
-    """Return what `make` compiles; where a person waits for seconds, say why."""
-    start = time.perf_counter()
-    compiled = make()
-    _spent.append(time.perf_counter() - start)
-    if sum(_spent) > PATIENCE and not _told and sys.stderr is not None and sys.stderr.isatty():
-        _told.append(True)
-        directory = cache_directory()
-        kept = f"kept in {directory}" if directory is not None else "not kept, as there is no FOLDBATCH_CACHE"
-        print(f"foldbatch: compiling loops of a new model; they are {kept}", file=sys.stderr)
-    return compiled
+    """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
+    start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
+    shown = shown and sys.stderr.isatty()
+    if shown:
+        kept = "not kept, as there is no FOLDBATCH_CACHE" if cache_directory() is None else "once a machine"
+        print(
+            f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+    try:
+        return make()
+    finally:
+        _spent.append(time.perf_counter() - start)
+        if shown:
+            print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
 @lru_cache(4096)

@@ -153,21 +153,20 @@ class TestCompiled:
         compile_text("a", "", lambda name, keep: keep)
         assert not left.exists()
 
-    def test_a_person_who_waits_is_told_why_once(
+    def test_a_person_who_waits_sees_a_line_that_vanishes(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
-        monkeypatch.setattr(compiling, "PATIENCE", 0.0)
-        monkeypatch.setattr(compiling, "_told", [])
+        monkeypatch.setattr(compiling, "_spent", [9.0])
         compile_text("a", "", lambda name, keep: keep)
         assert capsys.readouterr().err == ""  # this is no terminal
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        for name in ("b", "c"):
-            compile_text(name, "", lambda name, keep: keep)
-        expected = (
-            "foldbatch: compiling loops of a new model; they are not kept, as there is no FOLDBATCH_CACHE"
-        )
-        assert capsys.readouterr().err == f"{expected}\n"
+        compile_text("b", "", lambda name, keep: keep)
+        line = "foldbatch: compiling kernel 3, not kept, as there is no FOLDBATCH_CACHE"
+        assert capsys.readouterr().err == f"\r\x1b[K{line}\r\x1b[K"
+        monkeypatch.setattr(compiling, "_spent", [])
+        compile_text("c", "", lambda name, keep: keep)
+        assert capsys.readouterr().err == ""  # this took no time
 
     def test_the_text_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """On disk, or among the lines that tracebacks show."""
