@@ -10,14 +10,14 @@ examples of every part are traced here, too. Where that yields something else, e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from foldbatch.bars import Bar
-from foldbatch.blocks.lower import ATOMS, holds_objects
+from foldbatch.blocks.lower import ATOMS, TraceAll, holds_objects
 from foldbatch.blocks.tracer import Tracer
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.engines.threads import available_cores
@@ -32,9 +32,7 @@ PARTS = 8  # a worker has at least so many, if there are enough examples
 CHECKED = 4  # examples of each part that are traced here, too
 
 
-def tracing(
-    tracer: Tracer, processes: int | None = None, *, progress: bool = False
-) -> Callable[[Sequence[Any], Sequence[int]], list[Trace]]:
+def tracing(tracer: Tracer, processes: int | None = None, *, progress: bool = False) -> TraceAll:
     """Return a function that does what `Tracer.trace_all` does, where it pays in worker processes.
 
     That function raises `BackendError` when a worker ends before its work does.

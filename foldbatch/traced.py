@@ -10,20 +10,18 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from foldbatch.blocks.lower import Lowered, holds_objects
+from foldbatch.blocks.lower import Lowered, TraceAll, holds_objects
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
-
-TraceAll = Callable[[Sequence[Any], Sequence[int]], list[Trace]]  # from examples and their numbers
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
@@ -116,8 +114,7 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            trace_all = trace_all or self._lowered.tracer.trace_all
-            made = trace_all([examples[number] for number in new], new)
+            made = self._lowered.trace_all([examples[number] for number in new], new, trace_all)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 self._remember(examples[number], trace)

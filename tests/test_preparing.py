@@ -147,6 +147,23 @@ def test_trees_are_known_afterwards(runs):
     assert read == []
 
 
+def test_what_columns_trace_is_not_sent_to_workers(runs):
+    leaf = (
+        fb.GetItem("token") >> fb.InputTransform(fb.trees.Vocabulary(["x"]).__getitem__) >> fb.Scalar("int32")
+    )
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
+    word = leaf >> fb.Embedding(2, 3) >> fb.Function(fb.ops.sum)
+    tree.resolve_to(fb.OneOf(lambda t: t.is_leaf, {True: word, False: pair}))
+    program = fb.compile(tree(), "numpy")
+    assert not isinstance(program.lowered.columns, str)
+    text = "(0 (0 x) (0 y))"
+    for _ in range(5):
+        text = f"(0 {text} {text})"
+    program.prepare([fb.trees.parse_brackets(text, labels=int) for _ in range(12)], processes=2)
+    assert runs == []
+
+
 def test_a_file_is_written_from_workers(runs, tmp_path):
     program, batch = compiled(), examples(12)
     prepare(program, batch, tmp_path / "a", processes=1)
