@@ -121,10 +121,9 @@ def _clocked(spelling: Callable[..., list[str]], statement: Statement, *parts: A
 # -- the Numba engine: instructions in the code of a kernel
 
 
-# How Numba calls an instruction without pointers: where its answer and errors go, rows, whole numbers.
-_INSTRUCTION = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p
-)
+# How an instruction is called: with pointers to rows and addresses, and to whole numbers.
+_INSTRUCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_CALLED: list[Any] = []  # functions whose addresses are in codes
 
 
 @contextmanager
@@ -132,15 +131,15 @@ def _in_codes(clock: Clock) -> Iterator[None]:
     from foldbatch.engines.numba import instructions  # noqa: PLC0415 - it needs Numba
     from foldbatch.engines.numba.compiling import Native  # noqa: PLC0415
 
-    def stop(kind: str, *arguments: int) -> int:
+    def stop(kind: str, *arguments: int) -> None:
         clock.lap(kind)
-        return 0
 
     def native(kind: str) -> Native:
         function = _INSTRUCTION(partial(stop, kind))
+        _CALLED.append(function)
         address = ctypes.cast(function, ctypes.c_void_p).value
         assert address is not None, "a function lies somewhere"
-        return Native(address, 0, partial(function))  # as what it holds must have a hash
+        return Native(address, 0)
 
     laps = {kind: native(kind) for kind in KINDS}
     encode = instructions.encode_statement

@@ -2,10 +2,10 @@
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
 ``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: a text, ``NAME.py``, with what Numba
-compiled of it, ``__pycache__/NAME.*``; kernels for a GPU, ``NAME.cubin``, with the compiler's log,
-``NAME.log``; or such kernels compiled for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells
-when it was last used. Processes may share the directory: files are complete when they appear, and one that is
-removed while another process reads it does no harm.
+compiled of it, ``__pycache__/NAME.*``; machine code behind a digest of it, ``NAME.o``; kernels for a GPU,
+``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled for the CPU, ``NAME.so``. The
+time of access of its `MAIN` file tells when it was last used. Processes may share the directory: files are
+complete when they appear, and one that is removed while another process reads it does no harm.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
 LIMIT = 500_000_000  # bytes: some ten thousand entries
 LEFT = 0.8  # of the limit, when it was passed and entries have been removed
-MAIN = (".py", ".cubin", ".so")  # endings of the file that is touched when its entry is used
+MAIN = (".py", ".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
 FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
 
 
@@ -84,6 +85,28 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def sealed(content: bytes) -> bytes:
+    """Return a content behind its digest, as `read_sealed` wants it."""
+    return sha256(content).digest() + content
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return the content that was `sealed` and written; None where it is not there.
+
+    A damaged file is removed.
+    """
+    try:
+        whole = path.read_bytes()
+    except OSError:
+        return None
+    content = whole[sha256().digest_size :]
+    if sealed(content) == whole:
+        return content
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return None
 
 
 def used(path: Path) -> None:

@@ -1,11 +1,12 @@
-"""Compiling with Numba, once per text and machine: in memory, and in a directory of the user.
+"""Compiling, once per text and machine: in memory, and in a directory of the user.
 
 A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python
-calls with arrays, `native` what compiled code calls by its address.
+calls with arrays, with Numba. `native` makes of it what compiled code calls by its address, with LLVM alone,
+which takes a third of the time.
 
 The directory is that of `foldbatch.cache`. Where it does not work, texts are compiled in each process; what
-is damaged there is removed, and compiled anew. Numba does not free what it has compiled (about half a
-megabyte a text), so a text is compiled once in a process, and all programs share it.
+is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
+process, and all programs share it.
 """
 
 from __future__ import annotations
@@ -18,19 +19,30 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from operator import attrgetter
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
 
-from foldbatch.cache import cache_directory, entries, remove, tidy_once, used, write_text
+from foldbatch.cache import (
+    cache_directory,
+    entries,
+    read_sealed,
+    remove,
+    sealed,
+    tidy_once,
+    used,
+    write_bytes,
+    write_text,
+)
 from foldbatch.errors import BackendError
+from foldbatch.forks import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
-PATIENCE = 2.0  # seconds of compiling after which a person is told
+PATIENCE = 0.5  # seconds of compiling after which a person is told
+CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
 
 _spent: list[float] = []
-_told: list[bool] = []
 
 C = TypeVar("C")
 
@@ -65,7 +77,7 @@ def compile_text(name: str, text: str, compile_as: Callable[[str, bool], C]) -> 
             return compiled
     filename = f"<foldbatch {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return _timed(compile_as, filename, None)
+    return timed(partial(compile_as, filename, False))  # noqa: FBT003 - called by position
 
 
 def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str, bool], C]) -> C | None:
@@ -79,7 +91,7 @@ def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str,
             return None
         try:
             if new:
-                return _timed(compile_as, path.as_posix(), directory)
+                return timed(partial(compile_as, path.as_posix(), True))  # noqa: FBT003 - called by position
             used(path)
             return compile_as(path.as_posix(), True)  # noqa: FBT003 - called by position
         except Exception:  # noqa: BLE001 - if it was not the cache, it is raised again without it
@@ -89,16 +101,24 @@ def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str,
     return None
 
 
-def _timed(compile_as: Callable[[str, bool], C], filename: str, directory: Path | None) -> C:
-    """Compile; where a person waits for seconds, say why."""
-    start = time.perf_counter()
-    compiled = compile_as(filename, directory is not None)
-    _spent.append(time.perf_counter() - start)
-    if sum(_spent) > PATIENCE and not _told and sys.stderr is not None and sys.stderr.isatty():
-        _told.append(True)
-        kept = f"kept in {directory}" if directory is not None else "not kept, as there is no FOLDBATCH_CACHE"
-        print(f"foldbatch: compiling loops of a new model; they are {kept}", file=sys.stderr)
-    return compiled
+def timed(make: Callable[[], C]) -> C:
+    """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
+    start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
+    shown = shown and sys.stderr.isatty()
+    if shown:
+        kept = "not kept, as there is no FOLDBATCH_CACHE" if cache_directory() is None else "once a machine"
+        print(
+            f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+    try:
+        return make()
+    finally:
+        _spent.append(time.perf_counter() - start)
+        if shown:
+            print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
 @lru_cache(4096)
@@ -113,16 +133,9 @@ def compile_loop(text: str, *, rounded: bool = False) -> Callable[..., None]:
         BackendError: when Numba is not installed.
     """
     numba()
-    return compile_arrays(text, rounded=rounded)
-
-
-def compile_arrays(
-    text: str, called: Mapping[str, Any] | None = None, source: str = "", *, rounded: bool = False
-) -> Callable[..., None]:
-    """Compile a text that calls what is `called` by name, all of it defined by `source`."""
     options = {"fastmath": False} if rounded else {}
-    key = digest(f"{FORM}\n{_basis()}{source}{options or ''}\n{text}")
-    return compile_text(f"loop_{key}", text, partial(_compiled, text, called or {}, options))
+    key = digest(f"{FORM}\n{_basis()}{options or ''}\n{text}")
+    return compile_text(f"loop_{key}", text, partial(_compiled, text, options))
 
 
 def digest(text: str) -> str:
@@ -141,90 +154,101 @@ class Native:
     Attributes:
         address: where it is.
         count: how many pointers it takes.
-        function: what Numba keeps of it, without which its memory would be free for others.
     """
 
     address: int
     count: int
-    function: Any
+
+
+class _Loaded:
+    """Functions in memory by the digest of their text; whoever makes one holds the lock."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Native] = {}
+        start_in_each_process(self, _Loaded.unlock)
+
+    def unlock(self) -> None:
+        self.lock = RLock()
+
+
+_loaded = _Loaded()
 
 
 @lru_cache(4096)
 def native(text: str, more: Callable[[], Mapping[str, Any]] | None = None, source: str = "") -> Native:
     """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
 
-    The text's first line tells the types of the numbers that x0, x1 and so on point to: ``# f4 i8``; `n` is a
-    number of rows, `s` points to whole numbers. None of the memory overlaps.
+    The text is in the language of `translation`. Its first line tells the kinds of the numbers that x0, x1
+    and so on point to: ``# f4 i8``; `n` is a number of rows, `s` points to whole numbers. None of the memory
+    overlaps. The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
 
     Args:
         text: of the function.
-        more: returns what the text calls besides the functions of `vector_functions`, by name.
+        more: returns what the text calls besides `vector_functions.SCOPE`, by name.
         source: the text of what `more` returns.
 
     Raises:
         BackendError: when Numba is not installed.
     """
     numba()
-    kinds = text.split("\n", 1)[0].removeprefix("#").split()
-    key = digest(f"{FORM}\n{_basis()}{source}\n{text}")
-    function = compile_text(f"native_{key}", text, partial(_native, text, kinds, more))
-    (overload,) = function.overloads.values()
-    library, description = attrgetter("library", "fndesc")(overload)
-    return Native(library.get_pointer_to_function(description.llvm_func_name), len(kinds), function)
+    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs Numba
+
+    key = digest(f"{_translated()}{machine.identity()}{source}\n{text}")
+    with _loaded.lock:
+        function = _loaded.functions.get(key)
+        if function is None:
+            name = f"native_{key}"
+            content = keep(f"{name}.o", partial(_machine_code, name, text, more))
+            count = len(text.split("\n", 1)[0].removeprefix("#").split())
+            function = _loaded.functions[key] = Native(machine.load(name, content), count)
+    return function
+
+
+def _machine_code(name: str, text: str, more: Callable[[], Mapping[str, Any]] | None) -> bytes:
+    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need Numba
+
+    scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
+    return timed(lambda: machine.assemble(translation.translate(name, text, scope)))
+
+
+def keep(name: str, make: Callable[[], bytes]) -> bytes:
+    """Return the content of a file in the cache, which is made where it is not there or damaged."""
+    directory = cache_directory()
+    if directory is None:
+        return make()
+    path = directory / name
+    content = read_sealed(path)
+    if content is not None:
+        used(path)
+        return content
+    tidy_once(directory)
+    content = make()
+    write_bytes(path, sealed(content))
+    return content
 
 
 @cache
-def _vector_functions() -> ModuleType:
-    from foldbatch.engines.numba import vector_functions  # noqa: PLC0415 - it needs Numba
+def _translated() -> str:
+    """Return a digest of what decides how texts are translated, and what every text may call."""
+    from foldbatch.engines.numba import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need Numba
 
-    return vector_functions
+    return digest(FORM + "".join(map(inspect.getsource, (machine, numbers, translation, vector_functions))))
 
 
 def _basis() -> str:
-    """Return the text of what every text may call."""
+    """Return the text of what every text may call that Numba compiles."""
     from foldbatch.engines.numba import memory  # noqa: PLC0415 - it needs Numba
 
-    return inspect.getsource(memory) + inspect.getsource(_vector_functions())
+    return inspect.getsource(memory)
 
 
-def _scope(text: str, filename: str, called: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a text; what is read back from disk looks for the module that it came from."""
-    functions = _vector_functions()
-    scope: dict[str, Any] = {**functions.GLOBALS, **called, "__name__": functions.__name__}
+def _compiled(text: str, options: Mapping[str, Any], filename: str, keep: bool) -> Callable[..., None]:  # noqa: FBT001
+    from foldbatch.engines.numba import memory  # noqa: PLC0415 - it needs Numba
+
+    # what is read back from disk looks for the module that it came from
+    scope: dict[str, Any] = {**memory.GLOBALS, "__name__": memory.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    return scope
-
-
-def _compiled(
-    text: str,
-    called: Mapping[str, Any],
-    options: Mapping[str, Any],
-    filename: str,
-    keep: bool,  # noqa: FBT001
-) -> Callable[..., None]:
-    functions = _vector_functions()
-    scope = _scope(text, filename, called)
-    signature = functions.signature(text.split("\n", 1)[0].removeprefix("# "))
-    njit = numba().njit(signature, cache=keep, **functions.OPTIONS | options)
+    signature = memory.signature(text.split("\n", 1)[0].removeprefix("# "))
+    njit = numba().njit(signature, cache=keep, **{**memory.OPTIONS, **options})
     compiled: Callable[..., None] = njit(scope["loop"])
     return compiled
-
-
-def _native(
-    text: str,
-    kinds: list[str],
-    more: Callable[[], Mapping[str, Any]] | None,
-    filename: str,
-    keep: bool,  # noqa: FBT001
-) -> Any:
-    from foldbatch.engines.numba import memory  # noqa: PLC0415 - it needs Numba
-
-    options, njit = _vector_functions().OPTIONS, numba().njit
-    scope = _scope(text, filename, more() if more is not None else {})
-    if len(kinds) <= memory.FEW:
-        return njit(memory.signature(kinds), cache=keep, **options)(scope["loop"])
-    addresses = "".join(f"pointer_{kind}(a[{i}]), " for i, kind in enumerate(kinds, 1))
-    scope |= memory.POINTERS | {"loop": njit(**options)(scope["loop"])}
-    entry = f"def entry(a, s):\n    loop(u8(a[0]), {addresses}s)\n"
-    exec(compile(entry, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    return njit(memory.ENTRY, cache=keep, **options)(scope["entry"])

@@ -20,7 +20,8 @@ from foldbatch.engines.numba.coder import Coder
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.loop_texts import KINDS
 from foldbatch.engines.numba.products import Blocks, nothing_lines, outer_lines, product_lines
-from foldbatch.engines.numba.tiles import BITS, stack
+from foldbatch.engines.numba.tiles import BITS
+from foldbatch.engines.numba.vector_functions import stack
 from foldbatch.static.statements import Place
 
 BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte

@@ -54,7 +54,9 @@ def spell(loop: Loop) -> str:
     if len(loop.sweeps) == 1:
         lines = _sweep(loop, loop.sweeps[0], by_rows=loop.batched)
     else:
-        inner = [line for sweep in loop.sweeps for line in _sweep(loop, sweep, by_rows=False)]
+        inner = []
+        for number, sweep in enumerate(loop.sweeps):
+            inner += _sweep(loop, sweep, by_rows=False, mark=f"_{number}" if number else "")
         lines = ["for r in range(n):", *_indented(inner)] if loop.batched else inner
     kinds = " ".join(MEMORY[buffer.dtype] for buffer in loop.buffers)
     arguments = ", ".join(["n", *(f"a{i}" for i in buffers), "s"])
@@ -65,8 +67,11 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
-    """Return a sweep over one row; over all rows if it is the only one."""
+def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> list[str]:
+    """Return a sweep over one row; over all rows if it is the only one.
+
+    Variables end in a mark, as those of another sweep may be of other kinds.
+    """
     places = sweep.places
     loops = nest(sweep.shape, places, by_rows=by_rows)
     row = loop.batched and not by_rows
@@ -75,12 +80,12 @@ def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool) -> list[str]:
         for place, strides in zip(places, loops.strides, strict=True)
     ]
     is_bool = [loop.buffers[place.buffer].dtype == "bool" for place in places]  # bytes, in memory
-    lines = [f"t{i} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
+    lines = [f"t{i}{mark} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
     for i, operation in enumerate(sweep.operations, len(sweep.loads)):
-        operands = [f"t{x}" if isinstance(x, int) else _literal(x) for x in operation.operands]
-        lines.append(f"t{i} = {expression(operation.node.op.name, operation.node.dtype, operands)}")
+        operands = [f"t{x}{mark}" if isinstance(x, int) else _literal(x) for x in operation.operands]
+        lines.append(f"t{i}{mark} = {expression(operation.node.op.name, operation.node.dtype, operands)}")
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
-        lines.append(f"{elements[i]} = {f'u1(t{value})' if is_bool[i] else f't{value}'}")
+        lines.append(f"{elements[i]} = {f'u1(t{value}{mark})' if is_bool[i] else f't{value}{mark}'}")
     for i, turns in reversed(list(enumerate(loops.turns))):
         times = f"u8({turns})" if not by_rows or i else "n" if turns == 1 else f"n * u8({turns})"
         lines = [f"for j{i} in range({times}):", *_indented(lines)]

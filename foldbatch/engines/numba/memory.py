@@ -1,23 +1,21 @@
-"""Raw memory in compiled code: arrays and addresses as pointers, calls of what lies at an address.
+"""Memory in code that Numba compiles: arrays and addresses as pointers, calls of what lies at an address.
 
 Importing this needs Numba.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
-i8 = types.int64
+i8, u8 = types.int64, types.uint64
 NUMBERS = types.CPointer(i8)
-ENTRY = types.void(NUMBERS, NUMBERS)  # the signature of what takes many pointers, in memory
-FEW = (
-    32  # pointers that are passed as they are; it is compiled twice as fast than what reads them from memory
-)
 ELEMENTS = {
     "f4": types.float32,
     "f8": types.float64,
@@ -63,57 +61,66 @@ def _moved(context: Any, pointer: Any, elements: Any) -> Any:
     return pointer(pointer, types.uint64), generate
 
 
-def _as_f8(context: Any, bits: Any) -> Any:
+def _call(context: Any, address: Any, numbers: Any, statics: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(i8), generate
-
-
-def _call(context: Any, address: Any, count: Any, arguments: Any, statics: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        address, count, given, statics = values
-        convention = context.call_conv
-        answer = cgutils.alloca_once(builder, convention.get_return_type(types.none).pointee)
-        shape = convention.get_function_type(types.none, ENTRY.args)
-        error = cgutils.alloca_once(builder, shape.args[1].pointee)
-        done = builder.append_basic_block("called")
-        many = builder.append_basic_block("many")
-        switch = builder.switch(count, many)
-        for pointers in range(FEW + 1):
-            block = builder.append_basic_block(f"of_{pointers}")
-            switch.add_case(ir.IntType(64)(pointers), block)
-            builder.position_at_end(block)
-            numbers = [builder.load(builder.gep(given, [ir.IntType(64)(i)])) for i in range(pointers + 1)]
-            places = [builder.inttoptr(number, statics.type) for number in numbers[1:]]
-            _call_at(builder, address, [answer, error, numbers[0], *places, statics])
-            builder.branch(done)
-        builder.position_at_end(many)
-        _call_at(builder, address, [answer, error, given, statics])
-        builder.branch(done)
-        builder.position_at_end(done)
+        address, numbers, statics = arguments
+        type_ = ir.FunctionType(ir.VoidType(), [numbers.type, statics.type])
+        builder.call(builder.inttoptr(address, type_.as_pointer()), [numbers, statics])
         return context.get_dummy_value()
 
-    return types.void(i8, i8, NUMBERS, NUMBERS), generate
-
-
-def _call_at(builder: Any, address: Any, arguments: list[Any]) -> None:
-    """Call what takes these arguments; its answer is not looked at, as errors are impossible."""
-    type_ = ir.FunctionType(ir.IntType(32), [argument.type for argument in arguments])
-    builder.call(builder.inttoptr(address, type_.as_pointer()), arguments)
+    return types.void(i8, NUMBERS, NUMBERS), generate
 
 
 flat = intrinsic(_flat)  # an array's elements as raw memory
 moved = intrinsic(_moved)  # a pointer, some elements further
-as_f8 = intrinsic(_as_f8)  # the float64 of these bits
-call = intrinsic(
-    _call
-)  # ``call(address, count, a, s)``: what `compiling.native` compiled, of so many pointers
-
-
-def signature(kinds: list[str]) -> Any:
-    """Return the signature of ``loop(n, x0, x1, ..., s)`` for pointers to numbers of these kinds."""
-    return types.void(types.uint64, *(types.CPointer(ELEMENTS[kind]) for kind in kinds), NUMBERS)
-
-
+call = intrinsic(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
 POINTERS: dict[str, Any] = {f"pointer_{kind}": _pointer(kind) for kind in ELEMENTS}
+
+
+class _Distinct(Compiler):  # type: ignore[misc]
+    """Numba's compiler, told that the arguments' memory does not overlap, so that loops need no checks."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.state.flags.noalias = True
+
+
+OPTIONS: dict[str, Any] = {
+    "fastmath": {"contract"},
+    "error_model": "numpy",
+    "nogil": True,
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+    "pipeline_class": _Distinct,
+}
+ACCUMULATORS = 1024  # sums of columns that are under way at once
+
+# What loops that Python calls with arrays may call.
+GLOBALS: dict[str, Any] = ELEMENTS | {
+    "sqrt": math.sqrt,
+    "flat": flat,
+    "moved": moved,
+    "accumulators": stack("f8", ACCUMULATORS),
+    "few": stack("i8", 4),
+    "more": stack("i8", 14),
+    "call": call,
+}
+
+_DTYPES = ELEMENTS | {"b1": types.boolean}
+
+
+def signature(text: str) -> Any:
+    """Return Numba's signature for the types of a loop's arguments: ``i8, f4[2], f4[2]w``.
+
+    An array has a dtype, a number of axes, an ``a`` if it may have gaps, and a ``w`` if it is written.
+    """
+    arguments = []
+    for word in text.split(", "):
+        dtype, _, rest = word.partition("[")
+        if rest:
+            ndim, _, marks = rest.partition("]")
+            layout = "A" if "a" in marks else "C"
+            arguments.append(types.Array(_DTYPES[dtype], int(ndim), layout, readonly="w" not in marks))
+        else:
+            arguments.append(_DTYPES[dtype])
+    return types.void(*arguments)

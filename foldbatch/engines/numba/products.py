@@ -29,8 +29,9 @@ from llvmlite import binding
 
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.numba import tiles
-from foldbatch.engines.numba.compiling import compile_arrays
-from foldbatch.engines.numba.tiles import BITS, dots, fetch, moved, stack, tile
+from foldbatch.engines.numba.compiling import compile_loop, native
+from foldbatch.engines.numba.tiles import BITS, dots, fetch, tile
+from foldbatch.engines.numba.vector_functions import stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,6 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
         "starts": stack("u8", cut.rows),
         "lefts": stack(kind, DEPTH * ROW_BLOCK),
         "rights": stack(kind, DEPTH * COLUMN_BLOCK * cut.vectors * lanes),
-        "moved": moved,
         "fetch": fetch,
     }
 
@@ -118,22 +118,21 @@ def by_arrays(kind: str) -> Callable[..., None] | None:
     cut = blocks()
     if cut is None:
         return None
-    return compile_arrays(spell(kind, cut), functions(kind, cut), source())
+    function = native(native_text(kind, cut), functions_of(kind, cut), source())
+    return partial(compile_loop(BY_ARRAYS.format(k=kind, bytes=BITS[kind] // 8)), function.address)
 
 
-def spell(kind: str, cut: Blocks) -> str:
-    """Return the text of that product, of matrices of element type `kind`."""
-    strides = ", ".join(f"u8({x}.strides[{i}] // {BITS[kind] // 8})" for x in "ab" for i in (0, 1))
-    return f"""\
-# {kind}[2]a, {kind}[2]a, {kind}[2]aw
-def loop(a, b, c):
-    a_row, a_column, b_row, b_column = {strides}
-    c_row, n = u8(c.strides[0] // {BITS[kind] // 8}), u8(c.shape[1])
-    m, k, more = u8(c.shape[0]), u8(a.shape[1]), u8(0)
-    a0, b0, c0, a_at, c_at = flat(a), flat(b), flat(c), starts(), starts()
-    start, r = u8(0), u8(0)
-{nothing_lines(kind, "m", "i * c_row", 4)}
-{product_lines(cut, cut.bits // BITS[kind], ("(i + r) * a_row", "(i + r) * c_row"))}"""
+BY_ARRAYS = """\
+# i8, {k}[2]a, {k}[2]a, {k}[2]aw
+def loop(function, a, b, c):
+    numbers, told = few(), more()
+    numbers[0], numbers[1], numbers[2], numbers[3] = 1, a.ctypes.data, b.ctypes.data, c.ctypes.data
+    told[0], told[1], told[2], told[3], told[4] = 1, a.shape[0], a.shape[1], b.shape[1], 1
+    told[5], told[6] = a.strides[0] // {bytes}, a.strides[1] // {bytes}
+    told[7], told[8] = b.strides[0] // {bytes}, b.strides[1] // {bytes}
+    told[9], told[10], told[11], told[12], told[13] = c.strides[0] // {bytes}, 0, 0, 0, 0
+    call(function, numbers, told)
+"""
 
 
 def rows_text(kind: str, cut: Blocks) -> str:

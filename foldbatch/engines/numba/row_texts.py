@@ -21,8 +21,8 @@ def loop(n, ids, table, out, s):
     for r in range(n):
         for i in range(u8(s[0])):
             for j in range(u8(s[1])):
-                id = i8(ids[r * u8(s[5]) + i * u8(s[6]) + j * u8(s[7])])
-                id = u8(min(max(id, i8(0)), s[4] - 1))
+                wanted = i8(ids[r * u8(s[5]) + i * u8(s[6]) + j * u8(s[7])])
+                id = u8(min(max(wanted, i8(0)), s[4] - 1))
                 for g in range(u8(s[2])):
                     a = moved(table, id * u8(s[8]) + g * u8(s[9]))
                     b = moved(out, r * u8(s[11]) + i * u8(s[12]) + j * u8(s[13]) + g * u8(s[14]))
@@ -149,7 +149,7 @@ def loop(n, ids, errors, s):
                 for k in range(u8(s[3])):
                     id = i8(ids[r * u8(s[4]) + i * u8(s[5]) + j * u8(s[6]) + k * u8(s[7])])
                     if ((id < 0) | (id >= s[0])) & (errors[0] == 0):
-                        errors[0], errors[1], errors[2], errors[3] = 1, r, id, s[0]
+                        errors[0], errors[1], errors[2], errors[3] = 1, i8(r), id, s[0]
 """
 # the row is that of the call, whose elements' ids these are
 CHECK_ELEMENTS = """\
@@ -162,5 +162,5 @@ def loop(n, ids, segments, errors, s):
                     for k in range(u8(s[3])):
                         id = i8(ids[r * u8(s[4]) + i * u8(s[5]) + j * u8(s[6]) + k * u8(s[7])])
                         if ((id < 0) | (id >= s[0])) & (errors[0] == 0):
-                            errors[0], errors[1], errors[2], errors[3] = 1, c, id, s[0]
+                            errors[0], errors[1], errors[2], errors[3] = 1, i8(c), id, s[0]
 """

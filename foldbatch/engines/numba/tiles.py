@@ -17,16 +17,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from foldbatch.engines.numba.memory import ELEMENTS
-from foldbatch.engines.numba.memory import moved as moved
-from foldbatch.engines.numba.memory import stack as stack
+from foldbatch.engines.numba.numbers import I32, I64, TYPES, Instruction, Value
 
-u8 = types.uint64
-NUMBERS = types.CPointer(u8)
-I32, I64 = ir.IntType(32), ir.IntType(64)
 BITS = {"f4": 32, "f8": 64}
 
 
@@ -35,7 +28,7 @@ class _Vectors:
 
     def __init__(self, builder: Any, kind: str, bits: int) -> None:
         self.builder = builder
-        self.element = {"f4": ir.FloatType(), "f8": ir.DoubleType()}[kind]
+        self.element = TYPES[kind]
         self.lanes = bits // BITS[kind]
         self.type = ir.VectorType(self.element, self.lanes)
         self.zero = ir.Constant(self.type, [0.0] * self.lanes)
@@ -119,16 +112,15 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     end[:] = current
 
 
-def tile(kind: str, bits: int, rows: int, vectors: int) -> Any:
+def tile(kind: str, bits: int, rows: int, vectors: int) -> Instruction:
     """Return ``tile(a, a_at, a_step, b, b_step, c, c_at, k, tail, adds)``: a block of c (+)= a @ b.
 
     ``a[i, j]`` is element ``a_at[i] + j * a_step``, ``b[j, 0]`` is ``j * b_step``, and ``c[i, 0]`` is
     ``c_at[i]``; of the last vector `tail` columns count.
     """
-    pointer = types.CPointer(ELEMENTS[kind])
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = arguments
+    def generate(builder: Any, *arguments: Value) -> None:
+        a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
         write = _Vectors(builder, kind, bits)
         masks = [None] * (vectors - 1) + [write.first(tail)]
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
@@ -154,26 +146,18 @@ def tile(kind: str, bits: int, rows: int, vectors: int) -> Any:
             with otherwise:
                 for total, (place, mask) in zip(end, places, strict=False):
                     write.store(total, place, mask)
-        return context.get_dummy_value()
 
-    def typed(
-        context: Any, a: Any, a_at: Any, a_step: Any, b: Any, b_step: Any, c: Any, c_at: Any, k: Any,
-        tail: Any, adds: Any,
-    ) -> Any:  # fmt: skip
-        return types.void(pointer, NUMBERS, u8, pointer, u8, pointer, NUMBERS, u8, u8, u8), generate
-
-    return intrinsic(typed)
+    return Instruction(generate)
 
 
-def dots(kind: str, bits: int, rows: int, columns: int) -> Any:
+def dots(kind: str, bits: int, rows: int, columns: int) -> Instruction:
     """Return ``dots(a, a_at, b, b_step, c, c_at, k, adds)``: a block of c (+)= a @ b.T.
 
     ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``.
     """
-    pointer = types.CPointer(ELEMENTS[kind])
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, a_at, b, b_step, c, c_at, k, adds = arguments
+    def generate(builder: Any, *arguments: Value) -> None:
+        a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
         write = _Vectors(builder, kind, bits)
         turns = builder.udiv(k, I64(write.lanes))
         done = builder.mul(turns, I64(write.lanes))
@@ -198,29 +182,19 @@ def dots(kind: str, bits: int, rows: int, columns: int) -> Any:
             keeps = builder.icmp_unsigned("!=", adds, I64(0))
             # not a product of 0 and what was there, which may be NaN
             builder.store(builder.fadd(total, builder.select(keeps, old, write.element(0.0))), place)
-        return context.get_dummy_value()
 
-    def typed(
-        context: Any, a: Any, a_at: Any, b: Any, b_step: Any, c: Any, c_at: Any, k: Any, adds: Any
-    ) -> Any:
-        return types.void(pointer, NUMBERS, pointer, u8, pointer, NUMBERS, u8, u8), generate
-
-    return intrinsic(typed)
+    return Instruction(generate)
 
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
     return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
 
 
-def _fetch(context: Any, pointer: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.bitcast(arguments[0], ir.IntType(8).as_pointer())
-        name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
-        function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
-        builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
-        return context.get_dummy_value()
-
-    return types.void(pointer), generate
+def _fetch(builder: Any, pointer: Value) -> None:
+    place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
+    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
+    builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
 
 
-fetch = intrinsic(_fetch)  # ask for the memory at a pointer, which will be read soon
+fetch = Instruction(_fetch)  # ask for the memory at a pointer, which will be read soon

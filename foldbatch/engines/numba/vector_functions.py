@@ -1,8 +1,8 @@
 """What loops call: functions of one number as straight arithmetic, which LLVM can vectorise.
 
-Importing this needs Numba. The library functions behind its own ``math.tanh`` take one number at a
-time, some 25 ns each; these take half a nanosecond. Fused multiply-add is allowed, so the last bit
-depends on the machine; NaN stays NaN, and infinities have their limits.
+They are in the language of `translation`. The library functions behind ``math.tanh`` take one number at a
+time, some 25 ns each; these take half a nanosecond. Fused multiply-add is allowed, so the last bit depends on
+the machine; NaN stays NaN, and infinities have their limits. Importing this needs Numba.
 """
 # ruff: noqa: FURB136 - of a number and NaN, max and min would return the number
 
@@ -13,45 +13,20 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
-from numba.core.compiler import Compiler
-from numba.extending import intrinsic
 
-from foldbatch.engines.numba.memory import as_f8, flat, moved, stack
+from foldbatch.engines.numba.numbers import TYPES, Instruction, Value, intrinsic
 
-f4, f8, i4, i8 = types.float32, types.float64, types.int32, types.int64
-u1, u8 = types.uint8, types.uint64
+f4, f8, u8 = np.float32, np.float64, np.uint64
 
 
-class _Distinct(Compiler):  # type: ignore[misc]
-    """Numba's compiler, told that the arguments' memory does not overlap, so that loops need no checks."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.state.flags.noalias = True
-
-
-ARITHMETIC: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
-OPTIONS: dict[str, Any] = ARITHMETIC | {
-    "nogil": True,
-    "no_cfunc_wrapper": True,
-    "_nrt": False,
-    "pipeline_class": _Distinct,
-}
+def _two_to(builder: Any, x: Value) -> Value:
+    bias, shift = (127, 23) if x.kind == "f4" else (1023, 52)
+    whole = TYPES[x.kind.replace("f", "i")]
+    exponent = builder.add(builder.bitcast(x.at, whole), ir.Constant(whole, bias))
+    return Value(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), x.at.type))
 
 
-def _two_to(context: Any, x: Any) -> Any:
-    bits, bias, shift = (32, 127, 23) if x == f4 else (64, 1023, 52)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        whole = ir.IntType(bits)
-        exponent = builder.add(builder.bitcast(arguments[0], whole), ir.Constant(whole, bias))
-        return builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), arguments[0].type)
-
-    return x(x), generate
-
-
-two_to = intrinsic(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
+two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
 MAGIC_F4, MAGIC_F8 = 1.5 * 2.0**23, 1.5 * 2.0**52
@@ -63,7 +38,7 @@ LN2_HIGH_F8 = math.floor(math.log(2) * 2.0**32) / 2.0**32
 LN2_LOW_F8 = 1.9082149292705877e-10
 
 
-def _tanh_f4(x: Any) -> Any:
+def tanh_f4(x: Any) -> Any:
     """Return tanh(x) as x P(x^2) / Q(x^2), of degrees 13 and 6; within 4e-7, relatively.
 
     Coefficients: our own fit of least greatest relative error for 0 < x <= 9.011, beyond which
@@ -88,7 +63,7 @@ def _tanh_f4(x: Any) -> Any:
     return f4(1) if y > f4(1) else y
 
 
-def _less_one_f4(r: Any) -> Any:
+def less_one_f4(r: Any) -> Any:
     """Return exp(r) - 1 for |r| <= ln 2 / 2: Taylor's series."""
     p = f4(1 / 5040)
     p = p * r + f4(1 / 720)
@@ -99,7 +74,7 @@ def _less_one_f4(r: Any) -> Any:
     return r + r * r * p
 
 
-def _less_one_f8(r: Any) -> Any:
+def less_one_f8(r: Any) -> Any:
     """Return exp(r) - 1 for |r| <= ln 2 / 2: Taylor's series."""
     p = f8(1 / 6227020800)
     p = p * r + f8(1 / 479001600)
@@ -116,12 +91,7 @@ def _less_one_f8(r: Any) -> Any:
     return r + r * r * p
 
 
-_INLINE: dict[str, Any] = ARITHMETIC | {"no_cfunc_wrapper": True}
-less_one_f4 = njit(**_INLINE)(_less_one_f4)
-less_one_f8 = njit(**_INLINE)(_less_one_f8)
-
-
-def _exp_f4(x: Any) -> Any:
+def exp_f4(x: Any) -> Any:
     """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -104 it is 0.
 
     A result near or below the least normal number is computed 2^64 times as large, and brought down last.
@@ -138,7 +108,7 @@ def _exp_f4(x: Any) -> Any:
     return y * (f4(2.0**-64) if small else f4(2))
 
 
-def _exp_f8(x: Any) -> Any:
+def exp_f8(x: Any) -> Any:
     """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -746 it is 0.
 
     A result near or below the least normal number is computed 2^64 times as large, and brought down last.
@@ -155,7 +125,7 @@ def _exp_f8(x: Any) -> Any:
     return y * (f8(2.0**-64) if small else f8(2))
 
 
-def _tanh_f8(x: Any) -> Any:
+def tanh_f8(x: Any) -> Any:
     """Return tanh(x) as e / (e + 2), e = exp(2x) - 1, which keeps the digits of small x; within 1e-15."""
     x = f8(-20) if x < f8(-20) else x
     x = f8(20) if x > f8(20) else x
@@ -168,14 +138,10 @@ def _tanh_f8(x: Any) -> Any:
     return e / (e + f8(2))
 
 
-exp_f4, exp_f8 = njit(**_INLINE)(_exp_f4), njit(**_INLINE)(_exp_f8)
-tanh_f4, tanh_f8 = njit(**_INLINE)(_tanh_f4), njit(**_INLINE)(_tanh_f8)
-
-
-def _sigmoid_f4(x: Any) -> Any:
+def sigmoid_f4(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
 
-    The exponential is that of `_exp_f4`, with less to decide as it is at most 1.
+    The exponential is that of `exp_f4`, with less to decide as it is at most 1.
     """
     y = -abs(x)
     y = f4(-104) if y < f4(-104) else y
@@ -187,10 +153,10 @@ def _sigmoid_f4(x: Any) -> Any:
     return (e if x < f4(0) else f4(1)) / (f4(1) + e)
 
 
-def _sigmoid_f8(x: Any) -> Any:
+def sigmoid_f8(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
 
-    The exponential is that of `_exp_f8`, with less to decide as it is at most 1.
+    The exponential is that of `exp_f8`, with less to decide as it is at most 1.
     """
     y = -abs(x)
     y = f8(-746) if y < f8(-746) else y
@@ -202,7 +168,7 @@ def _sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
-def _mixed(z: Any) -> Any:
+def mixed(z: Any) -> Any:
     """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
     z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> u8(27))) * u8(0x94D049BB133111EB)
@@ -211,52 +177,57 @@ def _mixed(z: Any) -> Any:
 
 ACCUMULATORS = 1024  # sums of columns that are under way at once
 
-GLOBALS: dict[str, Any] = {
-    "f4": f4,
-    "f8": f8,
-    "i4": i4,
-    "i8": i8,
-    "u1": u1,
-    "u8": u8,
+
+def stack(kind: str, size: int) -> Instruction:
+    """Return ``stack()``: memory for `size` numbers, until the function returns."""
+
+    def write(builder: Any) -> Value:
+        with builder.goto_entry_block():
+            return Value(f"*{kind}", builder.alloca(TYPES[kind], size))
+
+    return Instruction(write)
+
+
+def _moved(builder: Any, pointer: Value, elements: Value) -> Value:
+    return Value(pointer.kind, builder.gep(pointer.at, [elements.at]))
+
+
+def _as_f8(builder: Any, bits: Value) -> Value:
+    return Value("f8", builder.bitcast(bits.at, TYPES["f8"]))
+
+
+def _known(name: str) -> Instruction:
+    """Return a function of one float that LLVM knows."""
+    return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
+
+
+def _log1p(builder: Any, x: Value) -> Value:
+    name = "log1pf" if x.kind == "f4" else "log1p"
+    type_ = ir.FunctionType(x.at.type, [x.at.type])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, type_, name)
+    return Value(x.kind, builder.call(function, [x.at]))
+
+
+moved = Instruction(_moved)  # a pointer, some elements further
+
+SCOPE: dict[str, Any] = {
     "inf": math.inf,
     "nan": math.nan,
-    "log": math.log,
-    "log1p": math.log1p,
-    "sin": math.sin,
-    "cos": math.cos,
-    "floor": np.floor,
-    "rint": np.rint,
-    "min": min,
-    "max": max,
-    "sqrt": math.sqrt,
-    "flat": flat,
+    "log": _known("log"),
+    "log1p": Instruction(_log1p),
+    "sin": _known("sin"),
+    "cos": _known("cos"),
+    "floor": _known("floor"),
+    "rint": _known("rint"),
+    "sqrt": _known("sqrt"),
     "moved": moved,
-    "as_f8": as_f8,
+    "as_f8": Instruction(_as_f8),  # the float64 of these bits
     "exp_f4": exp_f4,
     "exp_f8": exp_f8,
     "tanh_f4": tanh_f4,
     "tanh_f8": tanh_f8,
-    "sigmoid_f4": njit(**_INLINE)(_sigmoid_f4),
-    "sigmoid_f8": njit(**_INLINE)(_sigmoid_f8),
+    "sigmoid_f4": sigmoid_f4,
+    "sigmoid_f8": sigmoid_f8,
     "accumulators": stack("f8", ACCUMULATORS),
-    "mixed": njit(**_INLINE)(_mixed),
+    "mixed": mixed,
 }
-
-_DTYPES = {"f4": f4, "f8": f8, "i4": i4, "i8": i8, "b1": types.boolean}
-
-
-def signature(text: str) -> Any:
-    """Return Numba's signature for the types of a loop's arguments: ``i8, f4[2], f4[2]w``.
-
-    An array has a dtype, a number of axes, an ``a`` if it may have gaps, and a ``w`` if it is written.
-    """
-    arguments = []
-    for word in text.split(", "):
-        dtype, _, rest = word.partition("[")
-        if rest:
-            ndim, _, marks = rest.partition("]")
-            layout = "A" if "a" in marks else "C"
-            arguments.append(types.Array(_DTYPES[dtype], int(ndim), layout, readonly="w" not in marks))
-        else:
-            arguments.append(_DTYPES[dtype])
-    return types.void(*arguments)

@@ -48,8 +48,7 @@ from foldbatch.engines.numba.coder import (
     Code,
 )
 from foldbatch.engines.numba.compiling import FORM, compile_text, digest
-from foldbatch.engines.numba.memory import POINTERS, call, moved
-from foldbatch.engines.numba.vector_functions import i8, u8
+from foldbatch.engines.numba.memory import POINTERS, call, i8, moved, u8
 from foldbatch.engines.ranges import OutOfRangeError
 
 CODE = coder.HEAD
@@ -152,7 +151,7 @@ def _walk(
                 given = moved(here, u8(INSTRUCTION))
                 for p in range(pointers):
                     arguments[p + u8(1)] = cells[u8(given[u8(2) * p])] + given[u8(2) * p + u8(1)]
-                call(here[0], here[1], arguments, at(begin + 8 * here[3]))
+                call(here[0], arguments, at(begin + 8 * here[3]))
                 if found[0] != 0:
                     found[4], found[5] = i8(number), start
                     return done

@@ -29,7 +29,7 @@ ROUTINE = Routine("test", SLOTS, (), (), {M: 2})
 
 def test_the_code_is_its_parts_one_after_the_other() -> None:
     coder = Coder(ROUTINE)
-    one, two = Native(1000, 1, None), Native(2000, 2, None)
+    one, two = Native(1000, 1), Native(2000, 2)
     coder.add(one, CALL, [coder.at(Place(0, CALL, 6, 2, (3,), (1,)))], [7, 8])
     coder.add(two, M, [coder.at(Place(1, UNBATCHED, 0, 3, (), ())), (coder.slot(0), 0)], [9])
     code = coder.finish()

@@ -6,11 +6,14 @@ import builtins
 import errno
 import linecache
 import os
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from unittest import mock
 
@@ -47,12 +50,6 @@ def _forget() -> Iterator[None]:
     compile_loop.cache_clear()
     yield
     compile_loop.cache_clear()
-
-
-def memory_few() -> int:
-    from foldbatch.engines.numba.memory import FEW  # noqa: PLC0415 - it needs Numba
-
-    return FEW - 1
 
 
 def _runs(function: Any, factor: float) -> None:
@@ -156,21 +153,20 @@ class TestCompiled:
         compile_text("a", "", lambda name, keep: keep)
         assert not left.exists()
 
-    def test_a_person_who_waits_is_told_why_once(
+    def test_a_person_who_waits_sees_a_line_that_vanishes(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
-        monkeypatch.setattr(compiling, "PATIENCE", 0.0)
-        monkeypatch.setattr(compiling, "_told", [])
+        monkeypatch.setattr(compiling, "_spent", [9.0])
         compile_text("a", "", lambda name, keep: keep)
         assert capsys.readouterr().err == ""  # this is no terminal
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        for name in ("b", "c"):
-            compile_text(name, "", lambda name, keep: keep)
-        expected = (
-            "foldbatch: compiling loops of a new model; they are not kept, as there is no FOLDBATCH_CACHE"
-        )
-        assert capsys.readouterr().err == f"{expected}\n"
+        compile_text("b", "", lambda name, keep: keep)
+        line = "foldbatch: compiling kernel 3, not kept, as there is no FOLDBATCH_CACHE"
+        assert capsys.readouterr().err == f"\r\x1b[K{line}\r\x1b[K"
+        monkeypatch.setattr(compiling, "_spent", [])
+        compile_text("c", "", lambda name, keep: keep)
+        assert capsys.readouterr().err == ""  # this took no time
 
     def test_the_text_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """On disk, or among the lines that tracebacks show."""
@@ -192,19 +188,114 @@ class TestCompiled:
         compile_loop(TEXT.format(factor=2))
         assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 2
 
-    def test_functions_are_called_by_address_with_few_pointers_or_many(
+    def test_functions_are_called_by_address_with_any_number_of_pointers(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Few are passed as they are, many in memory."""
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
-        for count in (1, memory_few(), memory_few() + 1):
+        for count in (1, 40):
             names = [f"x{i}" for i in range(count)]
             lines = [
                 "    for i in range(n):",
-                f"        y[i] += i8(s[0]) * ({' + '.join(f'{x}[i]' for x in names)})",
+                f"        y[i] += i8(s[0]) * i8({' + '.join(f'{x}[i]' for x in names)})",
             ]
             text = "\n".join([f"# {'f8 ' * count}i8", f"def loop(n, {', '.join(names)}, y, s):", *lines, ""])
             xs, y = [np.arange(3.0) + i for i in range(count)], np.ones(3, np.int64)
             run_native(text, 2, [*xs, y], [5])
             assert y.tolist() == [1 + 5 * int(sum(x[i] for x in xs)) for i in range(2)] + [1]
             assert native(text).count == count + 1
+
+    @pytest.mark.parametrize("damage", ["cut short", "another byte", "nothing"])
+    def test_machine_code_that_is_damaged_is_made_anew(
+        self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        forget_functions(monkeypatch)
+        run_twice(2.0)
+        (path,) = tmp_path.glob("native_*.o")
+        whole = path.read_bytes()
+        last = bytes([whole[-1] ^ 1])
+        path.write_bytes(
+            {"cut short": whole[:100], "another byte": whole[:-1] + last, "nothing": b""}[damage]
+        )
+        forget_functions(monkeypatch)
+        with mock.patch.object(machine_module(), "assemble", wraps=machine_module().assemble) as assemble:
+            run_twice(2.0)
+            assert assemble.call_count == 1
+            assert path.read_bytes() == whole
+            forget_functions(monkeypatch)
+            run_twice(2.0)
+            assert assemble.call_count == 1
+
+    def test_machine_code_is_kept_apart_by_processor(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or a machine that shares the directory would stop at instructions that it does not know."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        forget_functions(monkeypatch)
+        run_twice(3.0)
+        forget_functions(monkeypatch)
+        monkeypatch.setattr(machine_module(), "identity", lambda: "another processor")
+        run_twice(3.0)
+        assert len(list(tmp_path.glob("native_*.o"))) == 2
+
+    def test_threads_make_one_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        forget_functions(monkeypatch)
+        with (
+            mock.patch.object(machine_module(), "assemble", wraps=machine_module().assemble) as assemble,
+            ThreadPoolExecutor(4) as pool,
+        ):
+            addresses = set(pool.map(lambda _: native(TWICE.format(factor=4.0)).address, range(8)))
+        assert len(addresses) == assemble.call_count == 1
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    def test_a_forked_process_compiles_though_a_thread_was_compiling(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        run_twice(5.0)
+        held, done = Event(), Event()
+
+        def hold() -> None:
+            with compiling._loaded.lock:
+                held.set()
+                done.wait()
+
+        thread = Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            run_twice(6.0)
+            os._exit(0)
+        done.set()
+        thread.join()
+        assert os.waitpid(child, 0)[1] == 0
+
+
+TWICE = """# f8 f8
+def loop(n, x, y, s):
+    for i in range(n):
+        y[i] = x[i] * {factor}
+"""
+
+
+def run_twice(factor: float) -> None:
+    """Compile a text, or read it, and look at what it computes."""
+    native.cache_clear()
+    x, y = np.arange(3.0), np.zeros(3)
+    run_native(TWICE.format(factor=factor), 3, [x, y], [])
+    assert y.tolist() == (x * factor).tolist()
+
+
+def forget_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions be read from disk once more, beside those in memory."""
+    native.cache_clear()
+    monkeypatch.setattr(compiling, "_loaded", compiling._Loaded())
+
+
+def machine_module() -> Any:
+    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs Numba
+
+    return machine

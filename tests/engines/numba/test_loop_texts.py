@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, TARGET, spell
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, constant, input_node
 from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
 from foldbatch.static.op import OPS
 from foldbatch.types import TensorType
-from tests.engines.numba.walking import by_numba  # noqa: F401 - a fixture
+from tests.engines.numba.walking import (
+    by_numba,  # noqa: F401 - a fixture
+    instructions_of,
+    run_native,
+)
 from tests.static import run_kernel
 from tests.static.run_kernel import interpret, random_rows, routine_of_graph, run_graph
 
@@ -77,11 +80,11 @@ def test_a_loop_is_python_over_raw_memory() -> None:
                     t2 = t0 + t1
                     a2[j0] = t2
                 for j0 in range(u8(2)):
-                    t0 = a2[j0]
-                    t1 = a2[j0 + u8(2)]
-                    t2 = sigmoid_f4(t0)
-                    t3 = t2 * t1
-                    a3[r * u8(2) + j0] = t3
+                    t0_1 = a2[j0]
+                    t1_1 = a2[j0 + u8(2)]
+                    t2_1 = sigmoid_f4(t0_1)
+                    t3_1 = t2_1 * t1_1
+                    a3[r * u8(2) + j0] = t3_1
         """)
 
 
@@ -120,13 +123,11 @@ class TestCompiled:
         monkeypatch.setattr(run_kernel, "TARGET", TARGET)
 
     @pytest.mark.parametrize(("dtype", "vector"), [("float32", " x float>"), ("float64", " x double>")])
-    def test_loops_are_vectorised(self, dtype: str, vector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_loops_are_vectorised(self, dtype: str, vector: str) -> None:
         """Every tanh of an LSTM's gates is computed on vectors: the loops that LLVM made say so."""
-        monkeypatch.setenv("FOLDBATCH_CACHE", "")  # what is read back from disk cannot be looked into
-        native.cache_clear()
         (statement,) = routine_of_graph(_gates(dtype)).statements
         assert statement.loop is not None
-        (ir,) = native(spell(statement.loop)).function.inspect_llvm().values()
+        ir = instructions_of(spell(statement.loop))
         assert any(f"fdiv contract <{n}{vector}" in ir for n in (2, 4, 8, 16))
         assert "vector.memcheck" not in ir
 
@@ -198,3 +199,23 @@ class TestCompiled:
                 program.value_and_grad(batch)
         assert recorder.buffer == []
         assert "# loop 0 of" in program.kernels()
+
+    def test_sweeps_of_one_loop_may_hold_numbers_of_other_kinds(self) -> None:
+        """Here a variable's number is that of a bool, then that of a float."""
+        x = input_node(V)
+        less, square = ops.less(x, 2.0), ops.square(x)
+        read = Element(0, 3, 0, (1,))
+        two = Operation(less, (0, less.inputs[1]))
+        sweeps = (
+            Sweep((3,), (read,), (two,), ((1, Element(1, 3, 0, (1,))),)),
+            Sweep((3,), (read,), (Operation(square, (0,)),), ((1, Element(2, 3, 0, (1,))),)),
+        )
+        buffers = (
+            Buffer("float32", 2, written=False),
+            Buffer("bool", 2, written=True),
+            Buffer("float32", 2, written=True),
+        )
+        rows, truths, squares = np.float32([[1, 2, 3]]), np.zeros((1, 3), bool), np.zeros((1, 3), "float32")
+        run_native(spell(Loop(buffers, sweeps, batched=True)), 1, [rows, truths, squares], [])
+        assert truths.tolist() == [[True, False, False]]
+        assert squares.tolist() == [[1, 4, 9]]

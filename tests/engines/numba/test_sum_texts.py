@@ -17,9 +17,9 @@ def _needs_numba() -> None:
 
 
 def test_the_accumulators_are_enough() -> None:
-    from foldbatch.engines.numba.vector_functions import ACCUMULATORS  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import memory, vector_functions  # noqa: PLC0415 - they need Numba
 
-    assert ACCUMULATORS == COLUMNS
+    assert memory.ACCUMULATORS == vector_functions.ACCUMULATORS == COLUMNS
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.engines.numba.walking import run_native
+
 pytest.importorskip("numba", reason="numba is not installed")
-functions: Any = importlib.import_module("foldbatch.engines.numba.vector_functions")
 pytestmark = pytest.mark.numba
 
-TEXT = """
-def apply(x, y):
-    for i in range(x.size):
-        y[i] = {name}(x[i])
+TEXT = """# {kind} {kind}
+def loop(n, x, y, s):
+    for i in range(n):
+        y[i] = {name}_{kind}(x[i])
 """
 # the greatest relative error
 EXACT = {"float32": 4e-7, "float64": 1e-15}
@@ -23,10 +23,8 @@ EXACT = {"float32": 4e-7, "float64": 1e-15}
 
 def _apply(name: str, x: Any) -> Any:
     kind = {"float32": "f4", "float64": "f8"}[x.dtype.name]
-    scope = dict(functions.GLOBALS)
-    exec(TEXT.format(name=f"{name}_{kind}"), scope)
     y = np.empty_like(x)
-    importlib.import_module("numba").njit(**functions.OPTIONS)(scope["apply"])(x, y)
+    run_native(TEXT.format(name=name, kind=kind), len(x), [x, y], [])
     return y
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from ctypes import CFUNCTYPE, c_void_p
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from foldbatch.engines.numba.instructions import encode
 from foldbatch.params import Array
 from foldbatch.static.statements import Routine
 from tests.engines.numpy import launching
+
+CALLED = CFUNCTYPE(None, c_void_p, c_void_p)  # what `compiling.native` makes
 
 
 def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
@@ -34,22 +36,14 @@ def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[
     function = native(text, **more)
     told = np.array([rows, *(place.__array_interface__["data"][0] for place in places)], np.int64)
     numbers = np.array([*statics, 0], np.int64)
-    _caller()(function.address, function.count, told.ctypes.data, numbers.ctypes.data)
+    CALLED(function.address)(told.ctypes.data, numbers.ctypes.data)
 
 
-@cache
-def _caller() -> Any:
-    from numba import njit  # noqa: PLC0415 - optional
+def instructions_of(text: str) -> str:
+    """Return what LLVM makes of a text."""
+    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need Numba
 
-    from foldbatch.engines.numba.memory import POINTERS, call  # noqa: PLC0415 - it needs Numba
-
-    pointer = POINTERS["pointer_i8"]
-
-    @njit
-    def caller(address: Any, count: Any, told: Any, statics: Any) -> None:
-        call(address, count, pointer(told), pointer(statics))
-
-    return caller
+    return str(machine.optimized(translation.translate("f", text, vector_functions.SCOPE)))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,75 @@
+"""Machine code for this processor: made of LLVM's text, and brought to memory where it can be called.
+
+The processor is the one that Numba compiles for: ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` may tell it.
+Importing this needs Numba, which brings llvmlite.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite
+from llvmlite import binding
+from numba.core import config
+from numba.core.codegen import get_host_cpu_features
+
+LEVEL, SPEED = (
+    3,
+    2,
+)  # of instructions for a processor, and of what is done before: at 3, tiles come out slower
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """Return the processor's name, and its features as LLVM writes them."""
+    name = config.CPU_NAME or binding.get_host_cpu_name()
+    return name, get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
+
+
+@cache
+def identity() -> str:
+    """Return what machine code depends on besides its text."""
+    return "\n".join([llvmlite.__version__, str(binding.llvm_version_info), *processor()])
+
+
+@cache
+def _target() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    name, features = processor()
+    target = binding.Target.from_default_triple()
+    reloc = "static" if target.name.startswith("x86") else "default"  # what LLVM's loader can do
+    return target.create_target_machine(name, features, LEVEL, reloc, "jitdefault", jit=True)
+
+
+@cache
+def _engine() -> Any:
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), _target())
+
+
+def optimized(text: str) -> Any:
+    """Return the module of LLVM's text, made fast for this processor."""
+    target = _target()
+    module = binding.parse_assembly(text)
+    module.triple, module.data_layout = binding.get_process_triple(), str(target.target_data)
+    options = binding.create_pipeline_tuning_options(SPEED)
+    options.loop_vectorization, options.slp_vectorization = True, False
+    passes = binding.create_pass_builder(target, options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def assemble(text: str) -> bytes:
+    """Return the machine code of LLVM's text, as the content of an object file."""
+    content: bytes = _target().emit_object(optimized(text))
+    return content
+
+
+def load(name: str, content: bytes) -> int:
+    """Return the address of a function of an object file, which stays in memory."""
+    engine = _engine()
+    engine.add_object_file(binding.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    address: int = engine.get_function_address(name)
+    return address

@@ -1,0 +1,222 @@
+"""Numbers of loops while they are translated: values of LLVM with their kind, and what is computed of them.
+
+Nothing is converted unasked: operands of one operation are of one kind, but for plain Python numbers, which
+take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so are
+truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is written.
+
+Importing this needs Numba, which brings llvmlite.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+TYPES: dict[str, Any] = {
+    "f4": ir.FloatType(),
+    "f8": ir.DoubleType(),
+    "i4": I32,
+    "i8": I64,
+    "u1": ir.IntType(8),
+    "u8": I64,
+    "b1": ir.IntType(1),
+}
+NUMBERS = I64.as_pointer()
+EXACT = (
+    "contract",
+)  # what may be done to operations on floats: no more than to round a sum of a product once
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an expression is.
+
+    Attributes:
+        kind: one of `TYPES`; of a pointer, ``*`` and the kind of what it points to.
+        at: the value in LLVM.
+    """
+
+    kind: str
+    at: Any
+
+
+Operand = Value | bool | int | float  # a plain number has no kind yet
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a text may call, as instructions.
+
+    Attributes:
+        write: from a builder of LLVM and the arguments to the result, if there is one.
+    """
+
+    write: Callable[..., Value | None]
+
+
+def convert(builder: Any, operand: Operand, kind: str) -> Value:
+    """Return an operand as a number of a kind."""
+    if not isinstance(operand, Value):
+        return Value(kind, _constant(operand, kind))
+    given, at, type_ = operand.kind, operand.at, TYPES[kind]
+    if given.startswith("*"):
+        raise TypeError(f"expected a number, found a pointer to convert to {kind}")
+    if given == kind:
+        return operand
+    if kind == "b1":
+        return compare(builder, "!=", operand, 0)
+    match is_float(given), is_float(kind):
+        case True, True:
+            at = builder.fpext(at, type_) if kind == "f8" else builder.fptrunc(at, type_)
+        case True, False:
+            at = builder.fptosi(at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
+        case False, True:
+            at = builder.sitofp(at, type_) if given[0] == "i" else builder.uitofp(at, type_)
+        case _ if type_.width < at.type.width:
+            at = builder.trunc(at, type_)
+        case _ if type_.width > at.type.width:
+            at = builder.sext(at, type_) if given[0] == "i" else builder.zext(at, type_)
+    return Value(kind, at)
+
+
+def _constant(number: float, kind: str) -> Any:
+    if is_float(kind):
+        return ir.Constant(TYPES[kind], float(number))
+    if kind == "b1":
+        return ir.Constant(TYPES[kind], int(bool(number)))
+    if isinstance(number, float):
+        raise TypeError(f"expected a whole number for {kind}, found {number}")
+    width = TYPES[kind].width
+    whole = int(number) % 2**width  # LLVM takes the greater half as negative
+    return ir.Constant(TYPES[kind], whole - 2**width * (whole >= 2 ** (width - 1)))
+
+
+def is_float(kind: str) -> bool:
+    """Whether numbers of a kind are floats."""
+    return kind[0] == "f"
+
+
+def alike(builder: Any, *operands: Operand) -> list[Value]:
+    """Return operands of one kind.
+
+    Raises:
+        TypeError: when their kinds differ, or all of them are plain numbers.
+    """
+    kinds = {operand.kind for operand in operands if isinstance(operand, Value)}
+    if len(kinds) != 1:
+        raise TypeError(f"expected operands of one kind, found {sorted(kinds) or operands}")
+    (kind,) = kinds
+    return [convert(builder, operand, kind) for operand in operands]
+
+
+def compare(builder: Any, symbol: str, left: Operand, right: Operand) -> Value:
+    """Return whether a comparison holds; with NaN none but ``!=`` does."""
+    if (isinstance(left, Value) and left.kind == "b1") or (isinstance(right, Value) and right.kind == "b1"):
+        left, right = (convert(builder, x, "u1") for x in (left, right))
+    a, b = alike(builder, left, right)
+    if is_float(a.kind):
+        write = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
+    else:
+        write = builder.icmp_signed if a.kind[0] == "i" else builder.icmp_unsigned
+    return Value("b1", write(symbol, a.at, b.at))
+
+
+SYMBOLS: dict[type, str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+FLOAT_WRITERS: dict[type, str] = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+WHOLE_WRITERS: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.LShift: "shl",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+}
+UNSIGNED_WRITERS: dict[type, str] = WHOLE_WRITERS | {
+    ast.FloorDiv: "udiv",
+    ast.Mod: "urem",
+    ast.RShift: "lshr",
+}
+TRUTH_WRITERS: dict[type, str] = {ast.BitAnd: "and_", ast.BitOr: "or_"}
+PLAIN: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) -> Operand:
+    """Return what an operator makes of two numbers."""
+    if not isinstance(left, Value) and not isinstance(right, Value):
+        result: Operand = PLAIN[type(sign)](left, right)
+        return result
+    a, b = alike(builder, left, right)
+    if is_float(a.kind):
+        if isinstance(sign, ast.Pow):
+            return intrinsic(builder, "llvm.pow", a, b)
+        return Value(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
+    writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
+    if type(sign) not in writers:
+        raise TypeError(f"expected an operator for {a.kind}, found {type(sign).__name__}")
+    if isinstance(sign, ast.FloorDiv | ast.Mod):
+        return _divided(builder, writers[type(sign)], a, b)
+    return Value(a.kind, getattr(builder, writers[type(sign)])(a.at, b.at))
+
+
+def _divided(builder: Any, writer: str, a: Value, b: Value) -> Value:
+    """Return a quotient or what is left of it, both 0 where the divisor is: processors would stop there."""
+    nothing = compare(builder, "==", b, 0).at
+    divisor = builder.select(nothing, b.at.type(1), b.at)
+    return Value(a.kind, builder.select(nothing, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
+
+
+def negative(builder: Any, operand: Operand) -> Operand:
+    """Return minus an operand."""
+    if not isinstance(operand, Value):
+        return -operand
+    if is_float(operand.kind):
+        return Value(operand.kind, builder.fneg(operand.at, flags=EXACT))
+    return Value(operand.kind, builder.neg(operand.at))
+
+
+def absolute(builder: Any, operand: Value) -> Value:
+    """Return a number without its sign."""
+    if is_float(operand.kind):
+        return intrinsic(builder, "llvm.fabs", operand)
+    if operand.kind[0] != "i":
+        return operand
+    below = compare(builder, "<", operand, 0)
+    return Value(operand.kind, builder.select(below.at, builder.neg(operand.at), operand.at))
+
+
+def intrinsic(builder: Any, name: str, *operands: Value) -> Value:
+    """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
+    function = builder.module.declare_intrinsic(name, [operands[0].at.type])
+    return Value(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
+
+
+def extreme(symbol: str) -> Instruction:
+    """Return what chooses the whole number for which a comparison with the other one holds."""
+
+    def write(builder: Any, left: Operand, right: Operand) -> Value:
+        a, b = alike(builder, left, right)
+        if is_float(a.kind):
+            raise TypeError("expected whole numbers for min and max, found floats: say what to do with NaN")
+        return Value(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))
+
+    return Instruction(write)
