@@ -95,22 +95,26 @@ class Traces:
         """Return the traces of examples; arguments and errors are those of `work`."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
-        traces = []
-        for number, example in enumerate(listed(examples)):
+        examples = listed(examples)
+        traces: list[Any] = [None] * len(examples)
+        new = []
+        for number, example in enumerate(examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
-                traces.append(entry.trace)
+                traces[number] = entry.trace
+            elif isinstance(example, Prepared):
+                traces[number] = _trace_of(example, number, owner)
             else:
-                traces.append(self._trace(example, number, owner))
+                new.append(number)
+        if new:
+            made = self._lowered.tracer.trace_all([examples[number] for number in new], new)
+            for number, trace in zip(new, made, strict=True):
+                traces[number] = trace
+                self._remember(examples[number], trace)
         return traces
 
-    def _trace(self, example: Any, number: int, owner: object) -> Trace:
-        if isinstance(example, Prepared):
-            if not belongs(example.owner, owner):
-                expected, found = "an example prepared by this program", "one of another program"
-                raise ExampleError(f"example {number}", expected, found)
-            return example.trace
-        trace = self._lowered.tracer.trace(example, number)
+    def _remember(self, example: Any, trace: Trace) -> None:
+        """Keep the trace of a tree, which cannot change, as long as the tree lives."""
         # a tree must not live as long as the program, nor the program as long as a tree
         if isinstance(example, Tree) and not holds_objects(self._lowered.model, trace):
             key, this = id(example), weakref.ref(self)
@@ -122,7 +126,6 @@ class Traces:
 
             self._forget(key)  # if two threads trace a tree at once, the plan of the first is given back
             self._known[key] = _Known(weakref.ref(example, forget), trace)
-        return trace
 
     def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
@@ -143,6 +146,13 @@ class Traces:
             entry = self._known.pop(key, None)
             if entry is not None and entry.parts is not None:
                 self._left += entry.nbytes
+
+
+def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
+    if not belongs(example.owner, owner):
+        expected, found = "an example prepared by this program", "one of another program"
+        raise ExampleError(f"example {number}", expected, found)
+    return example.trace
 
 
 def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
