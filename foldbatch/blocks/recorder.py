@@ -58,10 +58,11 @@ class Recorder:
         self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
         self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
+        self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
         self._results: list[Any] = []
         self._values: list[int] = []
         self._noted = 0
-        self._ends: list[list[int]] = []  # after each example, the lengths of rows and elements
+        self._ends: list[list[int]] = []  # after each example, the lengths of those that are `_counted`
         self._counter: Iterator[int] = iter(())
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
@@ -70,14 +71,16 @@ class Recorder:
                 self.bindings[f"elements{k}_{i}"] = elements.extend
             for i, labels in enumerate(self._labels[k]):
                 self.bindings[f"label{k}_{i}"] = labels.append
+                self.bindings[f"labels{k}_{i}"] = labels.extend
             for i, items in enumerate(self._feeds[k]):
                 check = _checking(feeds[i], bounds[k][i], items)
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
+                self.bindings[f"feeds{k}_{i}"] = items.extend
 
     def begin(self) -> dict[str, Any]:
         """Begin an example; return the globals that are its own."""
         self._counter = call_numbers(self._max_calls, self._width)
-        own: dict[str, Any] = {"call": self._counter.__next__}
+        own: dict[str, Any] = {"call": self._counter.__next__, "numbers": self._counter}
         own |= {name: [] for name in self._collections}
         own |= {name: {} for name in self._memos}
         return own
@@ -87,7 +90,7 @@ class Recorder:
         self._values.append(next(self._counter))
         self._noted += self._values[-1]
         self._results.append(result)
-        self._ends.append([*map(len, self._rows), *(len(part) for parts in self._elements for part in parts)])
+        self._ends.append([*map(len, self._counted)])
 
     @property
     def full(self) -> bool:

@@ -9,7 +9,6 @@ the spot, and the error tells the block, the example and the place in it.
 
 from __future__ import annotations
 
-import ast
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from foldbatch.blocks.columns import BadDataError
+from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
 from foldbatch.blocks.recorder import Recorder
@@ -42,8 +42,6 @@ FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 MAX_CALLS = 10_000_000  # calls of one example, by default
-PLAIN = "plain_"  # the prefix of plain functions
-LEFT, DRIVEN = "calls_left", "driven"  # names in plain functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,7 @@ class Tracer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        plain = ast.fix_missing_locations(_Plain().visit(ast.parse(self.source)))
-        code = compile(self.source, FILENAME, "exec"), compile(plain, FILENAME, "exec")
+        code = compile(self.source, FILENAME, "exec"), compile(direct(self.source), FILENAME, "exec")
         object.__setattr__(self, "code", code)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
@@ -190,7 +187,7 @@ class Tracer:
         try:
             namespace = self.unused.pop()
         except IndexError:  # all are in use
-            namespace = dict(self.globals)
+            namespace = self.globals | TOOLS
             namespace[DRIVEN] = partial(_drive, self, namespace)
             for code in self.code:
                 exec(code, namespace)  # noqa: S102 - the text is our own
@@ -198,7 +195,9 @@ class Tracer:
         try:
             yield namespace
         finally:
-            namespace.update(dict.fromkeys([*recorder.bindings, "call", *self.collections, *self.memos]))
+            namespace.update(
+                dict.fromkeys([*recorder.bindings, "call", "numbers", *self.collections, *self.memos])
+            )
             self.unused.append(namespace)
 
 
@@ -219,32 +218,6 @@ def write_source(functions: Sequence[Procedure]) -> str:
         # the unreachable yield makes every function a generator, whether it calls others or not
         parts.append("\n".join([header, *(line.text for line in function.lines), "    yield"]))
     return "\n\n".join(parts) + "\n"
-
-
-class _Plain(ast.NodeTransformer):
-    """Makes generators plain functions, which call each other.
-
-    They have one argument more: how many calls within calls there may be. Where there may be none, the
-    generator goes on.
-    """
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        arguments = [ast.Name(a.arg, ast.Load()) for a in node.args.args]
-        deeper = f"if not {LEFT}: return {DRIVEN}({node.name}({', '.join(a.id for a in arguments)}))"
-        node.body.pop()  # the unreachable yield
-        self.generic_visit(node)
-        node.body[:0] = ast.parse(deeper).body
-        node.args.args.append(ast.arg(LEFT))
-        node.name = PLAIN + node.name
-        return node
-
-    def visit_Yield(self, node: ast.Yield) -> ast.expr:
-        call = node.value
-        assert isinstance(call, ast.Call), "a generator yields its calls"
-        assert isinstance(call.func, ast.Name), "they are called by name"
-        call.func.id = PLAIN + call.func.id
-        call.args.append(ast.BinOp(ast.Name(LEFT, ast.Load()), ast.Sub(), ast.Constant(1)))
-        return call
 
 
 def _drive(
