@@ -14,13 +14,14 @@ Advanced Compiler Design and Implementation, section 13.5).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from foldbatch.model.drafts import Draft
 from foldbatch.model.wires import Flow, connected
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import INPUT, Node, input_node, reachable, substitute
+from foldbatch.static.graph import INPUT, Node, apply, input_node, reachable, substitute
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.sides import optimized
 from foldbatch.static.stages import is_view
@@ -36,8 +37,9 @@ def moved_upstream(
 ) -> list[Draft]:
     """Return the drafts, with products that recursive cells make of words alone in the cells of the words.
 
-    A product is moved where one operand of one cell is all that reads the words, and where the cells of the
-    words read ids and nothing else.
+    Products are moved where the cells of the words read ids and nothing else, and where each cell that reads
+    the words makes a product of them. If several do, each must be of a recursion of its own, as both
+    directions of a sequence are. Cells of one recursion may be alternatives, which read some words each.
 
     Args:
         drafts: the cells; their operands are inputs (`closed`).
@@ -55,17 +57,39 @@ def moved_upstream(
             readers[part_of[wire]].append((at, number))
         for wire in draft.outputs.values():
             writers[part_of[wire]].append(at)
-    for part, ((at, number), *others) in readers.items():
-        ends = _ends(drafts[at], component)
+    for part, places in readers.items():
         words = {source: drafts[source] for source in writers[part]}
-        if others or part in refused or not ends.recursive_operands or not all(map(_is_word, words.values())):
+        own = [component[drafts[at].number] for at, _ in places]
+        if part in refused or len(set(own)) < len(own) or not all(map(_is_word, words.values())):
             continue
-        cut = _cut(drafts[at], number, ends)
-        if cut is not None:
-            word, product, drafts[at] = cut
-            for source, draft in words.items():
-                drafts[source] = _yielding(draft, part, part_of, word, product)
+        cuts = [_cut(drafts[at], number, _ends(drafts[at], component)) for at, number in places]
+        found = [cut for cut in cuts if cut is not None]
+        if len(found) < len(cuts) or (len(found) > 1 and not _are_side_by_side(found)):
+            continue
+        for (at, _), cut, start in zip(places, found, _starts(found), strict=True):
+            drafts[at] = _reading(cut, found, start)
+        for source, draft in words.items():
+            drafts[source] = _yielding(draft, part, part_of, found)
     return drafts
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A cell that reads a word and makes a product of it.
+
+    Attributes:
+        draft: the cell.
+        number: of the operand that is the word.
+        results: all that the cell yields.
+        word: the operand.
+        product: what is made of it.
+    """
+
+    draft: Draft
+    number: int
+    results: tuple[Node, ...]
+    word: Node
+    product: Node
 
 
 def closed(draft: Draft) -> Draft:
@@ -109,15 +133,14 @@ def _ends(draft: Draft, component: Mapping[object, int]) -> Ends:
     return Ends(operands, outputs)
 
 
-def _cut(draft: Draft, number: int, ends: Ends) -> tuple[Node, Node, Draft] | None:
-    """Return an operand, the product made of it, and the cell that reads the product; None if there is none.
-
-    The cell must need nothing else of the operand.
-    """
+def _cut(draft: Draft, number: int, ends: Ends) -> _Cut | None:
+    """Return the product that a recursive cell makes of an operand, if the cell needs nothing else of it."""
     operands = tuple(node for node, _ in draft.operands)
     members = (node for _, several in draft.sequences for node, _ in several)
     feeds = tuple(node for node, _ in draft.feeds)
     graph = CellGraph(draft.name, (*operands, *members), feeds, tuple(_results(draft)))
+    if not ends.recursive_operands:
+        return None
     if not any(node.op.name == "when_training" for node in reachable(graph.results, graph.inputs)):
         graph = optimized(graph, ends, training=True).graph  # in it a product of x and h is one of each
     word = operands[number]
@@ -126,12 +149,7 @@ def _cut(draft: Draft, number: int, ends: Ends) -> tuple[Node, Node, Draft] | No
         return None
     (product,) = made
     sizes = [x.type.size for x in reachable([product], [word]) if x.op.name in PRODUCTS and x.axis is CALL]
-    if product.type.size > sum(sizes):
-        return None
-    given = input_node(product.type)
-    ends_of = [*draft.operands]
-    ends_of[number] = given, draft.operands[number][1]
-    return word, product, _with_results(draft, ends_of, substitute(graph.results, {product: given}))
+    return _Cut(draft, number, graph.results, word, product) if product.type.size <= sum(sizes) else None
 
 
 def _made_of(word: Node, graph: CellGraph) -> set[Node]:
@@ -154,10 +172,40 @@ def _behind_views(node: Node) -> Node:
     return node
 
 
-def _yielding(draft: Draft, part: int, part_of: Mapping[Flow, int], word: Node, product: Node) -> Draft:
-    """Return the cell of words with the product in the place of each word, on wires of a connected part."""
-    results = [
-        substitute([product], {word: node})[0] if part_of[wire] == part else node
-        for node, wire in draft.outputs.items()
-    ]
-    return _with_results(draft, draft.operands, results)
+def _are_side_by_side(cuts: Sequence[_Cut]) -> bool:
+    """Whether products can be one vector: those of several cells, as of a sequence read both ways."""
+    types = [cut.product.type for cut in cuts]
+    return all(len(x.shape) == 1 and x.dtype == types[0].dtype for x in types)
+
+
+def _starts(cuts: Sequence[_Cut]) -> Iterator[int]:
+    """Yield where each product begins in a vector of all."""
+    return accumulate((cut.product.type.size for cut in cuts[:-1]), initial=0)
+
+
+def _reading(cut: _Cut, cuts: Sequence[_Cut], start: int) -> Draft:
+    """Return a cell that reads its product, which begins at `start` of a vector of all, for the word."""
+    product = given = input_node(_joined([each.product for each in cuts]).type)
+    if len(cuts) > 1:
+        product = apply("slice", given, axis=0, start=start, stop=start + cut.product.type.size)
+    operands = [*cut.draft.operands]
+    operands[cut.number] = given, operands[cut.number][1]
+    return _with_results(cut.draft, operands, substitute(cut.results, {cut.product: product}))
+
+
+def _joined(products: Sequence[Node]) -> Node:
+    return apply("concat", *products, axis=0) if len(products) > 1 else products[0]
+
+
+def _yielding(draft: Draft, part: int, part_of: Mapping[Flow, int], cuts: Sequence[_Cut]) -> Draft:
+    """Return the cell of words with products in the place of each word, on wires of a connected part."""
+
+    def products_of(word: Node) -> Node:
+        return _joined([substitute([cut.product], {cut.word: word})[0] for cut in cuts])
+
+    outputs = draft.outputs.items()
+    return _with_results(
+        draft,
+        draft.operands,
+        [products_of(node) if part_of[wire] == part else node for node, wire in outputs],
+    )

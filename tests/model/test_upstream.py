@@ -86,11 +86,25 @@ def test_all_cells_whose_words_one_sequence_may_hold_multiply_them():
     assert [products(found, name) for name in ("case(False)", "case(True)")] == [[(4 * SIZE,)]] * 2
 
 
+def both_ways() -> Any:
+    """Words that two recursions read."""
+    first, last = (fb.RNN(fb.GRUCell(SIZE, name=name), initial_state=ZEROS) for name in "fb")
+    return scored(fb.Map(WORD) >> fb.AllOf(first, fb.Slice(step=-1) >> last >> fb.GetItem(1)))
+
+
+def test_both_directions_of_a_sequence_read_their_parts_of_one_product():
+    found = model(both_ways())
+    assert products(found, "map") == [(6 * SIZE,)]
+    recursive = [s.name for s in found.signatures if s.recursive]
+    assert [products(found, name) for name in recursive] == [[(3 * SIZE,)]] * 2  # of the state
+
+
 LINEAR = fb.Linear(SIZE, name="linear")
 VECTORS = fb.Map(fb.Vector(SIZE)) >> fb.RNN(fb.GRUCell(SIZE), initial_state=ZEROS)
-TWICE = fb.Map(WORD) >> fb.AllOf(
-    fb.RNN(fb.GRUCell(SIZE), initial_state=ZEROS),
-    fb.RNN(fb.GRUCell(SIZE), initial_state=ZEROS) >> fb.GetItem(1),
+# cells of one recursion: each reads some of the words
+EITHER = fb.OneOf(
+    fb.GetItem(0) >> fb.GetItem(0),
+    {key: fb.AllOf(fb.GetItem(0) >> fb.GetItem(1), fb.GetItem(1)) >> fb.GRUCell(SIZE) for key in range(5)},
 )
 
 
@@ -101,7 +115,7 @@ TWICE = fb.Map(WORD) >> fb.AllOf(
         folded(lambda x, h: ops.tanh(ops.tanh(x) + LINEAR(h))),  # no product
         folded(lambda x, h: ops.tanh(LINEAR(x) + h), WORD >> fb.Dropout(0.5)),  # equal words differ
         scored(VECTORS),  # they are numbers, of which no two are equal
-        TWICE >> fb.GetItem(1),  # two cells read them
+        fb.Map(fb.AllOf(fb.Identity(), WORD)) >> fb.RNN(EITHER, initial_state=ZEROS) >> fb.GetItem(1),
         fb.Map(WORD) >> fb.AllOf(fb.Identity(), fb.RNN(fb.GRUCell(SIZE), initial_state=ZEROS)),  # results
         fb.Map(WORD) >> fb.Map(LINEAR),  # no recursion
     ],
@@ -141,7 +155,7 @@ BACKEND = "numba" if find_spec("numba") is not None else "numpy"
 SENTENCES = st.lists(st.lists(st.integers(0, 4), max_size=7), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("make", [lstm, double, own_gates, two_kinds])
+@pytest.mark.parametrize("make", [lstm, double, own_gates, two_kinds, both_ways])
 @settings(max_examples=8, deadline=None)
 @given(batch=SENTENCES)
 def test_values_and_gradients_are_those_of_the_model_as_written(make, batch):
