@@ -66,10 +66,13 @@ def moved_upstream(
         found = [cut for cut in cuts if cut is not None]
         if len(found) < len(cuts) or (len(found) > 1 and not _are_side_by_side(found)):
             continue
+        new = {source: _yielding(draft, part, part_of, found) for source, draft in words.items()}
+        if any(len(draft.outputs) < len(words[source].outputs) for source, draft in new.items()):
+            continue  # a cell of words yields that very product already: its two outputs would be one
         for (at, _), cut, start in zip(places, found, _starts(found), strict=True):
             drafts[at] = _reading(cut, found, start)
-        for source, draft in words.items():
-            drafts[source] = _yielding(draft, part, part_of, found)
+        for source, draft in new.items():
+            drafts[source] = draft
     return drafts
 
 
@@ -135,12 +138,12 @@ def _ends(draft: Draft, component: Mapping[object, int]) -> Ends:
 
 def _cut(draft: Draft, number: int, ends: Ends) -> _Cut | None:
     """Return the product that a recursive cell makes of an operand, if the cell needs nothing else of it."""
+    if not ends.recursive_operands:
+        return None
     operands = tuple(node for node, _ in draft.operands)
     members = (node for _, several in draft.sequences for node, _ in several)
     feeds = tuple(node for node, _ in draft.feeds)
     graph = CellGraph(draft.name, (*operands, *members), feeds, tuple(_results(draft)))
-    if not ends.recursive_operands:
-        return None
     if not any(node.op.name == "when_training" for node in reachable(graph.results, graph.inputs)):
         graph = optimized(graph, ends, training=True).graph  # in it a product of x and h is one of each
     word = operands[number]

@@ -118,6 +118,8 @@ EITHER = fb.OneOf(
         fb.Map(fb.AllOf(fb.Identity(), WORD)) >> fb.RNN(EITHER, initial_state=ZEROS) >> fb.GetItem(1),
         fb.Map(WORD) >> fb.AllOf(fb.Identity(), fb.RNN(fb.GRUCell(SIZE), initial_state=ZEROS)),  # results
         fb.Map(WORD) >> fb.Map(LINEAR),  # no recursion
+        # the cell of words yields the product already
+        folded(lambda x, h: ops.tanh(LINEAR(x[0]) + h) * x[1], WORD >> fb.AllOf(fb.Identity(), LINEAR)),
     ],
 )
 def test_other_products_stay_where_they_are(block):
