@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,8 @@ from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.types import describe_value
+
+TraceAll = Callable[[Sequence[Any], Sequence[int]], list[Trace]]  # from examples and their numbers
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
@@ -93,8 +95,13 @@ class Traces:
                 return self._planned(key, entry) or traces
         return traces
 
-    def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
-        """Return the traces of examples; arguments and errors are those of `work`."""
+    def all(
+        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+    ) -> list[Trace]:
+        """Return the traces of examples; `trace_all` traces new ones in place of `Tracer.trace_all`.
+
+        Other arguments and errors are those of `work`.
+        """
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
@@ -109,7 +116,8 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = self._lowered.tracer.trace_all([examples[number] for number in new], new)
+            trace_all = trace_all or self._lowered.tracer.trace_all
+            made = trace_all([examples[number] for number in new], new)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 self._remember(examples[number], trace)
