@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from foldbatch.model.active import Arenas, active_ends
 from foldbatch.model.drafts import Draft
 from foldbatch.model.model import Model, differentiated
+from foldbatch.model.upstream import closed, moved_upstream
 from foldbatch.model.wires import Flow, components, connected
 from foldbatch.params import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node, reachable, substitute
+from foldbatch.static.graph import Graph, Node, apply, reachable, substitute
 from foldbatch.static.packing import pack
 from foldbatch.types import TensorType, Type
 
@@ -52,6 +53,7 @@ def link(
     results = list(results)
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
+    drafts = moved_upstream(map(closed, drafts), wires, component, results)
     packed = [_packed(draft, component) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
@@ -81,11 +83,9 @@ def link(
 
 
 def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
-    # a node that another cell computes becomes an input here, or derivatives would look behind it
-    singles = [node if node.op is INPUT else input_node(node.type, node.axis) for node, _ in draft.operands]
+    singles = [node for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
-    replacement = dict(zip((node for node, _ in draft.operands), singles, strict=True))
-    results = numbered_sites(substitute(results, replacement))
+    results = numbered_sites(results)
     recursive = {
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
     }
