@@ -82,6 +82,7 @@ class ArrayEngine:
 
     one_by_one = False
     splits = True
+    helped = False
 
     def __init__(
         self,
@@ -152,6 +153,7 @@ class ArrayEngine:
             memory[bound.training] = Memory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
                 memory[bound.training].bring(number, _stacked(constant.array))
+        memory[bound.training].helped = self.helped
         run = ArrayRun(self, ready, memory[bound.training])
         run.forward(feeds)
         return run

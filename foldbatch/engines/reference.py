@@ -156,6 +156,7 @@ class ReferenceEngine:
     target = Target()
     one_by_one = True
     splits = False
+    helped = False
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
 

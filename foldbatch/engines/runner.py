@@ -242,6 +242,7 @@ class Runner:
         if not parts:
             return []
         with self._lock, single_threaded_blas():
+            self.engine.helped = len(parts) == 1 and self.options.threads > 1
             if self._one_by_one:
                 memory = self._memories[0]
                 return [work(part, self._ready(part, training=training), memory) for part in parts]

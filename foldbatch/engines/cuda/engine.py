@@ -77,6 +77,7 @@ class CudaEngine:
 
     one_by_one = False
     splits = False  # the device computes a whole batch side by side
+    helped = False
     target = TARGET
 
     def __init__(

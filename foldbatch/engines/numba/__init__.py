@@ -26,6 +26,7 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
+    from foldbatch.engines.numba import team  # noqa: PLC0415 - and this
     from foldbatch.engines.numba.known import with_known  # noqa: PLC0415 - it needs Numba
     from foldbatch.engines.numba.listing import listing  # noqa: PLC0415 - so does it
     from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - and it
@@ -34,7 +35,7 @@ def _make(bound: Bound) -> Kernels:
     walker = Walker(codes)
 
     def walk(table: LaunchTable, memory: Memory) -> None:
-        walker.run(table, memory.addresses)
+        walker.run(table, memory.addresses, team.team() if memory.helped else None)
 
     titles = [
         " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
