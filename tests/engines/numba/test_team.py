@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,11 @@ def everything(program: fb.Program, examples: list[Any]) -> list[Any]:
 def test_a_helper_changes_no_bit(team: Any, chains: list[Any]) -> None:
     alone, together = program(1), program(2)
     expected = everything(alone, chains)
-    for _ in range(20):
+    end = time.monotonic() + 20
+    while team.helped < 20 and time.monotonic() < end:  # a busy machine may have no core for the helper
         for a, b in zip(everything(together, chains), expected, strict=True):
             np.testing.assert_array_equal(a, b)
     assert team.helped > 0
-    assert team.jobs > 20
 
 
 def test_without_the_helper_the_walker_does_all_parts(
