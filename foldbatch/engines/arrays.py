@@ -183,8 +183,8 @@ class ArrayRun:
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
-    launches: int = 0
     within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    _launched: list[LaunchTable] = field(default_factory=list)
 
     @property
     def bound(self) -> Bound:
@@ -246,6 +246,10 @@ class ArrayRun:
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
         values = np.array(numbers, np.int64)
+        if len(self.engine.model.results) == 1:
+            (arena,) = self.engine.model.results
+            taken = self._arena("values", arena)[self.ready.batch.schedule.row_of.take(values)]
+            return [taken[i, ...] for i in range(len(values))]
         arrays: list[Array] = [np.zeros(0)] * len(values)
         arenas, rows = self._arenas.take(values), self.ready.batch.schedule.row_of.take(values)
         for arena in np.unique(arenas).tolist():
@@ -255,9 +259,13 @@ class ArrayRun:
                 arrays[place] = taken[i, ...]
         return arrays
 
+    @property
+    def launches(self) -> int:
+        """How many levels of kernels have run."""
+        return sum(int((table.launches[:, 2] - table.launches[:, 1]).sum()) for table in self._launched)
+
     def _launch(self, table: LaunchTable) -> None:
-        levels = table.launches[:, 2] - table.launches[:, 1]
-        self.launches += int(levels.sum())
+        self._launched.append(table)
         try:
             self.ready.kernels.walk(table, self.memory)
         except OutOfRangeError as error:

@@ -45,7 +45,8 @@ class Memory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
-        for number in np.flatnonzero(self._own & (heights > self._capacity)).tolist():
+        short = self._own & (heights > self._capacity)
+        for number in np.flatnonzero(short).tolist() if short.any() else ():
             type_ = self._types[number]
             assert type_ is not None
             held = int(self._capacity[number])

@@ -6,7 +6,7 @@ Where the helper sleeps, the walking thread does all parts. The helper waits in 
 microseconds, then it gives way to other threads, then it sleeps.
 
 A busy neighbour may take the helper's core while it is at a part, and the walking thread has to wait. That is
-a *stall*. After one the helper is left alone for a while, longer each time.
+a *stall*. After one, or where the helper had no core at all, it is left alone for a while, longer each time.
 
 The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
 Importing this needs Numba.
@@ -51,6 +51,7 @@ PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
 SPINS, TURNS = 1500, 1500  # looks for a job before the helper gives way at each, and then until it sleeps
 PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
+ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 REST, LONGEST = 0.02, 1.0  # seconds without the helper after the first stall, and after many
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 at = POINTERS["pointer_i8"]
@@ -186,7 +187,7 @@ class Team:
             self._lock.release()
             return 0
         words: int = self._words.ctypes.data
-        self._before = self.stalls
+        self._before = self.jobs, self.helped, self.stalls
         if not self._words[AWAKE]:
             self._wake()
         return words
@@ -196,8 +197,10 @@ class Team:
         self._pool.submit(compiled(), self._words.ctypes.data)
 
     def leave(self) -> None:
-        """Let others have the helper; after a stall nobody has it for a while."""
-        if self.stalls > self._before:
+        """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
+        jobs, helped, stalls = self._before
+        idle = self.helped == helped and self.jobs > jobs + ENOUGH
+        if idle or self.stalls > stalls:
             self._until, self._rest = time.monotonic() + self._rest, min(2 * self._rest, LONGEST)
         else:
             self._rest = max(self._rest * 0.99, REST)

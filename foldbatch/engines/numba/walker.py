@@ -236,6 +236,7 @@ class Walker:
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self._room = max([1, *(code.room for code in codes)])
+        self._places = _address(self._numbers), _address(self._starts)
         self._walk = compiled()
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
@@ -253,25 +254,26 @@ class Walker:
         launches, bounds, index = (
             np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index)
         )
-        work, errors = np.empty(6 * self._room, np.int64), np.zeros(FOUND, np.int64)
+        memory = np.empty(FOUND + 6 * self._room, np.int64)
+        memory[0] = 0
+        errors = _address(memory)
         words = helper.take() if helper is not None else 0
         self._walk(
-            _address(self._numbers),
-            _address(self._starts),
+            *self._places,
             _address(launches),
             *launches.shape,
             _address(bounds),
             _address(index),
             _address(addresses),
-            _address(work),
+            errors + 8 * FOUND,
             self._room,
-            _address(errors),
+            errors,
             words,
         )
         if words and helper is not None:
             helper.leave()
-        if errors[0]:
-            _, row, found, size, number, start = errors.tolist()
+        if memory[0]:
+            _, row, found, size, number, start = memory[:FOUND].tolist()
             raise OutOfRangeError(start + row, found, size, number)
 
 

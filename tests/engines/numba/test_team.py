@@ -48,10 +48,13 @@ def everything(program: fb.Program, examples: list[Any]) -> list[Any]:
     return [*program.run(examples), *made.results, *made.gradients.values(), np.array(made.loss)]
 
 
-def test_a_helper_changes_no_bit(team: Any, chains: list[Any]) -> None:
+def test_a_helper_changes_no_bit(team: Any, chains: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+
     alone, together = program(1), program(2)
     expected = everything(alone, chains)
-    end = time.monotonic() + 20
+    monkeypatch.setattr(module, "REST", 0.0)
+    team._rest, end = 0.0, time.monotonic() + 20
     while team.helped < 20 and time.monotonic() < end:  # a busy machine may have no core for the helper
         for a, b in zip(everything(together, chains), expected, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -102,6 +105,15 @@ def test_after_a_stall_the_helper_is_left_alone_for_a_while(
     assert rests[:6] == sorted(rests[:6])
     assert module.REST <= rests[0] < 2 * module.REST
     assert module.LONGEST * 0.9 < rests[-1] < 2 * module.LONGEST
+
+
+def test_a_helper_that_is_no_help_is_left_alone(team: Any, chains: list[Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(team, "_wake", lambda: None)
+    team._rest = 60.0
+    together = program(2)
+    together.run(chains)
+    assert team.jobs > 0
+    assert not team.take()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
