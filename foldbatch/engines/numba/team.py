@@ -194,7 +194,7 @@ class Team:
 
     def _wake(self) -> None:
         self._words[AWAKE] = 1
-        self._pool.submit(compiled(), self._words.ctypes.data)
+        self._pool.submit(_helping, self._words)
 
     def leave(self) -> None:
         """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
@@ -205,6 +205,11 @@ class Team:
         else:
             self._rest = max(self._rest * 0.99, REST)
         self._lock.release()
+
+
+def _helping(words: Any) -> None:
+    """Be the helper for a while. The words, which it holds, stay in memory until then."""
+    compiled()(words.ctypes.data)
 
 
 def _yields() -> int:
