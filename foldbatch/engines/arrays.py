@@ -297,8 +297,9 @@ class ArrayRun:
         for parameter, number in self.bound.brought["gradient"]:
             if yields[parameter]:
                 make = np.empty if yields[parameter] == 1 else np.zeros
-                gradients[parameter] = make(parameter.type.shape, parameter.type.dtype)
-                self.memory.bring(number, _stacked(gradients[parameter]))
+                stacked: Array = make((1, *parameter.type.shape), parameter.type.dtype)
+                self.memory.bring(number, stacked)
+                gradients[parameter] = stacked[0, ...]
         return gradients
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
@@ -308,9 +309,8 @@ class ArrayRun:
                 continue
             for sums in cell.sums:
                 values, ids = self._left(k, sums.values), self._left(k, sums.ids)
-                rows = sum_rows(
-                    values, ids, sums.parameter.type.shape[0], self.engine.sum_copies(values.dtype.name)
-                )
+                type_ = sums.parameter.type
+                rows = sum_rows(values, ids, type_.shape[0], self.engine.sum_copies(type_.dtype))
                 parts.setdefault(sums.parameter, []).append(rows)
 
     def _left(self, k: int, binding: Binding) -> Array:

@@ -55,7 +55,8 @@ from foldbatch.engines.numba.vector_functions import i8, u8
 from foldbatch.engines.ranges import OutOfRangeError
 
 CODE = coder.HEAD
-WORTH = 60_000  # multiplications from which an instruction is shared with a helper
+WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
+FEW = 4  # such instructions of a batch that are worth waking the helper
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 at = POINTERS["pointer_i8"]
 
@@ -136,7 +137,7 @@ def _walk(
     errors: Any,
     words: Any,
 ) -> Any:
-    """Run launches; return how many levels ran. All but counts are addresses.
+    """Run launches; return how many instructions were worth sharing. All but counts are addresses.
 
     Args:
         codes: of all kernels, one after the other; `starts` tells where each begins.
@@ -155,7 +156,7 @@ def _walk(
     levels, numbers, found = at(bounds), at(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
-    done = i8(0)
+    large = i8(0)
     for number in range(u8(count)):
         row = launches + 8 * i8(number) * columns
         head = at(row)
@@ -184,7 +185,9 @@ def _walk(
                 pointers, times, cut = u8(here[1]), rows[u8(here[2])], here[4]
                 given = moved(here, u8(INSTRUCTION))
                 others = moved(given, u8(2) * pointers)
-                if words != 0 and cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1):
+                worth = cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1)
+                large += i8(worth)
+                if worth and words != 0:
                     parts, apart = cut if cut > 0 else min(times, i8(MOST)), i8(pointers) + i8(2)
                     lay_out(here, times, parts, cells, arguments, begin)
                     work = times * here[5] // parts
@@ -196,12 +199,11 @@ def _walk(
                     call(here[0], here[1], arguments, at(begin + 8 * here[3]))
                 if found[0] != 0:
                     found[4], found[5] = i8(number), start
-                    return done
+                    return large
                 if cut > 0:
                     others = moved(others, u8(cut) * (u8(2) * pointers + u8(1)))
                 here = moved(others, pointers) if cut < 0 else others
-            done += 1
-    return done
+    return large
 
 
 @cache
@@ -237,6 +239,7 @@ class Walker:
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self._room = max([1, *(code.room for code in codes)])
         self._places = _address(self._numbers), _address(self._starts)
+        self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
         self._walk = compiled()
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
@@ -257,8 +260,8 @@ class Walker:
         memory = np.empty(FOUND + 6 * self._room, np.int64)
         memory[0] = 0
         errors = _address(memory)
-        words = helper.take() if helper is not None else 0
-        self._walk(
+        words = helper.take() if helper is not None and self._large >= FEW else 0
+        self._large = self._walk(
             *self._places,
             _address(launches),
             *launches.shape,
