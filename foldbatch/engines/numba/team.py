@@ -22,7 +22,6 @@ import inspect
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any
 
@@ -49,10 +48,11 @@ LINE = 16  # words from one that changes to the next: two lines of a cache, as p
 ) = (LINE * i for i in range(7))
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
-SPINS, TURNS = 1500, 1500  # looks for a job before the helper gives way at each, and then until it sleeps
+SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at each, and then until it sleeps
 PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
 ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
-REST, LONGEST = 0.02, 1.0  # seconds without the helper after the first stall, and after many
+WAKING = 0.002  # seconds that waking it may take
+REST, LONGEST = 0.01, 0.25  # seconds without the helper after the first stall, and after many
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 at = POINTERS["pointer_i8"]
 
@@ -156,10 +156,11 @@ class Team:
 
     def _start(self) -> None:
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="foldbatch-helper")
+        self._gate = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
         self._words = np.zeros(WORDS + LINE, np.int64)
         self._words[YIELD] = _yields()
-        self._until, self._rest = 0.0, REST
+        self._until, self._rest, self._woken = 0.0, REST, 0.0
 
     @property
     def jobs(self) -> int:
@@ -193,13 +194,17 @@ class Team:
         return words
 
     def _wake(self) -> None:
-        self._words[AWAKE] = 1
-        self._pool.submit(_helping, self._words)
+        if self._thread is None:
+            given = compiled(), self._words, self._gate
+            self._thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
+            self._thread.start()
+        self._words[AWAKE], self._woken = 1, time.monotonic()
+        self._gate.release()
 
     def leave(self) -> None:
         """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
         jobs, helped, stalls = self._before
-        idle = self.helped == helped and self.jobs > jobs + ENOUGH
+        idle = self.helped == helped and self.jobs > jobs + ENOUGH and time.monotonic() > self._woken + WAKING
         if idle or self.stalls > stalls:
             self._until, self._rest = time.monotonic() + self._rest, min(2 * self._rest, LONGEST)
         else:
@@ -207,9 +212,12 @@ class Team:
         self._lock.release()
 
 
-def _helping(words: Any) -> None:
-    """Be the helper for a while. The words, which it holds, stay in memory until then."""
-    compiled()(words.ctypes.data)
+def _serve(take_parts: Any, words: Any, gate: Any) -> None:
+    """Be the helper: sleep at the gate until somebody opens it. The words stay in memory meanwhile."""
+    address = words.ctypes.data
+    while True:
+        gate.acquire()
+        take_parts(address)
 
 
 def _yields() -> int:
