@@ -77,11 +77,11 @@ class ArrayEngine:
         arithmetic: what the scheduler computes with.
         updates: compiled steps of optimizers.
         sum_copies: sums rows of equal id, see `sums`.
+        splits: how many times the usual calls are worth a part of a batch.
         debug: whether memory is filled with NaN before each batch.
     """
 
     one_by_one = False
-    splits = True
     helped = False
 
     def __init__(
@@ -94,9 +94,11 @@ class ArrayEngine:
         updates: Any = None,
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
+        splits: int = 1,
         debug: bool = False,
     ) -> None:
         self.name = name
+        self.splits = splits
         self.model = model
         self.target = target
         self.arithmetic = arithmetic

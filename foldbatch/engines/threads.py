@@ -128,16 +128,18 @@ def single_threaded_blas() -> AbstractContextManager[None]:
     return _SINGLE_THREADED_BLAS
 
 
-def split(traces: Sequence[Trace], parts: int, weights: Sequence[int] = ()) -> list[tuple[int, list[Trace]]]:
+def split(
+    traces: Sequence[Trace], parts: int, weights: Sequence[int] = (), scale: int = 1
+) -> list[tuple[int, list[Trace]]]:
     """Cut a batch into at most `parts` runs of traces of about as many calls each.
 
     Returns each run with the number of its first trace. `weights` are, per cell, how many weights a call is
-    multiplied by; where all are 0, calls alone decide.
+    multiplied by; where all are 0, calls alone decide. `scale` times the usual calls are worth a part.
     """
     if parts == 1:
         return [(0, list(traces))]
     sizes = [trace.size for trace in traces]
-    parts = max(1, min(parts, len(traces), sum(sizes) // CALLS_PER_PART))
+    parts = max(1, min(parts, len(traces), sum(sizes) // (CALLS_PER_PART * scale)))
     if parts > 1 and any(weights):
         counts = (sum(len(trace.calls[k]) for trace in traces) for k in range(len(weights)))
         work = sum(weight * count for weight, count in zip(weights, counts, strict=True))

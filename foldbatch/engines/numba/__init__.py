@@ -15,6 +15,8 @@ from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.model.model import Model
 
+SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
+
 
 def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     """Return the Numba engine for a model.
@@ -22,7 +24,9 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     Raises:
         BackendError: when Numba is not installed.
     """
-    return ArrayEngine("numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, debug=debug)
+    return ArrayEngine(
+        "numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, splits=SPLITS, debug=debug
+    )
 
 
 def _make(bound: Bound) -> Kernels:
