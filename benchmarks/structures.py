@@ -21,8 +21,9 @@ import numpy as np
 
 from foldbatch.model.wires import components
 from foldbatch.scheduler.layout import by_consumer
+from foldbatch.scheduler.levels import levels, lower_bound
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES, levels, lower_bound
+from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from foldbatch.trees import Tree

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from foldbatch.blocks.lower import Lowered, holds_objects
@@ -47,7 +48,7 @@ class Prepared:
 class _Known:
     """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
 
-    tree: weakref.ref[Tree]
+    tree: weakref.KeyedRef[int, Tree]
     trace: Trace
     parts: tuple[SubBatch, ...] | None = None
 
@@ -69,6 +70,7 @@ class Traces:
         self._plan = plan
         self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
+        self._freed = partial(_freed, weakref.ref(self))
         start_in_each_process(self, Traces._start)
 
     def _start(self) -> None:
@@ -95,34 +97,34 @@ class Traces:
         """Return the traces of examples; arguments and errors are those of `work`."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
-        traces = []
-        for number, example in enumerate(listed(examples)):
+        examples = listed(examples)
+        traces: list[Any] = [None] * len(examples)
+        new = []
+        for number, example in enumerate(examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
-                traces.append(entry.trace)
+                traces[number] = entry.trace
+            elif isinstance(example, Prepared):
+                traces[number] = _trace_of(example, number, owner)
             else:
-                traces.append(self._trace(example, number, owner))
+                new.append(number)
+        if new:
+            made = self._lowered.tracer.trace_all([examples[number] for number in new], new)
+            for number, trace in zip(new, made, strict=True):
+                traces[number] = trace
+                self._remember(examples[number], trace)
         return traces
 
-    def _trace(self, example: Any, number: int, owner: object) -> Trace:
-        if isinstance(example, Prepared):
-            if not belongs(example.owner, owner):
-                expected, found = "an example prepared by this program", "one of another program"
-                raise ExampleError(f"example {number}", expected, found)
-            return example.trace
-        trace = self._lowered.tracer.trace(example, number)
+    def _remember(self, example: Any, trace: Trace) -> None:
+        """Keep the trace of a tree, which cannot change, as long as the tree lives."""
         # a tree must not live as long as the program, nor the program as long as a tree
         if isinstance(example, Tree) and not holds_objects(self._lowered.model, trace):
-            key, this = id(example), weakref.ref(self)
-
-            def forget(_: weakref.ref[Tree]) -> None:
-                traces = this()
-                if traces is not None:
-                    traces._forget(key)
-
-            self._forget(key)  # if two threads trace a tree at once, the plan of the first is given back
-            self._known[key] = _Known(weakref.ref(example, forget), trace)
-        return trace
+            key = id(example)
+            if (
+                key in self._known
+            ):  # two threads have traced a tree at once: the plan of the first is given back
+                self._forget(key)
+            self._known[key] = _Known(weakref.KeyedRef(example, self._freed, key), trace)
 
     def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
@@ -143,6 +145,20 @@ class Traces:
             entry = self._known.pop(key, None)
             if entry is not None and entry.parts is not None:
                 self._left += entry.nbytes
+
+
+def _freed(traces: weakref.ref[Traces], tree: weakref.KeyedRef[int, Tree]) -> None:
+    """Forget a tree that is freed."""
+    this = traces()
+    if this is not None:
+        this._forget(tree.key)
+
+
+def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
+    if not belongs(example.owner, owner):
+        expected, found = "an example prepared by this program", "one of another program"
+        raise ExampleError(f"example {number}", expected, found)
+    return example.trace
 
 
 def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:

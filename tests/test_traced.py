@@ -262,7 +262,7 @@ def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
     program, tree = compiled(), as_tree((1, 2))
     program.run([tree], losses=True)
     assert program._traces._left < traced.PLANNED_BYTES
-    program._traces._trace(tree, 0, program)  # as if two threads had traced it
+    program._traces._remember(tree, program.lowered.tracer.trace(tree))  # as if two threads had traced it
     assert program._traces._left == traced.PLANNED_BYTES
     assert program.run([tree], losses=True) == [1.5]
 

@@ -27,7 +27,8 @@ from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow, components
-from foldbatch.scheduler.policies import Policy, longest_chains
+from foldbatch.scheduler.levels import longest_chains
+from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, reachable

@@ -49,7 +49,7 @@ def _stopped(tracer: Tracer, example: Any, name: str, call: int) -> list[str]:
         bindings[name] = stop
 
     try:
-        tracer.walk(example, careful=True, adapt=adapt)
+        tracer.walk(example, adapt)
     except Located as located:
         return located.places if isinstance(located.cause, _ReachedError) else []
     except BadDataError:

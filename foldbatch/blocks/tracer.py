@@ -1,26 +1,28 @@
-"""Tracing: running the program that `Builder` wrote on one example.
+"""Tracing: running the program that `Builder` wrote on the examples of a batch.
 
-The program's functions are generators; a loop with its own stack drives them, so that a chain
-of a million nodes needs memory but no recursion. Data is only collected while the program
-runs and checked afterwards, column by column. When anything fails, the example is traced
-again with every datum checked on the spot, and the error tells the block, the example and the
-place in it.
+The program's functions are there twice. As plain functions they call each other, as deep as Python's stack
+allows; from there on they are generators, driven by a loop with its own stack, so that a chain of a million
+nodes needs memory but no recursion. Data is only collected while the program runs and checked afterwards,
+column by column. When anything fails, the examples are traced again one by one, with every datum checked on
+the spot, and the error tells the block, the example and the place in it.
 """
 
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from types import CodeType
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
-import numpy as np
-
-from foldbatch.blocks.columns import BadDataError, column
+from foldbatch.blocks.columns import BadDataError
+from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
-from foldbatch.blocks.endless import Steps, TooManyCallsError, call_numbers, cycle
+from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
+from foldbatch.blocks.recorder import Recorder
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -29,10 +31,11 @@ from foldbatch.errors import (
     FoldbatchError,
 )
 from foldbatch.garbage import no_garbage
-from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.trace import Form, Trace, pack
+from foldbatch.scheduler.levels import levels
+from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.record import Record, Together, renumbered
+from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
@@ -51,15 +54,14 @@ class Tracer:
         functions: the functions of the program, the root's first.
         model: the model that traces fit.
         policy: the policy that levels are computed for.
-        source: the program's text.
+        source: the program's text, its functions being generators.
         globals: what all runs have among their globals.
         collections: the variables that hold lists of collected values.
         memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
         max_calls: how many calls an example may make.
-        width: how many value numbers each call reserves.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
-        code: the compiled text.
+        code: the compiled text, of generators and of plain functions.
         unused: globals of runs that have ended, for other runs.
     """
 
@@ -71,18 +73,16 @@ class Tracer:
     collections: Sequence[str] = ()
     memos: Sequence[str] = ()
     max_calls: int = MAX_CALLS
-    width: int = field(init=False)
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
-    code: CodeType = field(init=False, repr=False)
+    code: tuple[CodeType, CodeType] = field(init=False, repr=False)
     unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        outputs = [len(signature.outputs) for signature in self.model.signatures]
-        object.__setattr__(self, "width", max([1, *outputs]))
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "code", compile(self.source, FILENAME, "exec"))
+        code = compile(self.source, FILENAME, "exec"), compile(direct(self.source), FILENAME, "exec")
+        object.__setattr__(self, "code", code)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -94,93 +94,120 @@ class Tracer:
         Raises:
             ExampleError: when the example does not fit the blocks, with block path, example and place.
         """
+        return self.trace_all([example], [number])[0]
+
+    def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+        """Return the calls that examples make, each in a trace of its own.
+
+        Args:
+            examples: what the root block reads.
+            numbers: the examples' numbers in their batch, for errors.
+
+        Raises:
+            ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
+        """
+        traces: list[Trace] = []
+        while len(traces) < len(examples):
+            done = len(traces)
+            with no_garbage():  # long traces make very many numbers
+                record = self.record(examples[done:], numbers[done:])
+            traces += self.traces_of(record)
+        return traces
+
+    def traces_of(self, record: Record) -> list[Trace]:
+        """Return the traces of the examples of a record, with the levels of their calls."""
+        cells = self.model.signatures
+        batched = renumbered(record, [cell.arguments for cell in cells])
+        values = int(batched.offsets[-1])
+        height = levels(self.policy, cells, batched.calls, batched.elements, values)
+        return Together(replace(batched, levels=height), self.form).traces()
+
+    def record(self, examples: Sequence[Any], numbers: Sequence[int]) -> Record:
+        """Return the record of examples, or of the first ones where there are very many calls.
+
+        Arguments and errors are those of `trace_all`.
+        """
+        recorder = self._recorder(careful=False)
         try:
-            return self.walk(example, careful=False)
-        except TooManyCallsError:
+            with self._namespace(recorder) as namespace:
+                root, depth = namespace[PLAIN + self.functions[0].name], _depth()
+                for example in examples:
+                    namespace.update(recorder.begin())
+                    recorder.end(root(example, depth))
+                    if recorder.full:
+                        break
+            return recorder.record()
+        except Exception as error:  # noqa: BLE001 - raised again, as an error of ours
+            number, cause = recorder.first_bad() or (recorder.ended, error)
+            refused = self._refused(examples[number], numbers[number], cause)
+            raise refused from refused.__cause__
+
+    def _refused(self, example: Any, number: int, error: Exception) -> FoldbatchError:
+        """Return the error for an example that does not fit, with its cause, after reading it with care."""
+        if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
-            raise ExampleError(f"model at example {number}", expected, "more", fix) from None
-        except Exception as error:
-            lines = self.source.splitlines(keepends=True)
-            linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
-            try:
-                self.walk(example, careful=True)
-            except Located as located:
-                raise located.error(number) from located.cause
-            except BadDataError:
-                pass  # found in a whole column only
-            raise _unlocated(error, number) from error
+            return ExampleError(f"model at example {number}", expected, "more", fix)
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
+        try:
+            self.walk(example)
+        except Located as located:
+            refused = located.error(number)
+            refused.__cause__ = located.cause
+            return refused
+        except (BadDataError, TooManyCallsError):
+            pass
+        refused = _unlocated(error, number)
+        refused.__cause__ = error
+        return refused
 
-    def walk(
-        self, example: Any, *, careful: bool, adapt: Callable[[dict[str, Any]], None] = lambda _: None
-    ) -> Trace:
-        """Run the program once, with globals that `adapt` may change; a careful run raises `Located`."""
-        record = _Record(self, careful=careful)
+    def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Read an example with care: each datum is checked at once, and errors are `Located`.
+
+        Args:
+            example: what the root block reads.
+            adapt: changes the globals of the run.
+        """
+        recorder = self._recorder(careful=True)
+        adapt(recorder.bindings)
+        with self._namespace(recorder) as namespace, no_garbage():
+            namespace.update(recorder.begin())
+            recorder.end(_drive(self, namespace, namespace[self.functions[0].name](example), careful=True))
+        recorder.record()
+
+    def _recorder(self, *, careful: bool) -> Recorder:
+        return Recorder(
+            self.model, self.collections, self.memos, self.max_calls, self.bounds, careful=careful
+        )
+
+    @contextmanager
+    def _namespace(self, recorder: Recorder) -> Iterator[dict[str, Any]]:
+        """Return the globals of a run, with what a recorder brings."""
         try:
             namespace = self.unused.pop()
         except IndexError:  # all are in use
-            namespace = dict(self.globals)
-            exec(self.code, namespace)  # noqa: S102 - the text is our own
-        adapt(record.bindings)
-        namespace.update(record.bindings)
-        with no_garbage():  # a long trace makes very many numbers
-            try:
-                result = _drive(self, namespace, example, careful=careful)
-            finally:
-                namespace.update(dict.fromkeys(record.bindings))
-                self.unused.append(namespace)
-            return record.pack(result)
+            namespace = self.globals | TOOLS
+            namespace[DRIVEN] = partial(_drive, self, namespace)
+            for code in self.code:
+                exec(code, namespace)  # noqa: S102 - the text is our own
+        namespace.update(recorder.bindings)
+        try:
+            yield namespace
+        finally:
+            namespace.update(
+                dict.fromkeys([*recorder.bindings, "call", "numbers", *self.collections, *self.memos])
+            )
+            self.unused.append(namespace)
 
 
-class _Record:
-    """The lists that one run of the program appends to, and finds among its globals."""
-
-    def __init__(self, tracer: Tracer, *, careful: bool) -> None:
-        self.tracer = tracer
-        self.rows: list[list[tuple[int, ...]]] = [[] for _ in tracer.model.cells]
-        self.elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in tracer.model.signatures]
-        self.feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in tracer.model.feeds]
-        self.labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in tracer.model.labels]
-        self.counter = call_numbers(tracer.max_calls, tracer.width)
-        self.bindings: dict[str, Any] = {"call": self.counter.__next__}
-        self.bindings |= {name: [] for name in tracer.collections}
-        self.bindings |= {name: {} for name in tracer.memos}
-        for k, cell_feeds in enumerate(tracer.model.feeds):
-            self.bindings[f"row{k}"] = self.rows[k].append
-            for i, elements in enumerate(self.elements[k]):
-                self.bindings[f"elements{k}_{i}"] = elements.extend
-            for i, labels in enumerate(self.labels[k]):
-                self.bindings[f"label{k}_{i}"] = labels.append
-            for i, items in enumerate(self.feeds[k]):
-                check = _checking(cell_feeds[i], tracer.bounds[k][i], items)
-                self.bindings[f"feed{k}_{i}"] = check if careful else items.append
-
-    def pack(self, result: Any) -> Trace:
-        model = self.tracer.model
-        cells = model.signatures
-        values = next(self.counter)
-        calls, elements, feeds = [], [], []
-        for k, (cell, bounds) in enumerate(zip(cells, self.tracer.bounds, strict=True)):
-            width = 1 + cell.arguments + len(cell.sequences)
-            rows = np.fromiter(chain.from_iterable(self.rows[k]), np.int32, width * len(self.rows[k]))
-            calls.append(rows.reshape(-1, width))
-            parts = zip(self.elements[k], cell.sequences, strict=True)
-            elements.append(tuple(np.array(part, np.int32).reshape(-1, n) for part, n in parts))
-            types = [feed.type for feed in model.feeds[k]]
-            declared = [feed.declared for feed in model.feeds[k]]
-            feeds.append(tuple(map(column, self.feeds[k], types, bounds, declared)))
-        verdicts = levels(self.tracer.policy, cells, calls, elements, values)
-        labels = tuple(map(tuple, self.labels))
-        trace = Trace(tuple(calls), tuple(elements), verdicts, tuple(feeds), labels, values, result)
-        return pack(trace, self.tracer.form)
-
-
-def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
-    def check(item: Any) -> None:
-        column([item], feed.type, bound, feed.declared)
-        items.append(item)
-
-    return check
+def _depth() -> int:
+    """Return how deep plain functions may call each other; half of the stack is left to the user's."""
+    frame: FrameType | None = sys._getframe()
+    used = 0
+    while frame is not None:
+        frame, used = frame.f_back, used + 1
+    return max((sys.getrecursionlimit() - used) // 2, 0)
 
 
 def write_source(functions: Sequence[Procedure]) -> str:
@@ -193,8 +220,11 @@ def write_source(functions: Sequence[Procedure]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _drive(tracer: Tracer, namespace: dict[str, Any], example: Any, *, careful: bool) -> tuple[Any, ...]:
-    stack: list[Steps] = [namespace[tracer.functions[0].name](example)]
+def _drive(
+    tracer: Tracer, namespace: dict[str, Any], begun: Steps, *, careful: bool = False
+) -> tuple[Any, ...]:
+    """Run a generator of the program to its end, with all that it calls; return its result."""
+    stack: list[Steps] = [begun]
     value: Any = None
     limit = SHALLOW
     try:

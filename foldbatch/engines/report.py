@@ -12,7 +12,7 @@ from foldbatch.engines.batch import Batch
 from foldbatch.engines.report_text import text_of
 from foldbatch.errors import counted
 from foldbatch.model.model import Model
-from foldbatch.scheduler.policies import lower_bound
+from foldbatch.scheduler.levels import lower_bound
 from foldbatch.static.graph import SOURCES, Graph
 from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage

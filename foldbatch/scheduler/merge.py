@@ -44,6 +44,9 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
         cells: the cells.
         arithmetic: the functions that join the integers.
     """
+    noted = _noted_together(traces)
+    if noted is not None:
+        return noted
     only = traces[0].packed if len(traces) == 1 else None
     if only is not None and only.flags.writeable:  # compiled loops take no read-only arrays
         return _alone(traces[0])
@@ -56,6 +59,20 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     trace = unpack(form, packed, _loose_feeds(traces, form), _labels(traces, cells))
     counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
     return Merged(trace, tuple(counts), ends - values)
+
+
+def _noted_together(traces: Sequence[Trace]) -> Merged | None:
+    """Return the batch of examples that were noted together, one after the other; None of others."""
+    if not traces or traces[0].origin is None:
+        return None
+    together, first = traces[0].origin
+    origins = [(together, first + i) for i in range(len(traces))]
+    batch = together.batch(first, first + len(traces)) if [t.origin for t in traces] == origins else None
+    if batch is None:
+        return None
+    trace, counts, offsets = batch
+    assert trace.values < 2**31, "a batch has at most 2**31 values; make smaller batches"
+    return Merged(trace, tuple(counts), offsets)
 
 
 def _alone(trace: Trace) -> Merged:

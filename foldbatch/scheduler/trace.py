@@ -155,7 +155,13 @@ class Trace:
         result: what the example's result is made of: value numbers in nested tuples and lists.
         form: the layout of `packed`, or None.
         packed: ``[*] int32``: the array of which the arrays above are views, or None; see `pack`.
+        loose: per cell, the feeds that are not packed.
+        origin: the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there.
+        pack: makes `packed`, where that is made when it is asked for.
+        counts: per cell, how many calls there are of it.
         size: number of calls.
+
+    The arrays of a packed trace are made when somebody asks for them: most are only joined with others.
     """
 
     calls: tuple[Ints, ...]
@@ -167,10 +173,27 @@ class Trace:
     result: Any = None
     form: Form | None = field(default=None, init=False, repr=False, compare=False)
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
+    loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
+    origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
+    pack: Callable[[], Ints] | None = field(default=None, init=False, repr=False, compare=False)
+    counts: Sequence[int] = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", sum(map(len, self.calls)))
+        _set(self, "counts", tuple(map(len, self.calls)))
+        _set(self, "size", sum(self.counts))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LATE:
+            raise AttributeError(f"Trace has no attribute {name}")
+        if name == "packed":
+            assert self.pack is not None
+            _set(self, "packed", self.pack())
+        else:
+            assert self.form is not None, "a trace has its arrays or is packed"
+            assert self.packed is not None, "a trace has its arrays or is packed"
+            _unpack(self, self.form, self.packed)
+        return getattr(self, name)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
         if self.form is None or self.packed is None:
@@ -184,7 +207,7 @@ class Trace:
                 self.result,
             )
             return Trace, parts
-        return unpack, (self.form, self.packed, _loose(self, self.form), self.labels, self.result)
+        return unpack, (self.form, self.packed, self.loose, self.labels, self.result)
 
 
 def pack(trace: Trace, form: Form | None = None) -> Trace:
@@ -237,7 +260,7 @@ def unpack(
     labels: tuple[tuple[list[Any], ...], ...],
     result: Any = None,
 ) -> Trace:
-    """Return a packed trace; its arrays are views.
+    """Return a packed trace; its arrays are views, made when they are asked for.
 
     Args:
         form: its form.
@@ -246,6 +269,44 @@ def unpack(
         labels: as in `Trace`.
         result: as in `Trace`.
     """
+    trace = Trace.__new__(Trace)
+    _set(trace, "form", form)
+    _set(trace, "packed", packed)
+    _set(trace, "loose", loose)
+    _set(trace, "labels", labels)
+    _set(trace, "result", result)
+    _set(trace, "origin", None)
+    return trace
+
+
+def late_trace(
+    form: Form,
+    origin: tuple[Any, int],
+    pack: Callable[[], Ints],
+    counts: Sequence[int],
+    loose: Sequence[Sequence[NDArray[Any]]],
+    labels: tuple[tuple[list[Any], ...], ...],
+    result: Any,
+) -> Trace:
+    """Return a trace that is packed when its integers are asked for; arguments are attributes of `Trace`."""
+    trace = Trace.__new__(Trace)
+    _set(trace, "form", form)
+    _set(trace, "origin", origin)
+    _set(trace, "pack", pack)
+    _set(trace, "counts", counts)
+    _set(trace, "size", sum(counts))
+    _set(trace, "loose", loose)
+    _set(trace, "labels", labels)
+    _set(trace, "result", result)
+    return trace
+
+
+_set = object.__setattr__  # how this module writes to a trace
+LATE = frozenset(("calls", "elements", "levels", "feeds", "values", "counts", "size", "packed"))
+
+
+def _unpack(trace: Trace, form: Form, packed: Ints) -> None:
+    """Give a packed trace its arrays, and the numbers in its head."""
     head = packed[: form.head].tolist()
     views = []
     stop = form.head
@@ -254,19 +315,17 @@ def unpack(
         view = packed[start:stop]
         views.append(view.reshape(-1, width) if number < form.matrices else view)
     cut = iter(views)
-    calls = tuple([next(cut) for _ in form.arguments])
-    elements = tuple([tuple([next(cut) for _ in widths]) for widths in form.sequences])
-    levels = tuple([next(cut) for _ in form.arguments])
-    feeds = tuple(
-        [
-            tuple([next(cut if integer else rest) for integer in integers])
-            for integers, rest in zip(form.integers, map(iter, loose), strict=True)
-        ]
-    )
-    trace = Trace(calls, elements, levels, feeds, labels, head[0], result)
-    object.__setattr__(trace, "form", form)
-    object.__setattr__(trace, "packed", packed)
-    return trace
+    _set(trace, "calls", tuple([next(cut) for _ in form.arguments]))
+    _set(trace, "elements", tuple([tuple([next(cut) for _ in widths]) for widths in form.sequences]))
+    _set(trace, "levels", tuple([next(cut) for _ in form.arguments]))
+    feeds = [
+        tuple([next(cut if integer else rest) for integer in integers])
+        for integers, rest in zip(form.integers, map(iter, trace.loose), strict=True)
+    ]
+    _set(trace, "feeds", tuple(feeds))
+    _set(trace, "values", head[0])
+    _set(trace, "counts", head[1 : 1 + len(form.arguments)])
+    _set(trace, "size", sum(trace.counts))
 
 
 def arguments_of(trace: Trace, cells: Sequence[CellSignature], cell: int) -> Ints:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foldbatch.trees.tree import Tree
 
 FIELDS = ("label", "token", "children")
+_new = object.__new__  # a node made so, attribute by attribute, takes two thirds of the time
 
 
 class TreeNode:
@@ -147,6 +148,14 @@ class TreeNode:
     def __getitem__(self, key: str) -> Label | list[TreeNode]: ...
     def __getitem__(self, key: int | slice | str) -> TreeNode | list[TreeNode] | Label:
         tree = self.tree  # fields are read here rather than as properties: models do so at every node
+        if key.__class__ is int:
+            node = _new(TreeNode)
+            try:
+                node.tree, node.index = tree, (tree._kids or tree._list_kids())[self.index][key]
+            except IndexError:
+                pass  # the error is told below
+            else:
+                return node
         if isinstance(key, str):
             if key == "label":
                 return tree.labels[self.index]

@@ -16,8 +16,7 @@ Source: Zhang and Shasha 1989, section 2 (trees as post-order arrays).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -160,12 +159,15 @@ class Tree(TreeNode):
         return self._csr
 
     def _list_kids(self) -> list[Sequence[int]]:
-        # Plain ints in lists: reading one is five times faster than reading the arrays.
-        kids: list[Sequence[int]] = [_NO_CHILDREN] * len(self.labels)
-        starts, indices = (array.tolist() for array in self.csr)
-        for node, (start, end) in enumerate(pairwise(starts)):
-            if start != end:
-                kids[node] = indices[start:end]
+        # Plain ints in lists: reading one is five times faster than reading the arrays of `csr`, and to go
+        # through the parents once takes a fifth of the time that making these arrays takes.
+        kids: list[Any] = [_NO_CHILDREN] * len(self.labels)
+        for node, above in enumerate(self.parents[:-1].tolist()):
+            siblings = kids[above]
+            if siblings:
+                siblings.append(node)
+            else:
+                kids[above] = [node]
         _set(self, "_kids", kids)
         return kids
 

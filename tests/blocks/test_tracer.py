@@ -21,6 +21,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks import tracer
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree
 
 ONE = fb.Scalar()
@@ -56,6 +57,71 @@ def test_a_chain_of_100_000_nodes_runs_and_is_differentiated():
     loss, gradients = program.value_and_grad(prepared)
     assert loss == pytest.approx(value, rel=1e-5)
     assert gradients["w"] == pytest.approx(slope, rel=1e-4)
+
+
+def parts_of(trace: Trace) -> list[Any]:
+    integers = [*trace.calls, *trace.levels, *(x for parts in trace.elements for x in parts)]
+    feeds = [x.tolist() for columns in trace.feeds for x in columns]
+    return [[x.tolist() for x in integers], feeds, trace.labels, trace.values, trace.result]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 7])
+def test_generators_go_on_where_plain_functions_may_go_no_deeper(depth, monkeypatch):
+    """A tree whose branches are longer and shorter than that; with collected values and metrics."""
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    kids = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
+    both = fb.AllOf(fb.GetItem(0) >> ONE, kids) >> fb.Function(lambda a, b: a - b)
+    tree.resolve_to(both >> fb.AllOf(fb.Identity() >> fb.Collect(), fb.Metric("seen")) >> fb.GetItem(0))
+    block = fb.Collected(tree())
+
+    def grown(number: int, height: int) -> list[Any]:
+        return [number, [grown(2 * number + i, height - 1 - i) for i in range(min(height, 2))]]
+
+    examples = [grown(1, 5), [3, []], grown(2, 9)]
+    tracer = fb.compile(block, "reference").lowered.tracer
+    expected = [parts_of(trace) for trace in tracer.trace_all(examples, range(3))]
+    monkeypatch.setattr("foldbatch.blocks.tracer._depth", lambda: depth)
+    assert [parts_of(trace) for trace in tracer.trace_all(examples, range(3))] == expected
+
+
+def test_half_of_the_stack_is_left_to_functions_of_the_user():
+    """One that calls itself 300 times meets no other stack than without foldbatch."""
+
+    def countdown(n: int) -> int:
+        return 0 if n == 0 else countdown(n - 1)
+
+    is_node = DESCENTS[1][1]
+    chain = fb.ForwardDeclaration(output_type="float32", name="chain")
+    end = fb.InputTransform(lambda _: countdown(300)) >> ONE
+    chain.resolve_to(fb.OneOf(is_node, {True: fb.GetItem(0) >> chain(), False: end}))
+    program = fb.compile(chain(), "reference")
+    assert program.run([nested_list(length) for length in (2, 300, 600, 5000)]) == [0.0] * 4
+
+
+def test_the_first_example_that_does_not_fit_is_told_of_and_none_is_read_twice_before():
+    program = fb.compile(fb.GetItem("x") >> fb.Map(fb.Scalar("int32")) >> fb.Sum(), "reference")
+    examples = [{"x": iter([1, 2])}, {"x": [3]}, {"x": [4, "four"]}, {}]
+    with pytest.raises(ExampleTypeError, match=r"at example 2 .*\[1\]"):
+        program.run(examples)
+    with pytest.raises(ExampleKeyError, match="at example 1"):
+        program.run([{"x": iter([1, 2])}, {}, {"x": ["one"]}])
+
+
+def test_data_of_two_examples_that_do_not_fit_in_one_array_are_read_one_by_one():
+    """NumPy makes floats of signed and unsigned integers."""
+    program = fb.compile(fb.Map(fb.Scalar("int64")) >> fb.Sum(), "reference")
+    assert program.run([[np.uint64(5)], [np.int64(-1)]]) == [5, -1]
+    with pytest.raises(ExampleTypeError, match="at example 1"):
+        program.run([[np.uint64(5)], [0.5]])
+
+
+def test_so_many_calls_that_one_record_is_full_go_on_in_another(monkeypatch):
+    monkeypatch.setattr("foldbatch.blocks.recorder.MANY", 3)
+    program = fb.compile(fb.Map(ONE) >> fb.Sum(), "reference")
+    examples = [[float(i)] * (i % 4) for i in range(9)]
+    assert program.run(examples) == [sum(example) for example in examples]
+    with pytest.raises(ExampleTypeError, match="at example 7"):
+        program.run([*examples[:7], ["seven"], *examples[8:]])
 
 
 def test_a_star_of_100_000_children_is_two_levels():

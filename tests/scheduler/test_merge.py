@@ -10,8 +10,9 @@ from hypothesis import given
 
 from foldbatch.engines.numba.integers import find_arithmetic
 from foldbatch.scheduler.layout import LAYOUTS
+from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES, levels
+from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace, pack, unpack
 from tests.scheduler.random_traces import Setting, settings_of

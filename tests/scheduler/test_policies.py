@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from foldbatch.errors import UnknownNameError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
+from foldbatch.scheduler.levels import levels, longest_chains, lower_bound
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import (
     ALONE,
@@ -21,9 +22,6 @@ from foldbatch.scheduler.policies import (
     auto,
     by_component,
     find_policy,
-    levels,
-    longest_chains,
-    lower_bound,
 )
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build

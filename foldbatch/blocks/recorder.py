@@ -1,0 +1,178 @@
+"""Recorders: the lists that a tracing program appends to, and the record that is made of them.
+
+All examples of a batch are noted in the same lists, and each list becomes an array once. What an example has
+of its own is the counter of its calls, the lists that it collects values in, and its memos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.blocks.columns import BadDataError, column
+from foldbatch.blocks.endless import call_numbers
+from foldbatch.model.drafts import Feed
+from foldbatch.model.model import Model
+from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.trace import Ints
+
+MANY = 1_000_000  # value numbers, after which a record is full
+
+
+class Recorder:
+    """What one run of a tracing program notes of its examples.
+
+    Args:
+        model: the model that the program calls cells of.
+        collections: the variables that hold lists of collected values.
+        memos: the variables that hold memos.
+        max_calls: how many calls an example may make.
+        bounds: per cell and feed, the number that ids must be below, or None.
+        careful: whether each datum is checked as soon as it is read.
+
+    Attributes:
+        bindings: the functions and lists that the program finds among its globals, by name.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        collections: Sequence[str],
+        memos: Sequence[str],
+        max_calls: int,
+        bounds: Sequence[Sequence[int | None]],
+        *,
+        careful: bool = False,
+    ) -> None:
+        self.model = model
+        self._collections, self._memos = collections, memos
+        self._max_calls, self._bounds = max_calls, bounds
+        outputs = [len(signature.outputs) for signature in model.signatures]
+        self._width = max([1, *outputs])  # value numbers that each call reserves
+        self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
+        self._rows: list[list[int]] = [[] for _ in model.cells]
+        self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
+        self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
+        self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
+        self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
+        self._results: list[Any] = []
+        self._values: list[int] = []
+        self._noted = 0
+        self._ends: list[list[int]] = []  # after each example, the lengths of those that are `_counted`
+        self._counter: Iterator[int] = iter(())
+        self.bindings: dict[str, Any] = {}
+        for k, feeds in enumerate(model.feeds):
+            self.bindings[f"row{k}"] = self._rows[k].extend
+            for i, elements in enumerate(self._elements[k]):
+                self.bindings[f"elements{k}_{i}"] = elements.extend
+            for i, labels in enumerate(self._labels[k]):
+                self.bindings[f"label{k}_{i}"] = labels.append
+                self.bindings[f"labels{k}_{i}"] = labels.extend
+            for i, items in enumerate(self._feeds[k]):
+                check = _checking(feeds[i], bounds[k][i], items)
+                self.bindings[f"feed{k}_{i}"] = check if careful else items.append
+                self.bindings[f"feeds{k}_{i}"] = items.extend
+
+    def begin(self) -> dict[str, Any]:
+        """Begin an example; return the globals that are its own."""
+        self._counter = call_numbers(self._max_calls, self._width)
+        own: dict[str, Any] = {"call": self._counter.__next__, "numbers": self._counter}
+        own |= {name: [] for name in self._collections}
+        own |= {name: {} for name in self._memos}
+        return own
+
+    def end(self, result: Any) -> None:
+        """End an example, given its result."""
+        self._values.append(next(self._counter))
+        self._noted += self._values[-1]
+        self._results.append(result)
+        self._ends.append([*map(len, self._counted)])
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is noted that a record should be made of it."""
+        return self._noted > MANY
+
+    @property
+    def ended(self) -> int:
+        """How many examples have ended."""
+        return len(self._ends)
+
+    def first_bad(self) -> tuple[int, BadDataError] | None:
+        """Return the first example of which a datum is not what its block reads, and what is wrong."""
+        for example in range(self.ended):
+            for k, columns in enumerate(self._feeds):
+                own = slice(*self._bounds_of_calls(k)[example : example + 2])
+                for i, items in enumerate(columns):
+                    try:
+                        self._column(k, i, items[own])
+                    except BadDataError as error:
+                        return example, error
+        return None
+
+    def _bounds_of_calls(self, k: int) -> list[int]:
+        """Return where the calls of each example begin, and where the last ones end."""
+        return [0, *(ends[k] // self._row_widths[k] for ends in self._ends)]
+
+    def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
+        feed = self.model.feeds[k][i]
+        return column(items, feed.type, self._bounds[k][i], feed.declared)
+
+    def _joint_column(self, k: int, i: int) -> NDArray[Any]:
+        """Return the data of all examples: in one go, or example by example where they fit only so."""
+        items = self._feeds[k][i]
+        try:
+            return self._column(k, i, items)
+        except BadDataError:
+            if self.ended < 2 or self.first_bad():
+                raise
+            bounds = self._bounds_of_calls(k)
+            return np.concatenate([self._column(k, i, items[a:b]) for a, b in pairwise(bounds)])
+
+    def record(self) -> Record:
+        """Return what was noted of the examples that have ended.
+
+        Raises:
+            BadDataError: when a datum is not what its block reads.
+        """
+        model = self.model
+        calls, elements, feeds = [], [], []
+        for k, (cell, width) in enumerate(zip(model.signatures, self._row_widths, strict=True)):
+            calls.append(np.fromiter(self._rows[k], np.int32, len(self._rows[k])).reshape(-1, width))
+            parts = zip(self._elements[k], cell.sequences, strict=True)
+            elements.append(tuple([_matrix(part, width) for part, width in parts]))
+            feeds.append(tuple([self._joint_column(k, i) for i in range(len(model.feeds[k]))]))
+        cells = len(model.cells)
+        sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
+        sizes[1:] -= sizes[:-1].copy()
+        counts = sizes[:, :cells] // np.array(self._row_widths, np.int64)
+        labels = tuple(map(tuple, self._labels))
+        values = np.array(self._values, np.int64)
+        return Record(
+            tuple(calls),
+            tuple(elements),
+            tuple(feeds),
+            labels,
+            counts,
+            sizes[:, cells:],
+            values,
+            self._results,
+        )
+
+
+def _matrix(part: list[Any], width: int) -> Ints:
+    """Return the values of elements, single ones or tuples: ``[elements, width]``."""
+    flat = part if width == 1 and not (part and isinstance(part[0], tuple)) else chain.from_iterable(part)
+    return np.fromiter(flat, np.int32, width * len(part)).reshape(-1, width)
+
+
+def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
+    def check(item: Any) -> None:
+        column([item], feed.type, bound, feed.declared)
+        items.append(item)
+
+    return check
