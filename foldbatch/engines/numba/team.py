@@ -52,7 +52,7 @@ SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at ea
 PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
 ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 WAKING = 0.002  # seconds that waking it may take
-REST, LONGEST = 0.01, 0.25  # seconds without the helper after the first stall, and after many
+REST, LONGEST = 0.01, 0.5  # seconds without the helper after the first stall, and after many
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 at = POINTERS["pointer_i8"]
 
