@@ -17,6 +17,7 @@ from benchmarks import (
     planning,
     policies,
     schedule,
+    sequences,
     sst_tables,
     zoo,
 )
@@ -28,6 +29,7 @@ from foldbatch.output import output_file, write_whole
 
 CASES: tuple[Case, ...] = (
     sst_tables.CASE,
+    sequences.CASE,
     fold_paper_tables.CASE,
     *growth.CASES,
     zoo.CASE,

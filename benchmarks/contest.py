@@ -7,20 +7,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 from benchmarks.busy import Neighbours
 from benchmarks.measure import Timing, timing
-from benchmarks.ours import Ours
 from benchmarks.remote import Remote
+from benchmarks.variants import OURS
 from foldbatch.errors import BackendError, FoldbatchError
-from foldbatch.trees import Tree
 
 TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the same model
 ENOUGH_RUNS, ENOUGH_SECONDS = 3, 10.0  # of a contender's task: it is not run again once it has had both
 TASKS = TRAIN, INFER = "train", "infer"
+NEW = ", new examples"  # ends the name of a contender of ours that traces every batch anew
 
 Seconds = dict[tuple[str, str], list[float]]  # of all runs, by contender and task
 Timings = dict[str, dict[str, Timing]]  # by contender, then by task
+
+
+class Timed(Protocol):
+    """A model of ours that takes part."""
+
+    backend: str
+
+    def step(self, batch: Any, /) -> float:
+        """Train on a batch; return its mean loss before the update."""
+
+    def loss(self, batch: Any, /) -> float:
+        """Return the mean loss of a batch, without learning from it."""
+
+    def infer(self, batch: Any, /) -> Any:
+        """Return the results of a batch; no losses are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +57,25 @@ class Contender:
     batched: bool = True
 
 
-def our_contender(ours: Ours, batches: Sequence[Sequence[Tree]]) -> Contender:
-    """Return us."""
+def our_contender(
+    ours: Timed, batches: Sequence[Any], fresh: Callable[[Any], Any] | None = None
+) -> Contender:
+    """Return us.
 
-    def timed(run: Callable[[Sequence[Tree]], object], numbers: list[int]) -> float:
+    Args:
+        ours: our model.
+        batches: that it runs.
+        fresh: makes of a batch one that has never been traced; then the contender runs these.
+    """
+
+    def timed(run: Callable[[Any], object], numbers: list[int]) -> float:
+        chosen = [batches[k] if fresh is None else fresh(batches[k]) for k in numbers]
         start = time.perf_counter()
-        for k in numbers:
-            run(batches[k])
+        for batch in chosen:
+            run(batch)
         return time.perf_counter() - start
 
-    name = f"foldbatch ({ours.backend})"
+    name = f"{OURS} ({ours.backend})" + ("" if fresh is None else NEW)
     return Contender(
         name, lambda k: ours.loss(batches[k]), partial(timed, ours.step), partial(timed, ours.infer)
     )
@@ -97,7 +122,7 @@ def verify(contender: Contender, losses: Mapping[int, float], after: tuple[int, 
 
 def _compare(name: str, ours: float, theirs: float) -> None:
     if not abs(ours - theirs) <= TOLERANCE * abs(ours):  # NaN is refused too
-        where = f"benchmarks sst, {name}"
+        where = f"benchmarks, {name}"
         raise FoldbatchError(where, f"a loss of {ours:.6f}", f"{theirs:.6f}", "the models differ")
 
 

@@ -2,8 +2,8 @@
 
 Everything is measured in turn. A training step is loss, gradients and Adam's update (rows of the
 embedding sparsely); inference yields the roots' scores and no losses. All work per batch counts,
-from parsed trees on: ours with traces cached, as from the second epoch on (the seconds of tracing
-are reported apart), peers from flat arrays of each tree.
+from parsed trees on: ours with traces known, as from the second epoch on, and once more with new trees, which
+are traced in the run; peers from flat arrays of each tree.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class _Measurement:
     ) -> list[Found]:
         """Verify all contenders, then time them, size by size."""
         ours = our_contender(self.ours, self.batches)
+        new = our_contender(self.ours, self.batches, unseen)
         peers = self._verified(ours, remotes, absent)
         found = []
         one: dict[str, Timing] = {}
@@ -106,7 +107,7 @@ class _Measurement:
                 }
                 taking_part = [p for p in peers if p.batched or size <= self.settings.per_node_batch]
                 result = contest(
-                    [ours, *taking_part] if asked else [ours],
+                    [ours, new, *taking_part] if asked else [ours],
                     numbers,
                     self.settings.repeats,
                     further,

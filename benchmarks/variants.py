@@ -7,8 +7,9 @@ need NumPy alone until a variant is made.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from benchmarks.by_hand import TorchByHand
@@ -16,6 +17,7 @@ from benchmarks.dynet_peer import DynetAutobatch, dynet_version
 from benchmarks.flat import FlatTree
 from benchmarks.jax_peer import JaxByLevel, jax_version
 from benchmarks.peers import TorchByLevel, TorchPerNode, set_torch_threads, torch_version
+from benchmarks.sequence_peer import TorchGRU, TorchLSTM
 from benchmarks.task import Task
 
 OURS = "foldbatch"
@@ -68,21 +70,29 @@ class Peer:
     pooled: bool = False
 
 
-def _torch() -> list[Variant]:
+def _thread_counts() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield numbers of threads in words, and what lets PyTorch use them: one, and one for each core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    found = []
     for threads in sorted({1, cores}):
-        used = f"{threads} thread{'s' * (threads > 1)}"
+        yield f"{threads} thread{'s' * (threads > 1)}", partial(set_torch_threads, threads)
 
-        def set_threads(threads: int = threads) -> None:
-            set_torch_threads(threads)
 
+def _torch() -> list[Variant]:
+    found = []
+    for used, set_threads in _thread_counts():
         found += [
             Variant(f"by level, autograd, {used}", _level, set_threads),
             Variant(f"by level, own backward, {used}", _by_hand, set_threads),
             Variant(f"by level, own backward, oneDNN, {used}", _by_hand_onednn, set_threads),
         ]
     return [*found, Variant("per node, 1 thread", _per_node, lambda: set_torch_threads(1), batched=False)]
+
+
+def _torch_layer(model: Callable[..., Model], layer: str) -> list[Variant]:
+    def make(task: Task) -> Model:
+        return model(task.hidden, task.vocabulary_size, task.parameters)
+
+    return [Variant(f"{layer}, packed, {used}", make, set_threads) for used, set_threads in _thread_counts()]
 
 
 def _level(task: Task) -> Model:
@@ -129,4 +139,7 @@ PEERS: dict[str, Peer] = {
     "dynet": Peer("DyNet", dynet_version, _dynet, pooled=True),
     "jax": Peer("JAX", jax_version, _jax),
     OURS: Peer("foldbatch", _our_version, lambda: [Variant("", _ours)]),
+    "torch-lstm": Peer("PyTorch", torch_version, partial(_torch_layer, TorchLSTM, "nn.LSTM")),
+    "torch-gru": Peer("PyTorch", torch_version, partial(_torch_layer, TorchGRU, "nn.GRU")),
 }
+RIVALS = "torch", "dynet", "jax"  # those that run the model of trees

@@ -7,10 +7,11 @@ from typing import Any
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
+from foldbatch.blocks.values import refuse_no_count
 from foldbatch.engines.engine import check_precision, choose_engine
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
-from foldbatch.program import Program, refuse_no_count
+from foldbatch.program import Program
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share

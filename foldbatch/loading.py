@@ -15,12 +15,13 @@ from foldbatch import files
 from foldbatch.blocks.block import RUNNERS, AnyBlock, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.plain import from_plain
+from foldbatch.blocks.values import refuse_no_count
 from foldbatch.compiling import prepare
 from foldbatch.engines.engine import check_precision, choose_engine
 from foldbatch.engines.runner import Options
 from foldbatch.errors import BackendError, FoldbatchError, ReadError, UnknownNameError, shortened
 from foldbatch.params import Array
-from foldbatch.program import Program, refuse_no_count
+from foldbatch.program import Program
 from foldbatch.saving import KIND, VERSION, Header, Kept, Notes
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.store import ParameterStore, name_parameters

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.values import refuse_no_count
 from foldbatch.blocks.writer import shown
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
@@ -34,7 +34,6 @@ from foldbatch.engines.results import Results, Step
 from foldbatch.engines.runner import Options, Work
 from foldbatch.errors import (
     BlockTypeError,
-    BlockValueError,
     FoldbatchWarning,
     NoLossWarning,
     NotFiniteWarning,
@@ -43,6 +42,7 @@ from foldbatch.errors import (
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
+from foldbatch.preparing import tracing
 from foldbatch.saving import Savable
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
@@ -127,16 +127,27 @@ class Program(Differentiable, Savable):
 
     # -- examples to traces
 
-    def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
+    def prepare(
+        self, examples: Iterable[Any], *, processes: int | None = None, progress: bool = True
+    ) -> list[Prepared]:
         """Trace examples ahead; the results stand for them in later calls.
 
-        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples
-        this is the way to trace only once.
+        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples this is the way
+        to trace only once. Very many are traced in worker processes, which are forked, so functions may be
+        of any kind; but what a function changes is changed in its worker alone.
+
+        Args:
+            examples: as for `run`.
+            processes: how many workers, 1 for none; by default one for each core, where they pay.
+            progress: whether a terminal shows a bar when this takes more than a second.
 
         Raises:
             ExampleError: when an example does not fit the block.
+            BlockValueError: when `processes` is no whole number of 1 or more.
+            BackendError: when a worker process ends before its work does.
         """
-        return [Prepared(trace, self) for trace in self._trace_all(examples)]
+        trace_all = tracing(self.lowered.tracer, processes, progress=progress)
+        return [Prepared(trace, self) for trace in self._traces.all(examples, self, trace_all)]
 
     def plan(self, examples: Iterable[Any] | Planned) -> Planned:
         """Make a batch ready: traced, cut into parts and scheduled; the result stands for it in later calls.
@@ -387,12 +398,3 @@ class Program(Differentiable, Savable):
     def depth(self, example: Any) -> int:
         """Return the longest chain of calls that compute something, for one example."""
         return depth(self.model, *self._trace_all([example]))
-
-
-def refuse_no_count(name: str, value: Any, least: int) -> None:
-    """Raise `BlockValueError` for what is no whole number of `least` or more."""
-    if not is_int(value) or value < least:
-        found = describe_value(value)
-        raise BlockValueError(
-            name, f"a whole number of {least} or more", found, "leave it out for the default"
-        )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from foldbatch.blocks.lower import Lowered, holds_objects
+from foldbatch.blocks.lower import Lowered, TraceAll, holds_objects
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
@@ -93,8 +93,13 @@ class Traces:
                 return self._planned(key, entry) or traces
         return traces
 
-    def all(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace]:
-        """Return the traces of examples; arguments and errors are those of `work`."""
+    def all(
+        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+    ) -> list[Trace]:
+        """Return the traces of examples; `trace_all` traces new ones in place of `Tracer.trace_all`.
+
+        Other arguments and errors are those of `work`.
+        """
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
@@ -109,7 +114,7 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = self._lowered.tracer.trace_all([examples[number] for number in new], new)
+            made = self._lowered.trace_all([examples[number] for number in new], new, trace_all)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 self._remember(examples[number], trace)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columnar.columns import Columns, find
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
@@ -23,6 +24,7 @@ from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
 from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.garbage import no_garbage
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
@@ -38,13 +40,38 @@ from foldbatch.types import OBJECT, VOID, has_objects
 ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
+TraceAll = Callable[[Sequence[Any], Sequence[int]], list[Trace]]  # from examples and their numbers
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A block ready to run: its model, and a tracer that turns an example into a trace for the model."""
+    """A block ready to run: its model, and what turns examples into traces for the model.
+
+    Attributes:
+        block: the block.
+        model: its model.
+        tracer: the tracing program.
+        columns: the program applied to many examples by array operations, or what keeps it from that.
+    """
 
     block: AnyBlock
     model: Model
     tracer: Tracer
+    columns: Columns | str
+
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], by_program: TraceAll | None = None
+    ) -> list[Trace]:
+        """Return the traces of examples; arguments and errors are those of `Tracer.trace_all`.
+
+        `by_program` traces what columns cannot; by default it is `Tracer.trace_all`.
+        """
+        if not isinstance(self.columns, str):
+            with no_garbage():  # many traces are many objects
+                record = self.columns.trace(examples, self.tracer.max_calls)
+                if record is not None:
+                    return self.tracer.traces_of(record)
+        return (by_program or self.tracer.trace_all)(examples, numbers)
 
 
 def lower(
@@ -93,7 +120,7 @@ def lower(
     names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
     tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
-    return Lowered(block, model, tracer)
+    return Lowered(block, model, tracer, find(functions, names, model))
 
 
 def _wires(nested: Any) -> Iterator[Flow]:
@@ -124,8 +151,10 @@ def depth(model: Model, trace: Trace) -> int:
 
 def holds_objects(model: Model, trace: Trace) -> bool:
     """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    labels = chain.from_iterable(chain.from_iterable(trace.labels))
-    return has_objects(model.result) or not all(isinstance(label, ATOMS) for label in labels)
+    if has_objects(model.result):
+        return True
+    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
+    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from foldbatch.errors import BlockValueError
 from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
 from foldbatch.types import (
@@ -26,6 +27,7 @@ from foldbatch.types import (
     TupleType,
     Type,
     VoidType,
+    describe_value,
     terminals,
 )
 
@@ -80,6 +82,13 @@ def is_int(value: object) -> bool:
     (True, False, False)
     """
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def refuse_no_count(name: str, value: Any, least: int) -> None:
+    """Raise `BlockValueError` for what is no whole number of `least` or more."""
+    if not is_int(value) or value < least:
+        expected, fix = f"a whole number of {least} or more", "leave it out for the default"
+        raise BlockValueError(name, expected, describe_value(value), fix)
 
 
 def type_of(value: Value) -> Type:

@@ -11,6 +11,7 @@ import msgspec
 
 from foldbatch.commands.saved import count
 from foldbatch.errors import BlockUseError
+from foldbatch.gain.glance import glance
 from foldbatch.output import write_whole
 from foldbatch.recipes.building import structure_of
 from foldbatch.recipes.configuration import (
@@ -62,6 +63,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
     for one in fitted:
         print(f"model: {one.path}")
     _show_one(fitted[0], dataset)
+    if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch)):
+        print(gain)
     return 0
 
 
@@ -177,7 +180,8 @@ def _parser(prog: str) -> ArgumentParser:
         epilog=f"options of the configuration, with their defaults:\n{listed}",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        usage=f"{prog} [CONFIG.toml] [--SECTION.KEY VALUE ...] [--folder DIR] [--resume] [--seeds N]",
+        usage=f"{prog} [CONFIG.toml] [--SECTION.KEY VALUE ...] [--folder DIR] [--resume] [--seeds N] "
+        "[--no-gain]",
     )
     what = "options in sections; without a file, a Tree-LSTM learns functions of Python's standard library"
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help=what)
@@ -187,4 +191,6 @@ def _parser(prog: str) -> ArgumentParser:
     parser.add_argument("--resume", action="store_true", help=what)
     what = "train N models with seeds that follow each other, and test them together"
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help=what)
+    what = "do not measure at the end, for two seconds, what batching gains"
+    parser.add_argument("--no-gain", action="store_false", dest="gain", help=what)
     return parser

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -73,13 +74,9 @@ def bench(
         fix = "give the block a Loss, or measure inference"
         raise BlockValueError("bench", "a block with losses and parameters to train", "none", fix)
     tasks = {True: (TRAIN,), False: (INFER,), None: (TRAIN, INFER) if trainable else (INFER,)}[train]
-    before = {name: value.copy() for name, value in program.params.items()}
-    try:
+    with unchanged(program):
         measured = _in_turn(program, sample, sizes, tasks, repeats)
-        report = program.describe(_unseen(measured[-1].new)[0])
-    finally:
-        for name, value in before.items():
-            program.params[name] = value
+        report = program.describe(unseen(measured[-1].new)[0])
     figures = tuple(batches.figures() for batches in measured)
     name, cores = choose_engine(program.options.backend), program.options.threads
     # medians, in place of the phases of a single run
@@ -128,14 +125,23 @@ def _refuse_no_count(name: str, value: Any) -> None:
 # -- measuring
 
 
+@contextmanager
+def unchanged(program: Program) -> Iterator[None]:
+    """Return a context after which the parameters are what they were before."""
+    before = {name: value.copy() for name, value in program.params.items()}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            program.params[name] = value
+
+
 def _in_turn(
     program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
-) -> list[_Batches]:
+) -> list[Batches]:
     """Measure every size of batch once a turn; the first turn warms up and is forgotten."""
-    # a program knows trees once it has run them; what is prepared holds all of the model, losses too
-    prepared = program.prepare(sample)
-    known = [x if isinstance(x, Tree) else p for x, p in zip(sample, prepared, strict=True)]
-    measured = [_Batches(program, size, _cut(sample, size), _cut(known, size), tasks) for size in sizes]
+    known = traced_before(program, sample)
+    measured = [Batches(program, size, cut(sample, size), cut(known, size), tasks) for size in sizes]
     for turn in range(1 + repeats):
         for batches in measured:
             if turn == 1:
@@ -144,12 +150,21 @@ def _in_turn(
     return measured
 
 
-def _cut(examples: list[Any], size: int) -> list[list[Any]]:
+def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
+    """Return what stands for examples in runs that do not trace: trees as they are, the others prepared.
+
+    A program knows trees once it has seen them. What is prepared holds all of the model, losses too.
+    """
+    prepared = program.prepare(examples)
+    return [x if isinstance(x, Tree) else p for x, p in zip(examples, prepared, strict=True)]
+
+
+def cut(examples: list[Any], size: int) -> list[list[Any]]:
     """Return whole batches; what is left over is left out."""
     return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
 
 
-def _unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return batches whose trees are copies, as a program knows the traces of trees it has seen."""
     return [
         [Tree(item.parents, item.labels, item.tokens) if isinstance(item, Tree) else item for item in batch]
@@ -158,7 +173,7 @@ def _unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 @dataclass(slots=True)
-class _Batches:
+class Batches:
     """Batches of one size, and the seconds that they have taken so far.
 
     Attributes:
@@ -192,10 +207,10 @@ class _Batches:
         """Run every task once over all batches, then once more phase by phase."""
         for task in self.tasks:
             for is_known in (True, False):
-                batches = self.known if is_known else _unseen(self.new)
-                spent = self._train(batches) if task == TRAIN else self._infer(batches)
+                batches = self.known if is_known else unseen(self.new)
+                spent = self.train(batches) if task == TRAIN else self.infer(batches)
                 self.seconds.setdefault((task, is_known), []).append(spent)
-        self.reports = [self.program.describe(batch, compare=False) for batch in _unseen(self.new)]
+        self.reports = [self.program.describe(batch, compare=False) for batch in unseen(self.new)]
         for name in self.reports[0].phases:
             if name != BACKWARD or TRAIN in self.tasks:
                 self._add_phase(name, sum(report.phases[name] for report in self.reports))
@@ -205,13 +220,15 @@ class _Batches:
     def _add_phase(self, name: str, seconds: float) -> None:
         self.phases.setdefault(name, []).append(seconds)
 
-    def _infer(self, batches: Sequence[list[Any]]) -> float:
+    def infer(self, batches: Sequence[list[Any]]) -> float:
+        """Run batches; return the seconds."""
         start = time.perf_counter()
         for batch in batches:
             self.program.run(batch)
         return time.perf_counter() - start
 
-    def _train(self, batches: Sequence[list[Any]]) -> float:
+    def train(self, batches: Sequence[list[Any]]) -> float:
+        """Take a training step on each of some batches; return the seconds."""
         start, self.updating = time.perf_counter(), 0.0
         for batch in batches:
             _, gradients = self.program.value_and_grad(batch, step=0)  # which draws the same each time

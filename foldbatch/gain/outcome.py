@@ -32,15 +32,17 @@ class Outcome:
     batches: tuple[BatchFigures, ...]
     advice: tuple[str, ...]
 
-    def gain(self, batch: BatchFigures, task: str) -> float:
-        """Return how many times as fast an example is in such a batch as alone."""
-        return self.batches[0].known[task].median / batch.known[task].median
+    def gain(self, batch: BatchFigures, task: str, *, new: bool = False) -> float:
+        """Return how many times as fast an example, known or `new`, is in such a batch as alone."""
+        alone, there = [each.new[task] if new else each.known[task] for each in (self.batches[0], batch)]
+        return alone.median / there.median
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures as plain data, those that follow from others too."""
         data = asdict(self)
         for batch, written in zip(self.batches, data["batches"], strict=True):
             written["gain"] = {task: self.gain(batch, task) for task in self.tasks}
+            written["gain_of_new"] = {task: self.gain(batch, task, new=True) for task in self.tasks}
             written["examples_per_second"] = {task: batch.known[task].rate for task in self.tasks}
             written["seconds_a_call"] = {task: batch.seconds_a_call(task) for task in self.tasks}
         return data
@@ -64,7 +66,7 @@ class Outcome:
 
     def _gains(self, task: str) -> str:
         title = f"What batching gains in {task}: examples a second, traced before (known) or in the run (new)"
-        header = ("batch", "known", "gain", "slowest to quickest", "new", "us a call (known)")
+        header = ("batch", "known", "gain", "slowest to quickest", "new", "gain", "us a call (known)")
         rows = []
         for batch in self.batches:
             known = batch.known[task]
@@ -74,6 +76,7 @@ class Outcome:
                 f"{self.gain(batch, task):.1f}x",
                 f"{1 / known.high:.0f} to {1 / known.low:.0f}",
                 f"{batch.new[task].rate:.0f}",
+                f"{self.gain(batch, task, new=True):.1f}x",
                 f"{batch.seconds_a_call(task) * 1e6:.2f}",
             )
             rows.append(row)

@@ -53,7 +53,14 @@ class Column:
         return np.zeros((0, *self.shape), self.dtype)
 
 
-def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[str]) -> list[Prepared]:
+def prepare(
+    program: Program,
+    examples: Iterable[Any],
+    path: str | os.PathLike[str],
+    *,
+    processes: int | None = None,
+    progress: bool = True,
+) -> list[Prepared]:
     """Trace examples, write them to a file for `load_prepared`, and return them.
 
     The file appears under its name when it is complete, or not at all.
@@ -62,14 +69,18 @@ def prepare(program: Program, examples: Iterable[Any], path: str | os.PathLike[s
         program: whose traces they are.
         examples: as for `Program.prepare`.
         path: of the file, which is replaced.
+        processes: as for `Program.prepare`: how many processes trace.
+        progress: whether a bar is shown in a terminal when tracing takes more than a second.
 
     Raises:
         ExampleError: when an example does not fit the block.
+        BlockValueError: when `processes` is no whole number of 1 or more.
+        BackendError: when a worker process ends before its work does.
         ExampleTypeError: when a label of a metric, or an object in a result, is no str, int, float, bool
             or None. No file has been touched in either case.
         OSError: when the file cannot be written.
     """
-    prepared = program.prepare(examples)
+    prepared = program.prepare(examples, processes=processes, progress=progress)
     arrays = _pack(program.model, [example.trace for example in prepared])
     files.write(path, KIND, arrays, {"version": VERSION, "digests": _digests(program)})
     return prepared

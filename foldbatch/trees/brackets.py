@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import length_hint
+from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
 from foldbatch.trees.postorder import LABEL_KINDS, Label
@@ -249,7 +250,7 @@ class _Grower:
             self.label = self.label_of[word]
             self.state = _LABELLED
         elif self.state == _LABELLED:
-            self.word = unescape(word) if self.unescape else word
+            self.word = intern(unescape(word) if self.unescape else word)  # one object for all places
             self.state = _HAS_WORD
         elif self.state == _OUTSIDE:
             raise _Misfit("'(' to begin a tree", "put text in brackets: (LABEL word)")

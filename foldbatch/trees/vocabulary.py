@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from foldbatch.errors import BlockValueError
 from foldbatch.types import describe_value
@@ -78,6 +79,14 @@ class Vocabulary:
 
     def __getitem__(self, word: str) -> int:
         return self._numbers.get(word, 0)
+
+    def numbers(self, words: Iterable[str]) -> list[int]:
+        """Return the numbers of several words.
+
+        >>> Vocabulary(["a", "gem"]).numbers(["gem", "loom"])
+        [2, 0]
+        """
+        return list(map(self._numbers.get, words, repeat(0)))
 
     __call__ = __getitem__  # so that it is a function of words, as for `InputTransform`
 

@@ -30,12 +30,15 @@ class Explanation:
 
     Attributes:
         cells: one `foldbatch.views.explain.CellExplanation` each.
+        tracing: how examples are traced, and what keeps them from being traced by columns; empty where some
+            cells are chosen.
     """
 
     cells: tuple[CellExplanation, ...]
+    tracing: str = ""
 
     def __str__(self) -> str:
-        return self.whole() if len(self.cells) <= FEW_CELLS else _summary(self.cells)
+        return self.whole() if len(self.cells) <= FEW_CELLS else self._with_tracing(_summary(self.cells))
 
     def __repr__(self) -> str:
         names = ", ".join(cell.name for cell in self.cells[:FEW_CELLS])
@@ -44,7 +47,10 @@ class Explanation:
 
     def whole(self) -> str:
         """Return the explanations of all cells as text, however many there are."""
-        return "\n\n".join(map(str, self.cells))
+        return self._with_tracing("\n\n".join(map(str, self.cells)))
+
+    def _with_tracing(self, text: str) -> str:
+        return f"tracing: {self.tracing}\n\n{text}" if self.tracing else text
 
     def svg(self, path: str | PathLike[str] | None = None, *, backward: bool = False) -> str:
         """Return the graphs drawn as one SVG, and write it to `path` if there is one.
@@ -94,6 +100,7 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
     ◆    output 0  N float32
     """
     names: dict[Parameter, str] = {}
+    tracing = ""
     if isinstance(what, Cell):
         cells: tuple[Cell, ...] = (what,)
         target = TARGET
@@ -102,8 +109,18 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
         names = {parameter: name_of for name_of, parameter in program.params.parameters.items()}
         cells = program.model.cells
         target = program.engine.target
+        tracing = "" if name else _tracing(program)
     chosen = find_cells(cells, name, "explain")
-    return Explanation(tuple(explain_cell(cells[number], target, names) for number in chosen))
+    return Explanation(tuple(explain_cell(cells[number], target, names) for number in chosen), tracing)
+
+
+def _tracing(program: Program) -> str:
+    columns = program.lowered.columns
+    if isinstance(columns, str):
+        return f"by the program, visit by visit. What keeps examples from being traced by columns: {columns}"
+    last = columns.refusals.last
+    beside = f". The last batch that was traced by the program instead: {last}" if last else ""
+    return f"by columns, all visits of a block at once{beside}"
 
 
 def _summary(cells: Sequence[CellExplanation]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.contest import INFER, TRAIN, Contender, contest, verify
+from benchmarks.contest import INFER, TRAIN, Contender, contest, our_contender, verify
 from foldbatch.errors import BackendError, FoldbatchError
 
 
@@ -37,7 +37,7 @@ def test_the_same_losses_pass() -> None:
 @pytest.mark.parametrize(
     ("losses", "after", "message"),
     [
-        ({0: 8.0, 1: 9.01}, 5.0, "benchmarks sst, x: expected a loss of 9.010000, found 9.000000"),
+        ({0: 8.0, 1: 9.01}, 5.0, "benchmarks, x: expected a loss of 9.010000, found 9.000000"),
         ({0: 8.0}, 5.01, "x, after a training step: expected a loss of 5.010000, found 5.000000"),
         ({0: float("nan")}, 5.0, "expected a loss of nan"),
     ],
@@ -106,3 +106,30 @@ def test_who_fails_drops_out() -> None:
     assert found.quiet["x"][TRAIN].runs == 4
     assert found.failed == {"y": "Y peer: expected an answer, found none; leave it out"}
     assert order.count("y train [0]") == 6
+
+
+class Ours:
+    backend = "toy"
+
+    def __init__(self) -> None:
+        self.ran: list[list[int]] = []
+
+    def loss(self, batch) -> float:
+        return float(sum(batch))
+
+    def infer(self, batch) -> None:
+        self.ran.append(batch)
+
+    step = infer
+
+
+def test_ours_with_new_examples_runs_copies_of_the_batches() -> None:
+    ours, batches = Ours(), [[1], [2, 3]]
+    known, new = our_contender(ours, batches), our_contender(ours, batches, list)
+    assert (known.name, new.name) == ("foldbatch (toy)", "foldbatch (toy), new examples")
+    assert known.loss(1) == new.loss(1) == 5
+    assert known.train([0, 1]) > 0
+    assert ours.ran[1] is batches[1]
+    assert new.infer([0, 1]) > 0
+    assert ours.ran[2:] == batches
+    assert ours.ran[3] is not batches[1]

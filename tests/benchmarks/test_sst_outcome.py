@@ -23,6 +23,7 @@ FOUND = Found(
     counts=Counts(trees=8, leaves=16, words=6, inner=8),
     timings={
         "ours": {"train": _t(0.5), "infer": _t(0.2)},
+        "ours, new examples": {"train": _t(0.8), "infer": _t(0.4)},
         "Peer slow": {"train": _t(2.0), "infer": _t(0.1)},
         "Peer slower": {"train": _t(4.0), "infer": _t(1.0)},
     },
@@ -40,8 +41,8 @@ def test_rates_ratios_and_shares() -> None:
     assert FOUND.per_second("ours", "train") == 8
     assert FOUND.speedup("train") == 2
     assert FOUND.best_peer("train") == "Peer slow"
-    assert FOUND.ratio("train") == 4
-    assert FOUND.ratio("infer") == 0.5
+    assert [FOUND.ratio(name, "train") for name in (FOUND.ours, FOUND.new)] == [4, 2.5]
+    assert FOUND.ratio(FOUND.ours, "infer") == 0.5
     assert FOUND.kept("ours", "train") == 0.5
     operations = 3 * 2 * (6 * 300 + 8 * 1000 + 24 * 50)
     assert FOUND.floor("train", shared=True) == pytest.approx(operations / 2 / 1e5)
@@ -60,6 +61,7 @@ def test_all_of_it_is_plain_data() -> None:
     )
     data = json.loads(json.dumps(outcome.as_dict()))
     assert data["found"][0]["derived"]["train"]["ratio_to_best_peer"] == 4
+    assert data["found"][0]["derived"]["train"]["ratio_to_best_peer_of_new"] == 2.5
     assert data["found"][0]["derived"]["train"]["kept_beside_busy"] == {"ours": 0.5}
     assert data["found"][0]["timings"]["Peer slow"]["train"] == {
         "median": 2.0,

@@ -70,6 +70,7 @@ def test_tables_show_what_was_found() -> None:
     }
     assert rows["Peer slow"] in ("40 ±0%", "")
     assert rows["against the best peer"] in ("4.00x", "0.50x")
+    assert rows["the same, new examples"] in ("2.50x", "0.25x")
     assert "4.00x" in text
     assert rows["forward"] == "200.00 40.0%"
     assert rows["ours"] == "50%, 50%"

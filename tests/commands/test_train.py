@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -25,7 +26,11 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     test = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]
     assert f"\ntest: loss {test['loss']:.4f}, accuracy {test['accuracy']:.4f}, node_accuracy " in out
     assert "one prediction (its label: very positive):" in out
-    assert main(arguments) == 0  # into a folder of its own
+    assert re.match(
+        r"batching: [\d.]+x .* \(new examples: [\d.]+x\), in training steps of ", out.splitlines()[-1]
+    )
+    assert main([*arguments, "--no-gain"]) == 0  # into a folder of its own
+    assert "batching:" not in capsys.readouterr().out
     assert (tmp_path / "runs" / "mine-2" / "model.safetensors").exists()
     assert main([*arguments, "--resume", "--train.epochs", "2"]) == 0  # the newest
     assert len((tmp_path / "runs" / "mine-2" / "epochs.csv").read_text().splitlines()) == 3

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, UnknownNameError
+from foldbatch.errors import BlockTypeError, ExampleError, UnknownNameError
 
 NODE = "{http://www.w3.org/2000/svg}g[@class='fb-node']"
 
@@ -28,7 +28,7 @@ def program() -> fb.Program:
 def test_a_program_is_explained_cell_by_cell(program):
     found = fb.explain(program)
     assert [cell.cell for cell in found.cells] == list(program.model.cells)
-    assert str(found) == found.whole() == "\n\n".join(str(cell) for cell in found.cells)
+    assert str(found) == found.whole() == "\n\n".join([f"tracing: {found.tracing}", *map(str, found.cells)])
     names = "tree.case(False), tree.case(True), model"
     assert repr(found) == f"Explanation(3 cells: {names}; print it to read it)"
     assert repr(found.cells[0]).startswith("CellExplanation('tree.case(False)', ")
@@ -39,7 +39,7 @@ def test_of_many_cells_there_is_a_line_each():
     cases = {k: fb.Vector(2) >> fb.Linear(2) for k in range(20)}
     program = fb.compile(fb.OneOf(len, cases), "numpy")
     found = fb.explain(program)
-    title, header, *rows, last = str(found).splitlines()
+    _, _, title, header, *rows, last = str(found).splitlines()
     assert title == "20 cells"
     assert header.split("  ")[0] == "cell"
     assert [row.split()[0] for row in rows] == [cell.name for cell in program.model.cells]
@@ -47,6 +47,23 @@ def test_of_many_cells_there_is_a_line_each():
     assert found.whole().count("graph as built") == 20
     assert repr(found).endswith("model.case(2), ...; print it to read it)")
     assert found._repr_html_().count("graph as built") == 20
+
+
+def test_how_examples_are_traced_is_told():
+    """With what keeps them from columns: the block, and its function."""
+    label = fb.GetItem("label") >> fb.Scalar("int32")
+    assert str(fb.explain(label)).startswith("tracing: by columns, all visits of a block at once\n")
+    program = fb.compile(label, "numpy")
+    with pytest.raises(ExampleError):
+        program.run([fb.trees.Tree.leaf("one")] * 500)
+    assert "model Scalar('int32'): there is a datum" in fb.explain(program).tracing
+    tree = fb.ForwardDeclaration(output_type=[], name="tree")
+    tree.resolve_to(
+        fb.OneOf(lambda t: t.parent is None, {False: fb.Zeros([]), True: fb.GetItem(0) >> tree()})
+    )
+    assert "tree OneOf: " in fb.explain(tree()).tracing
+    assert "reads parent" in fb.explain(tree()).tracing
+    assert fb.explain(program.model.cells[0]).tracing == ""
 
 
 def test_a_whole_name_chooses_one_cell_alone():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from foldbatch.bars import rich_bars
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.train.callbacks.callback import Callback
@@ -147,11 +147,7 @@ class _Bar:
     """A bar by rich, below the lines of past epochs."""
 
     def __init__(self, file: IO[str]) -> None:
-        rich = import_module("rich.progress")  # here, since it takes long to import
-        counts, clock = rich.MofNCompleteColumn(), rich.TimeElapsedColumn()
-        console = import_module("rich.console").Console(file=file)
-        columns = ("{task.description}", rich.BarColumn(), counts, clock)
-        self._bars = rich.Progress(*columns, console=console, transient=True)
+        self._bars = rich_bars(file)
         self._bars.start()
         self._task: Any = None
 

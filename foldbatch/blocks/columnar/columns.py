@@ -1,0 +1,158 @@
+"""Columns: whether a tracing program can be applied to many examples by array operations, and doing so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foldbatch.blocks.columnar.clock import Frame
+from foldbatch.blocks.columnar.items import planted
+from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
+from foldbatch.blocks.columnar.kinds import Column, Data, Refused
+from foldbatch.blocks.columnar.scope import Run, Scope
+from foldbatch.blocks.columnar.statements import Parser
+from foldbatch.blocks.columnar.visits import Again, Function, visit
+from foldbatch.model.model import Model
+from foldbatch.model.wires import components
+from foldbatch.scheduler.record import Record
+from foldbatch.trees import Tree
+from foldbatch.types import TensorType
+
+if TYPE_CHECKING:
+    from foldbatch.blocks.drafts import Procedure
+
+
+FEW = 500  # nodes: fewer are traced one by one, which takes no longer
+MOST_SKIPPED = 64  # batches, after many have been refused in turn
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Batches that had no columns in spite of the model: the more in turn, the less often they are tried.
+
+    Attributes:
+        pause: how many batches are left to the program before the next try.
+        skipped: how many of these are left.
+        last: why the last one was refused; empty if none was.
+    """
+
+    pause: int = 0
+    skipped: int = 0
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A tracing program whose functions are applied to all their visits at once.
+
+    Attributes:
+        functions: the functions of the program, by name, the root's first.
+        model: the model that traces fit.
+        bounds: per cell and feed, the number that ids must be below, or None.
+        width: how many value numbers each call reserves.
+        refusals: the batches that had no columns.
+    """
+
+    functions: Mapping[str, Function]
+    model: Model
+    bounds: Bounds
+    width: int
+    refusals: Refusals = field(default_factory=Refusals)
+
+    def trace(self, examples: Sequence[Any], max_calls: int) -> Record | None:
+        """Return the calls that examples make; None where the program must be run on each.
+
+        Args:
+            examples: what the root block reads.
+            max_calls: how many calls an example may make.
+        """
+        refusals = self.refusals
+        if sum(map(_size, examples)) < FEW:
+            return None
+        if refusals.skipped:
+            refusals.skipped -= 1
+            return None
+        try:
+            record = self.record(examples, max_calls)
+        except Refused as refused:
+            refusals.pause = min(2 * refusals.pause + 1, MOST_SKIPPED)
+            refusals.skipped, refusals.last = refusals.pause - 1, str(refused)
+            return None
+        refusals.pause = 0
+        return record
+
+    def record(self, examples: Sequence[Any], max_calls: int) -> Record:
+        """Return the calls that examples make.
+
+        Raises:
+            Refused: where some example does not fit, or is such that the program must be run on it.
+        """
+        root = next(iter(self.functions.values()))
+        argument = planted(Data(np.arange(len(examples)), examples))
+        chosen: dict[int, Any] = {}
+        while True:
+            run, frame = Run(len(self.model.cells), self.width, chosen), Frame(len(examples))
+            scope = Scope(run, frame, None, len(examples))
+            try:
+                results = self._call(scope, root.name, [argument])
+                break
+            except Again:
+                pass
+        numbers = number(run, frame)
+        if len(numbers.ends) and differences(numbers.ends).max() > max_calls:
+            raise Refused("an example makes more calls than it may")
+        return join(self.model, self.bounds, run, numbers, results)
+
+    def _call(self, scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
+        return visit(self.functions, scope, name, arguments)
+
+
+def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Model) -> Columns | str:
+    """Return the columns of a tracing program, or what keeps it from having any: a block and a reason.
+
+    Args:
+        functions: the functions of the program, the root's first.
+        globals_: what the program finds among its globals.
+        model: the model that traces fit.
+    """
+    try:
+        columns = Columns(_functions(functions, globals_), model, model.bounds, _width(model))
+        columns.record([], 0)
+    except Refused as refused:
+        return str(refused)
+    return columns
+
+
+def _size(example: Any) -> int:
+    """Return about how many nodes an example has."""
+    if type(example) is Tree:
+        return example.size
+    return sum(map(_size, example)) if type(example) in (tuple, list) and len(example) < FEW else 1
+
+
+def _width(model: Model) -> int:
+    return max([1, *(len(signature.outputs) for signature in model.signatures)])
+
+
+def _functions(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> dict[str, Function]:
+    calls = {function.name: function.calls for function in functions}
+    component = components(list(calls), calls)
+    made: dict[str, Function] = {}
+
+    def call(scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
+        return visit(made, scope, name, arguments)
+
+    parser = Parser(globals_, frozenset(calls), call)
+    for function in functions:
+        recurs = any(component[name] == component[function.name] for name in function.calls)
+        results = [slot.type for slot in function.results]
+        if recurs and not all(isinstance(type_, TensorType) for type_ in results):
+            raise Refused("a recursion returns an object", function.path)
+        parameters = tuple(slot.code for slot in function.parameters)
+        memo = any(line.text.strip().startswith("key = ") for line in function.lines[:1])
+        body = parser.parse(function)
+        made[function.name] = Function(function.name, parameters, len(results), recurs, memo, body)
+    return made

@@ -1,0 +1,165 @@
+"""Kinds of columns: what a variable of the tracing program holds, for many visits at once.
+
+A *lane* is one visit, or one turn of a loop. A column has one entry a lane. Numbers of values are plain
+arrays of `references`; objects are one of the kinds below, which say what they hold of each lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.blocks.columnar.forest import Forest, counts
+
+Array: TypeAlias = NDArray[Any]
+Kind = TypeVar("Kind")
+
+
+class Refused(Exception):  # noqa: N818 - is caught, and the examples are traced the ordinary way
+    """Something that columns cannot do; `where` is the path of the block."""
+
+    def __init__(self, reason: str, where: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.where = reason, where
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}" if self.where else self.reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """A node of a tree in each lane.
+
+    Attributes:
+        forest: the trees.
+        index: ``[lanes]``: the nodes' places in the forest.
+        depth: how many levels below the node that the present function visits.
+    """
+
+    forest: Forest
+    index: Array
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Children:
+    """The children of a node in each lane."""
+
+    parents: Nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """A Python object in each lane.
+
+    Attributes:
+        codes: ``[lanes]``: the places of the lanes' objects in `objects`.
+        objects: Python objects; some may stand in no lane.
+    """
+
+    codes: Array
+    objects: Sequence[Any]
+
+    def present(self) -> Array:
+        """Return the places of the objects that stand in any lane, in ascending order."""
+        return np.flatnonzero(counts(self.codes, len(self.objects)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """A list in each lane.
+
+    Attributes:
+        lengths: ``[lanes]``.
+        items: columns of all items, lane by lane: one, or one for each part of an item.
+    """
+
+    lengths: Array
+    items: tuple[Column, ...]
+
+
+Column: TypeAlias = "Array | Nodes | Children | Data | Lists | tuple[Any, ...]"
+
+
+def take(column: Column, lanes: Array | None) -> Column:
+    """Return some lanes of a column; None stands for all.
+
+    >>> take(Lists(np.array([1, 2]), (np.array([7, 8, 9]),)), np.array([1])).items
+    (array([8, 9]),)
+    """
+    if lanes is None:
+        return column
+    match column:
+        case np.ndarray():
+            return column.take(lanes)
+        case Nodes():
+            return replace(column, index=column.index.take(lanes))
+        case Data():
+            return replace(column, codes=column.codes.take(lanes))
+        case Children(parents):
+            return Children(replace(parents, index=parents.index.take(lanes)))
+        case tuple():
+            return tuple(take(part, lanes) for part in column)
+    starts = np.cumsum(column.lengths) - column.lengths
+    lengths = column.lengths[lanes]
+    return Lists(lengths, tuple(take(part, ranges(starts[lanes], lengths)) for part in column.items))
+
+
+def ranges(starts: Array, lengths: Array) -> Array:
+    """Return the numbers from each start on, as many as its length, one range after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
+
+
+def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
+    """Return one column of several, each with its lanes; every lane is in one of them.
+
+    Raises:
+        Refused: where they are of several kinds.
+    """
+    if numbers := _of_kind(np.ndarray, parts):
+        return _scattered(numbers, size)
+    if nodes := _of_kind(Nodes, parts):
+        forest, depth = nodes[0][1].forest, nodes[0][1].depth
+        if all(column.forest is forest and column.depth == depth for _, column in nodes):
+            return Nodes(forest, _scattered([(lanes, c.index) for lanes, c in nodes], size), depth)
+    if data := _of_kind(Data, parts):
+        objects: list[Any] = []
+        codes = []
+        for lanes, column in data:
+            codes.append((lanes, column.codes + len(objects)))
+            objects += column.objects
+        return Data(_scattered(codes, size), objects)
+    if lists := _of_kind(Lists, parts):
+        return _merged_lists(lists, size)
+    raise Refused("it chooses between objects of several kinds")
+
+
+def _of_kind(kind: type[Kind], parts: Sequence[tuple[Array, Column]]) -> list[tuple[Array, Kind]]:
+    """Return the parts, if all are of one kind."""
+    some: list[tuple[Array, Kind]] = [(at, column) for at, column in parts if isinstance(column, kind)]
+    return some if len(some) == len(parts) else []
+
+
+def _merged_lists(parts: Sequence[tuple[Array, Lists]], size: int) -> Lists:
+    lengths = _scattered([(lanes, column.lengths) for lanes, column in parts], size)
+    starts = np.cumsum(lengths) - lengths
+    filled = [(ranges(starts[lanes], c.lengths), c.items) for lanes, c in parts if c.items]
+    total, width = int(lengths.sum()), len(filled[0][1]) if filled else 0
+    return Lists(lengths, tuple(merge([(at, items[i]) for at, items in filled], total) for i in range(width)))
+
+
+def _scattered(parts: Sequence[tuple[Array, Array]], size: int) -> Array:
+    result = np.zeros(size, np.result_type(*(column.dtype for _, column in parts)))
+    for lanes, column in parts:
+        result[lanes] = column
+    return result

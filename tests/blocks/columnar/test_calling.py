@@ -1,0 +1,83 @@
+"""Functions are called once for all lanes that are alike in what they read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldbatch.blocks.columnar.calling import UserFunction
+from foldbatch.blocks.columnar.forest import Forest
+from foldbatch.blocks.columnar.kinds import Data, Nodes, Refused
+from foldbatch.trees import Tree
+
+TREES = [
+    Tree([2, 2, -1], [1, 2, 1], ["a", "b", None]),
+    Tree.leaf(1, "a"),
+    Tree([1, -1], ["x", 7], ["a", None]),
+]
+FOREST = Forest(TREES)
+ALL = Nodes(FOREST, FOREST.nodes)
+NODES = [node for tree in TREES for node in tree.nodes()]
+
+
+def results(function, column=ALL):
+    data = UserFunction(function)(column)
+    return [data.objects[code] for code in data.codes.tolist()], len(data.objects)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (lambda t: t.is_leaf, 2),
+        (lambda t: "leaf" if t.is_leaf else t.label, 5),
+        (lambda t: (t.label, t.token), 5),
+        (lambda t: t.words(), 6),
+        (len, 3),
+        (lambda t: t.size, 3),
+    ],
+)
+def test_results_are_those_of_each_node(function, calls):
+    assert results(function) == ([function(node) for node in NODES], calls)
+
+
+def test_a_function_of_objects_is_called_for_those_present():
+    column = Data(np.array([2, 0, 2]), ("a", 0, "b"))
+    assert results(str.upper, column) == (["B", "A", "B"], 2)
+
+
+BAD = [
+    (lambda t: t.parent, ALL, "reads parent"),
+    (lambda t: t.label + 1, ALL, "raises TypeError"),
+    (lambda t: t, ALL, "returns a Reader"),
+    (lambda t: [t], ALL, "returns a Reader"),
+    (lambda t: {t.label}, ALL, "returns a set"),
+    (lambda x: x.pop(), Data(np.array([0]), ([1],)), "reads an object that may change"),
+]
+
+
+@pytest.mark.parametrize(("function", "column", "reason"), BAD)
+def test_functions_that_do_not_fit_are_refused(function, column, reason):
+    with pytest.raises(Refused, match=reason):
+        UserFunction(function)(column)
+
+
+def swallow(t):
+    try:
+        return t.parent
+    except Exception:  # noqa: BLE001
+        return 1
+
+
+def test_a_refusal_that_the_function_swallows_is_one_all_the_same():
+    function = UserFunction(len)
+    function.function = swallow  # the names of its exceptions keep it from being pure already
+    with pytest.raises(Refused, match="reads parent"):
+        function(ALL)
+
+
+def test_a_variable_given_another_object_is_noticed():
+    space = {"x": 1}
+    function = UserFunction(eval("lambda t: x", space))
+    space["x"] = []
+    with pytest.raises(Refused, match="given another object"):
+        function(ALL)

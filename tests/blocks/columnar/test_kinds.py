@@ -1,0 +1,41 @@
+"""Kinds of columns: some lanes of one, and several made one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldbatch.blocks.columnar.forest import Forest
+from foldbatch.blocks.columnar.kinds import Data, Lists, Nodes, Refused, merge, take
+from foldbatch.trees import Tree
+
+FOREST = Forest([Tree([2, 2, -1])])
+
+
+def test_lists_are_merged_item_by_item():
+    parts = [
+        (np.array([0, 2]), Lists(np.array([2, 1]), (np.array([1, 2, 3]),))),
+        (np.array([1]), Lists(np.array([0]), ())),
+        (np.array([3]), Lists(np.array([1]), (np.array([4]),))),
+    ]
+    lists = merge(parts, 4)
+    assert lists.lengths.tolist() == [2, 0, 1, 1]
+    assert lists.items[0].tolist() == [1, 2, 3, 4]
+    assert take(lists, np.array([3, 0])).items[0].tolist() == [4, 1, 2]
+
+
+def test_objects_are_merged_by_their_codes():
+    data = merge([(np.array([1]), Data(np.array([0]), ["a"])), (np.array([0]), Data(np.array([1]), "bc"))], 2)
+    assert [data.objects[code] for code in data.codes] == ["c", "a"]
+
+
+def test_objects_of_several_kinds_are_no_column():
+    nodes = Nodes(FOREST, np.array([0]))
+    for other in (
+        np.array([0]),
+        Data(np.array([0]), "a"),
+        Nodes(Forest([]), np.array([0])),
+        Nodes(FOREST, nodes.index, 1),
+    ):
+        with pytest.raises(Refused, match="several kinds"):
+            merge([(np.array([0]), nodes), (np.array([1]), other)], 2)
