@@ -13,7 +13,6 @@ from foldbatch.engines.numba.cuts import LANES, NARROW, by_columns, by_rows
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
-from tests.engines.numba.walking import run_native
 
 
 @pytest.mark.parametrize("columns", [NARROW, 50, 300, 750, 751])
@@ -59,6 +58,7 @@ def test_a_loop_moves_by_rows_where_it_has_them() -> None:
 def test_a_cut_product_has_the_bits_of_the_whole(dtype: str, rows: int) -> None:
     pytest.importorskip("numba", reason="numba is not installed")
     from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from tests.engines.numba.walking import run_native  # noqa: PLC0415 - so does it
 
     kind, cut_for = {"float32": "f4", "float64": "f8"}[dtype], products.blocks()
     text = products.native_text(kind, cut_for)
