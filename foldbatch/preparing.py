@@ -17,8 +17,8 @@ from itertools import chain
 from typing import Any
 
 from foldbatch.bars import Bar
-from foldbatch.blocks.lower import ATOMS, TraceAll, holds_objects
-from foldbatch.blocks.tracer import Tracer
+from foldbatch.blocks.lower import ATOMS, holds_objects
+from foldbatch.blocks.tracer import TraceAll, Tracer
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.engines.threads import available_cores
 from foldbatch.scheduler.record import Record

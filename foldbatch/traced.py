@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from foldbatch.blocks.lower import Lowered, TraceAll, holds_objects
+from foldbatch.blocks.lower import Lowered, holds_objects
+from foldbatch.blocks.tracer import TraceAll
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
@@ -96,7 +97,9 @@ class Traces:
     def all(
         self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
     ) -> list[Trace]:
-        """Return the traces of examples; `trace_all` traces new ones in place of `Tracer.trace_all`.
+        """Return the traces of examples; `trace_all` traces new ones that have no columns.
+
+        By default it is `Tracer.trace_all`.
 
         Other arguments and errors are those of `work`.
         """
@@ -114,7 +117,10 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = self._lowered.trace_all([examples[number] for number in new], new, trace_all)
+            unseen = [examples[number] for number in new]
+            made = self._lowered.by_columns(unseen)
+            if made is None:
+                made = (trace_all or self._lowered.tracer.trace_all)(unseen, new)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 self._remember(examples[number], trace)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -40,9 +40,6 @@ from foldbatch.types import OBJECT, VOID, has_objects
 ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
-TraceAll = Callable[[Sequence[Any], Sequence[int]], list[Trace]]  # from examples and their numbers
-
-
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A block ready to run: its model, and what turns examples into traces for the model.
@@ -59,19 +56,13 @@ class Lowered:
     tracer: Tracer
     columns: Columns | str
 
-    def trace_all(
-        self, examples: Sequence[Any], numbers: Sequence[int], by_program: TraceAll | None = None
-    ) -> list[Trace]:
-        """Return the traces of examples; arguments and errors are those of `Tracer.trace_all`.
-
-        `by_program` traces what columns cannot; by default it is `Tracer.trace_all`.
-        """
-        if not isinstance(self.columns, str):
-            with no_garbage():  # many traces are many objects
-                record = self.columns.trace(examples, self.tracer.max_calls)
-                if record is not None:
-                    return self.tracer.traces_of(record)
-        return (by_program or self.tracer.trace_all)(examples, numbers)
+    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
+        """Return the traces of examples; None where the tracing program must be run on each."""
+        if isinstance(self.columns, str):
+            return None
+        with no_garbage():  # many traces are many objects
+            record = self.columns.trace(examples, self.tracer.max_calls)
+            return None if record is None else self.tracer.traces_of(record)
 
 
 def lower(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
@@ -42,6 +42,10 @@ FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 MAX_CALLS = 10_000_000  # calls of one example, by default
+
+TraceAll: TypeAlias = (
+    "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
+)
 
 
 @dataclass(frozen=True, slots=True)

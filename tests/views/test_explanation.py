@@ -51,19 +51,24 @@ def test_of_many_cells_there_is_a_line_each():
 
 def test_how_examples_are_traced_is_told():
     """With what keeps them from columns: the block, and its function."""
-    label = fb.GetItem("label") >> fb.Scalar("int32")
-    assert str(fb.explain(label)).startswith("tracing: by columns, all visits of a block at once\n")
-    program = fb.compile(label, "numpy")
+    label = fb.GetItem("label") >> fb.Scalar()
+    assert str(fb.explain(label)).startswith("tracing: by the program, visit by visit, which takes no longer")
+    program = fb.compile(recursive(len, label), "numpy")
+    assert str(fb.explain(program)).startswith("tracing: by columns, all visits of a block at once\n")
     with pytest.raises(ExampleError):
-        program.run([fb.trees.Tree.leaf("one")] * 500)
-    assert "model Scalar('int32'): there is a datum" in fb.explain(program).tracing
-    tree = fb.ForwardDeclaration(output_type=[], name="tree")
-    tree.resolve_to(
-        fb.OneOf(lambda t: t.parent is None, {False: fb.Zeros([]), True: fb.GetItem(0) >> tree()})
-    )
-    assert "tree OneOf: " in fb.explain(tree()).tracing
-    assert "reads parent" in fb.explain(tree()).tracing
+        program.run([fb.trees.Tree.leaf("one")] * 700)
+    assert "tree.case(0) Scalar('float32'): there is a datum" in fb.explain(program).tracing
+    kept = fb.explain(recursive(lambda t: t.parent is None, label)).tracing
+    assert "visit by visit. What keeps" in kept
+    assert "tree OneOf: " in kept
+    assert "reads parent" in kept
     assert fb.explain(program.model.cells[0]).tracing == ""
+
+
+def recursive(key_fn, leaf):
+    tree = fb.ForwardDeclaration(output_type=[], name="tree")
+    tree.resolve_to(fb.OneOf(key_fn, (leaf, fb.GetItem(0) >> tree())))
+    return tree()
 
 
 def test_a_whole_name_chooses_one_cell_alone():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from foldbatch.blocks.drafts import Procedure
 
 
-FEW = 500  # nodes: fewer are traced one by one, which takes no longer
+FEW = 700  # nodes: fewer are traced one by one, which takes no longer
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
 
@@ -62,6 +62,11 @@ class Columns:
     width: int
     refusals: Refusals = field(default_factory=Refusals)
 
+    @property
+    def recurs(self) -> bool:
+        """Whether the program recurs. Where it only has loops, it takes no longer than columns."""
+        return any(function.recurs for function in self.functions.values())
+
     def trace(self, examples: Sequence[Any], max_calls: int) -> Record | None:
         """Return the calls that examples make; None where the program must be run on each.
 
@@ -70,7 +75,7 @@ class Columns:
             max_calls: how many calls an example may make.
         """
         refusals = self.refusals
-        if sum(map(_size, examples)) < FEW:
+        if not self.recurs or sum(map(_size, examples)) < FEW:
             return None
         if refusals.skipped:
             refusals.skipped -= 1

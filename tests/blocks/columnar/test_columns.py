@@ -206,15 +206,16 @@ def test_an_example_of_too_many_calls_is_left_to_the_program():
 
 def test_few_nodes_are_left_to_the_program():
     columns = columns_of(declared(summed))
-    assert columns.trace([TREE] * 90, 100) is None
-    assert columns.trace([TREE] * 100, 100) is not None
-    assert columns.trace([(TREE, 1)] * 70, 100) is None
+    assert columns.trace([TREE] * 139, 100) is None
+    assert columns.trace([TREE] * 140, 100) is not None
+    assert columns.trace([(TREE, 1)] * 116, 100) is None
+    assert columns_of(OF_TREES["bilstm"]).trace([TREE] * 140, 100) is None, "nothing recurs"
     assert not columns.refusals.last
 
 
 def test_batches_that_are_refused_again_and_again_are_tried_less_often():
     columns = replace(columns_of(declared(summed)), refusals=Refusals())
-    bad, good = [Tree.leaf("a")] * 500, [TREE] * 100
+    bad, good = [Tree.leaf("a")] * 700, [TREE] * 140
     tries = []
     for number in range(20):
         columns.refusals.last = ""
@@ -232,9 +233,9 @@ def test_a_program_traces_by_columns_as_it_does_node_by_node():
     made = [fb.compile(model, "numpy", seed=3) for _ in range(2)]
     assert isinstance(made[0].lowered.columns, Columns)
     object.__setattr__(made[1].lowered, "columns", "none")
-    trees = [parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int) for _ in range(100)]
+    trees = [parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int) for _ in range(140)]
     (loss, gradients), (other, others) = (program.value_and_grad(trees) for program in made)
     assert loss == other
     assert repr(gradients) == repr(others)
-    with pytest.raises(ExampleError, match="at example 99"):
-        made[0].value_and_grad([*trees[:99], Tree.leaf("bad", "a")])
+    with pytest.raises(ExampleError, match="at example 139"):
+        made[0].value_and_grad([*trees[:139], Tree.leaf("bad", "a")])
