@@ -48,7 +48,8 @@ def compile(
         batched: False runs one example at a time, for comparison.
         seed: from which parameters that have no value yet draw theirs.
         threads: into how many parts a large batch is cut, to run side by side; by default the
-            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only.
+            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only. With Numba and
+            two or more, a second core also helps with a batch that is too small to be cut.
         kept_bytes: how many bytes one call of a cell may store for its backward pass. Elementwise results
             beyond this limit are computed again instead. By default everything is stored, which is fastest.
         share: which identical calls of a batch run once: ``leaves``, those that read only a few integers;

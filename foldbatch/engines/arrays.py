@@ -77,11 +77,12 @@ class ArrayEngine:
         arithmetic: what the scheduler computes with.
         updates: compiled steps of optimizers.
         sum_copies: sums rows of equal id, see `sums`.
+        splits: how many times the usual calls are worth a part of a batch.
         debug: whether memory is filled with NaN before each batch.
     """
 
     one_by_one = False
-    splits = True
+    helped = False
 
     def __init__(
         self,
@@ -93,9 +94,11 @@ class ArrayEngine:
         updates: Any = None,
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
+        splits: int = 1,
         debug: bool = False,
     ) -> None:
         self.name = name
+        self.splits = splits
         self.model = model
         self.target = target
         self.arithmetic = arithmetic
@@ -152,6 +155,7 @@ class ArrayEngine:
             memory[bound.training] = Memory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
                 memory[bound.training].bring(number, _stacked(constant.array))
+        memory[bound.training].helped = self.helped
         run = ArrayRun(self, ready, memory[bound.training])
         run.forward(feeds)
         return run
@@ -181,8 +185,8 @@ class ArrayRun:
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
-    launches: int = 0
     within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    _launched: list[LaunchTable] = field(default_factory=list)
 
     @property
     def bound(self) -> Bound:
@@ -244,6 +248,10 @@ class ArrayRun:
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
         values = np.array(numbers, np.int64)
+        if len(self.engine.model.results) == 1:
+            (arena,) = self.engine.model.results
+            taken = self._arena("values", arena)[self.ready.batch.schedule.row_of.take(values)]
+            return [taken[i, ...] for i in range(len(values))]
         arrays: list[Array] = [np.zeros(0)] * len(values)
         arenas, rows = self._arenas.take(values), self.ready.batch.schedule.row_of.take(values)
         for arena in np.unique(arenas).tolist():
@@ -253,9 +261,13 @@ class ArrayRun:
                 arrays[place] = taken[i, ...]
         return arrays
 
+    @property
+    def launches(self) -> int:
+        """How many levels of kernels have run."""
+        return sum(int((table.launches[:, 2] - table.launches[:, 1]).sum()) for table in self._launched)
+
     def _launch(self, table: LaunchTable) -> None:
-        levels = table.launches[:, 2] - table.launches[:, 1]
-        self.launches += int(levels.sum())
+        self._launched.append(table)
         try:
             self.ready.kernels.walk(table, self.memory)
         except OutOfRangeError as error:
@@ -287,8 +299,9 @@ class ArrayRun:
         for parameter, number in self.bound.brought["gradient"]:
             if yields[parameter]:
                 make = np.empty if yields[parameter] == 1 else np.zeros
-                gradients[parameter] = make(parameter.type.shape, parameter.type.dtype)
-                self.memory.bring(number, _stacked(gradients[parameter]))
+                stacked: Array = make((1, *parameter.type.shape), parameter.type.dtype)
+                self.memory.bring(number, stacked)
+                gradients[parameter] = stacked[0, ...]
         return gradients
 
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
@@ -298,9 +311,8 @@ class ArrayRun:
                 continue
             for sums in cell.sums:
                 values, ids = self._left(k, sums.values), self._left(k, sums.ids)
-                rows = sum_rows(
-                    values, ids, sums.parameter.type.shape[0], self.engine.sum_copies(values.dtype.name)
-                )
+                type_ = sums.parameter.type
+                rows = sum_rows(values, ids, type_.shape[0], self.engine.sum_copies(type_.dtype))
                 parts.setdefault(sums.parameter, []).append(rows)
 
     def _left(self, k: int, binding: Binding) -> Array:

@@ -68,7 +68,8 @@ class Engine(Protocol):
         name: in `ENGINES`.
         target: what its kernels can do.
         one_by_one: whether each example is a batch of its own.
-        splits: whether parts of a large batch may run side by side, in threads.
+        splits: how many times the usual calls are worth a thread of their own; 0 where no batch is cut.
+        helped: whether another core may help with a batch that is not cut; set before it runs.
         arithmetic: what the scheduler computes on whole arrays with.
         updates: compiled steps of optimizers, or None.
         sum_copies: by dtype, what sums rows of equal id (see `sums.total`), or None for NumPy's way.
@@ -77,7 +78,8 @@ class Engine(Protocol):
     name: str
     target: Target
     one_by_one: bool
-    splits: bool
+    splits: int
+    helped: bool
     arithmetic: Arithmetic
     updates: Any
     sum_copies: Callable[[str], Callable[..., None] | None]

@@ -28,11 +28,13 @@ class Memory:
     Attributes:
         arrays: the buffers.
         addresses: ``[buffers] int64``: where each begins.
+        helped: whether another core may help with a batch.
     """
 
     def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
         self._types = types
         self._poisoned = poisoned
+        self.helped = False
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
         self.arrays: list[Any] = [None] * len(types)
@@ -43,7 +45,8 @@ class Memory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
-        for number in np.flatnonzero(self._own & (heights > self._capacity)).tolist():
+        short = self._own & (heights > self._capacity)
+        for number in np.flatnonzero(short).tolist() if short.any() else ():
             type_ = self._types[number]
             assert type_ is not None
             held = int(self._capacity[number])

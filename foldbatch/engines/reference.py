@@ -155,7 +155,8 @@ class ReferenceEngine:
     name = "reference"
     target = Target()
     one_by_one = True
-    splits = False
+    splits = 0
+    helped = False
     arithmetic: Arithmetic = NUMPY
     updates: Any = None
 

@@ -242,6 +242,7 @@ class Runner:
         if not parts:
             return []
         with self._lock, single_threaded_blas():
+            self.engine.helped = len(parts) == 1 and self.options.threads > 1
             if self._one_by_one:
                 memory = self._memories[0]
                 return [work(part, self._ready(part, training=training), memory) for part in parts]
@@ -263,7 +264,7 @@ class Runner:
         if self._one_by_one:
             return tuple(SubBatch(number, [trace]) for number, trace in enumerate(traces))
         threads = self.options.threads if self.engine.splits else 1
-        runs = split(traces, threads, self._weights) if traces else ()
+        runs = split(traces, threads, self._weights, self.engine.splits) if traces else ()
         return tuple(SubBatch(first, run) for first, run in runs)
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:

@@ -83,8 +83,9 @@ class _Limit:
 
     def enter(self) -> None:
         if not self.inside:
-            libraries = [x for x in _libraries() if _is_per_thread(x) == self._per_thread]
-            self._former = [(library, library.get_num_threads()) for library in libraries]
+            libraries = _kind_of(_libraries(), self._per_thread)
+            counts = [(library, library.get_num_threads()) for library in libraries]
+            self._former = [(library, count) for library, count in counts if count != 1]
             for library, _ in self._former:
                 _set_threads(library, 1)
         self.inside += 1
@@ -99,12 +100,18 @@ class _Limit:
             _set_threads(library, count)
 
 
-def _is_per_thread(library: Any) -> bool:
-    return getattr(library, "threading_layer", None) == "openmp"
+@cache
+def _kind_of(libraries: tuple[Any, ...], per_thread: bool) -> list[Any]:  # noqa: FBT001 - a key
+    """Return the libraries that have a number for each thread, or the others."""
+    return [x for x in libraries if (getattr(x, "threading_layer", None) == "openmp") == per_thread]
 
 
 def _set_threads(library: Any, count: int) -> None:
-    # threadpoolctl ignores all threads but the first that ever set the number, unless that is forgotten
+    # threadpoolctl ignores all threads but the first that ever set the number, unless that is gone round
+    set_threads = getattr(library, "_real_set_num_threads", None)
+    if set_threads is not None:
+        set_threads(count)
+        return
     forget = getattr(library, "clear_controlling_thread", None)
     if forget is not None:
         forget(force=True)
@@ -121,16 +128,18 @@ def single_threaded_blas() -> AbstractContextManager[None]:
     return _SINGLE_THREADED_BLAS
 
 
-def split(traces: Sequence[Trace], parts: int, weights: Sequence[int] = ()) -> list[tuple[int, list[Trace]]]:
+def split(
+    traces: Sequence[Trace], parts: int, weights: Sequence[int] = (), scale: int = 1
+) -> list[tuple[int, list[Trace]]]:
     """Cut a batch into at most `parts` runs of traces of about as many calls each.
 
     Returns each run with the number of its first trace. `weights` are, per cell, how many weights a call is
-    multiplied by; where all are 0, calls alone decide.
+    multiplied by; where all are 0, calls alone decide. `scale` times the usual calls are worth a part.
     """
     if parts == 1:
         return [(0, list(traces))]
     sizes = [trace.size for trace in traces]
-    parts = max(1, min(parts, len(traces), sum(sizes) // CALLS_PER_PART))
+    parts = max(1, min(parts, len(traces), sum(sizes) // (CALLS_PER_PART * scale)))
     if parts > 1 and any(weights):
         counts = (sum(trace.counts[k] for trace in traces) for k in range(len(weights)))
         work = sum(weight * count for weight, count in zip(weights, counts, strict=True))

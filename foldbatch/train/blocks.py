@@ -103,6 +103,6 @@ def _in_one_pass(
         g, rows, width = gradient.values, gradient.rows, p.size // max(1, len(p))
     if rows.dtype != np.int64 or not all(map(takes, (*tables, g, rows))):
         return False
-    flat = [table.reshape(-1) for table in tables]
-    loop(flat[0], g.reshape(-1), *flat[1:], rows, width, factor, *change.numbers)
+    flat, *moments = [table.reshape(-1) for table in tables]
+    loop(flat, g.reshape(-1), *moments, rows, width, factor, *change.numbers)
     return True

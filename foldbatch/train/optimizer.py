@@ -23,6 +23,7 @@ from foldbatch.types import describe_value
 from foldbatch.updates import Change, RemoteUpdates, Rule
 
 State = dict[str, Any]
+Formulas = dict[tuple[int, float, float], tuple[Rule, tuple[float, ...], bool]]  # by step, rate and decay
 Factors = Mapping[str, float]  # by the name of a parameter, or by a prefix that ends before a dot
 
 
@@ -184,10 +185,11 @@ class Optimizer:
             self._check_moments(name, parameter)
         self._bring_home()
         self._memory.update(memory)
+        formulas: Formulas = {}
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
-            self._blocks.apply(self._change(name, parameter, gradient, factor), updates)
+            self._blocks.apply(self._change(name, parameter, gradient, factor, formulas), updates)
 
     def _bring_home(self) -> None:
         """Copy moments to the host, if the last step was taken on a device."""
@@ -215,28 +217,35 @@ class Optimizer:
             self._check_moments(name, np.broadcast_to(np.zeros((), dtype), shape))
         before = dict(self._memory)
         self._memory.update(memory)
+        formulas: Formulas = {}
         changes = []
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [updates.full(parameter, self.initial) for _ in self.moments]
-            changes.append(self._change(name, parameter, gradient, factor))
+            changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = updates
         names = [name for name, *_ in ready]
         undo = partial(_take_back, self._steps, self._moments, names, self._memory, before)
         updates.apply(changes, undo)
 
-    def _change(self, name: str, parameter: Any, gradient: Any, factor: float) -> Change:
-        """Count a step of a parameter, and return what changes it."""
+    def _change(self, name: str, parameter: Any, gradient: Any, factor: float, formulas: Formulas) -> Change:
+        """Count a step of a parameter, and return what changes it; `formulas` are those of this update."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
         rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
         decay = self.weight_decay * _factor(self.decay_factors, name) if self.weight_decay else 0.0
+        key = step, rate, decay
+        if key not in formulas:
+            formulas[key] = self._formula(*key)
+        return Change(name, parameter, self._moments[name], gradient, factor, *formulas[key])
+
+    def _formula(self, step: int, rate: float, decay: float) -> tuple[Rule, tuple[float, ...], bool]:
+        """Return the rule of a step, its numbers, and whether rows without a gradient stay as they are."""
         lines, numbers = self._lines(), self._numbers(rate, step)
         if decay:
             line, number = self._decay(rate, decay)
             lines, numbers = (line, *lines), {"decay": number, **numbers}
         rule = Rule(lines, self.moments, tuple(numbers))
-        values, by_rows = tuple(numbers.values()), self._touches_rows_only(decay)
-        return Change(name, parameter, self._moments[name], gradient, factor, rule, values, by_rows)
+        return rule, tuple(numbers.values()), self._touches_rows_only(decay)
 
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.

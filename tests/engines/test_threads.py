@@ -36,6 +36,7 @@ def test_small_batches_stay_whole() -> None:
     """A part costs more than it saves below a few hundred calls."""
     assert len(threads.split([_trace(10)] * 20, 4)) == 1
     assert len(threads.split([_trace(10)] * 200, 4)) == 4
+    assert len(threads.split([_trace(10)] * 200, 4, scale=3)) == 2
 
 
 def test_light_batches_stay_whole() -> None:

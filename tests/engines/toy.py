@@ -32,7 +32,7 @@ class ToyEngine:
     """Runs a model call by call."""
 
     name, one_by_one, arithmetic, updates, target = "toy", False, NUMPY, None, Target()
-    splits = True
+    splits = 1
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -281,10 +281,10 @@ def test_a_decay_factor_is_a_weight_decay_of_its_own(make):
 def test_a_table_without_decay_is_visited_by_rows():
     opt = SGD(1.0, weight_decay=0.5, decay_factors={"table": 0.0})
     opt._moments = {"table.weight": [], "layer.weight": []}
-    change = opt._change("table.weight", np.ones(2), np.ones(2), 1.0)
+    change = opt._change("table.weight", np.ones(2), np.ones(2), 1.0, {})
     assert change.by_rows
     assert "decay" not in change.rule.numbers
-    assert not opt._change("layer.weight", np.ones(2), np.ones(2), 1.0).by_rows
+    assert not opt._change("layer.weight", np.ones(2), np.ones(2), 1.0, {}).by_rows
 
 
 @pytest.mark.parametrize(

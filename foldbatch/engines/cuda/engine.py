@@ -76,7 +76,8 @@ class CudaEngine:
     """
 
     one_by_one = False
-    splits = False  # the device computes a whole batch side by side
+    splits = 0  # the device computes a whole batch side by side
+    helped = False
     target = TARGET
 
     def __init__(

@@ -15,6 +15,8 @@ from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.engines.numba.updates import UPDATES, sum_copies
 from foldbatch.model.model import Model
 
+SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
+
 
 def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     """Return the Numba engine for a model.
@@ -22,10 +24,13 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
     Raises:
         BackendError: when Numba is not installed.
     """
-    return ArrayEngine("numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, debug=debug)
+    return ArrayEngine(
+        "numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, splits=SPLITS, debug=debug
+    )
 
 
 def _make(bound: Bound) -> Kernels:
+    from foldbatch.engines.numba import team  # noqa: PLC0415 - and this
     from foldbatch.engines.numba.known import with_known  # noqa: PLC0415 - it needs Numba
     from foldbatch.engines.numba.listing import listing  # noqa: PLC0415 - so does it
     from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - and it
@@ -34,7 +39,7 @@ def _make(bound: Bound) -> Kernels:
     walker = Walker(codes)
 
     def walk(table: LaunchTable, memory: Memory) -> None:
-        walker.run(table, memory.addresses)
+        walker.run(table, memory.addresses, team.team() if memory.helped else None)
 
     titles = [
         " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))

@@ -6,8 +6,9 @@ which instructions point. A cell is an address that follows from the launch and 
     head           cells, ragged axes, instructions, where the statics begin
     a cell         binding, kind (see below), axis, bytes of a row
     a ragged axis  binding of its segments
-    an instruction address and number of pointers of its function; the axis whose rows it is told;
-                   where its statics begin; for each pointer a cell, and bytes from there on
+    an instruction address and number of pointers of its function; the axis whose rows it is told; where
+                   its statics begin; how it can be cut, and multiplications a row; for each pointer a cell,
+                   and bytes from there on; then its cuts, see `Cut`
 
 ====================  ========================================================================================
 ``BY_LAUNCH``         rows of BASE from FIRST on, if they follow each other; else copies of them in SPARE
@@ -36,7 +37,7 @@ from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.statements import Place, Routine
 
-HEAD, CELL, INSTRUCTION = 4, 4, 4  # numbers of each
+HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
 ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
 (
     BY_LAUNCH,
@@ -54,6 +55,9 @@ FOUND = (
     6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
 )
 
+MOST = 4  # parts that an instruction is cut into
+BY_ROWS = -1  # how an instruction can be cut: else the number of its parts, 0 where it cannot
+
 KIND_OF = {
     "operand": BY_LAUNCH,
     "cotangent": BY_LAUNCH,
@@ -67,6 +71,27 @@ KIND_OF = {
 }  # of a slot's cell, by its binding
 
 
+Pointers = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How an instruction can be cut into parts that yield the same side by side, in any order.
+
+    Attributes:
+        work: multiplications a row, about; so it is known when cutting pays.
+        parts: of each part the pointers and whole numbers, in place of those of the whole.
+        rows: without `parts`, a part is some rows: for each pointer, bytes from a row to the next.
+    """
+
+    work: int
+    parts: Sequence[tuple[Pointers, Sequence[int]]] = ()
+    rows: Sequence[int] = ()
+
+
+NO_CUT = Cut(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """A kernel's code, in the form above.
@@ -74,7 +99,7 @@ class Code:
     Attributes:
         numbers: ``[*] int64``.
         functions: those whose addresses are in it.
-        room: the greatest of the numbers of cells, axes, and arguments of an instruction.
+        room: the greatest of the numbers of cells, axes, and arguments of all parts of an instruction.
     """
 
     numbers: NDArray[np.int64]
@@ -90,6 +115,7 @@ class Coder:
     cells: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     program: list[list[int]] = field(default_factory=list)
     statics: list[int] = field(default_factory=list)
+    statics_at: list[list[int]] = field(default_factory=list)
     functions: list[Native] = field(default_factory=list)
     axes: dict[Axis, int] = field(default_factory=dict)
 
@@ -122,13 +148,27 @@ class Coder:
         return self.slot(place.slot), (place.offset + more) * size
 
     def add(
-        self, function: Native, axis: Axis, pointers: Sequence[tuple[int, int]], statics: Sequence[int] = ()
+        self,
+        function: Native,
+        axis: Axis,
+        pointers: Pointers,
+        statics: Sequence[int] = (),
+        cut: Cut = NO_CUT,
     ) -> None:
         """Append a call of a function: the axis whose rows it is told, its pointers and whole numbers."""
         assert len(pointers) == function.count
-        head = [function.address, function.count, self.axes[axis], len(self.statics)]
-        self.program.append([*head, *chain.from_iterable(pointers)])
+        assert len(cut.parts) <= MOST
+        kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
+        head = [function.address, function.count, self.axes[axis], len(self.statics), kind, cut.work]
         self.statics += statics
+        places = [3]  # of the instruction's numbers that tell where statics begin
+        numbers = [*head, *chain.from_iterable(pointers), *cut.rows]
+        for pointers_of_part, statics_of_part in cut.parts:
+            places.append(len(numbers))
+            numbers += [len(self.statics), *chain.from_iterable(pointers_of_part)]
+            self.statics += statics_of_part
+        self.program.append(numbers)
+        self.statics_at.append(places)
         self.functions.append(function)
 
     def finish(self) -> Code:
@@ -137,10 +177,11 @@ class Coder:
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))
         begin = HEAD + len(cells) + len(segments) + size
-        for instruction in self.program:
-            instruction[3] += begin
+        for instruction, places in zip(self.program, self.statics_at, strict=True):
+            for place in places:
+                instruction[place] += begin
         head = [len(self.cells), len(segments), len(self.program), begin]
         flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
         widest = max([0, *(function.count for function in self.functions)])
-        room = max(len(self.cells), RAGGED + len(segments), widest + 1)
+        room = max(len(self.cells), RAGGED + len(segments), MOST * (widest + 2))
         return Code(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)

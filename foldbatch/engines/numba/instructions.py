@@ -25,6 +25,7 @@ from foldbatch.engines.numba.coder import (
     Coder,
 )
 from foldbatch.engines.numba.compiling import native
+from foldbatch.engines.numba.cuts import by_rows
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
 from foldbatch.engines.numba.op_code import encode_op
 from foldbatch.engines.numba.visits import copy_to
@@ -73,7 +74,7 @@ def encode_statement(coder: Coder, statement: Statement) -> None:
     """Append what a statement does."""
     if statement.loop is not None:
         pointers = [(coder.slot(slot), 0) for slot in statement.slots]
-        coder.add(native(spell(statement.loop)), statement.axis, pointers)
+        coder.add(native(spell(statement.loop)), statement.axis, pointers, cut=by_rows(coder, statement))
     else:
         encode_op(coder, statement)
 

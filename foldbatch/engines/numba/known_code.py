@@ -39,6 +39,7 @@ from foldbatch.engines.numba.coder import (
     Coder,
 )
 from foldbatch.engines.numba.compiling import Native, native
+from foldbatch.engines.numba.cuts import by_columns
 from foldbatch.engines.numba.instructions import encode
 from foldbatch.engines.numba.loop_texts import KINDS
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
@@ -233,7 +234,9 @@ def gradient(form: Form) -> Code:
             (coder.cell(at + GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
             (coder.cell(at + GRADIENT, FIELDS_OF), 0),
         ]
-        coder.add(function, axis, pointers, [form.height, form.size, form.height, form.size, form.size])
+        statics = [form.height, form.size, form.height, form.size, form.size]
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 4: form.bytes}, form.height)
+        coder.add(function, axis, pointers, statics, cut)
     return coder.finish()
 
 
@@ -251,7 +254,8 @@ def _multiply(coder: Coder, form: Form, at: int, out: int, *, adds: bool) -> Non
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
             (coder.cell(out, FIELDS_OF), 0),
         ]
-        coder.add(function, axis, pointers, statics)
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 3: form.bytes}, form.height)
+        coder.add(function, axis, pointers, statics, cut)
 
 
 def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
@@ -267,7 +271,8 @@ def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
             (coder.cell(at + COTANGENTS, FIELDS_OF), 0),
         ]
         statics = [form.size, form.height, form.size, breadth, 1, form.height, int(adds)]
-        coder.add(function, axis, pointers, statics)
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 3: form.bytes}, form.size)
+        coder.add(function, axis, pointers, statics, cut)
 
 
 def _empty(name: str, form: Form) -> tuple[Coder, int]:

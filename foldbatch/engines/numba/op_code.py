@@ -18,6 +18,7 @@ from foldbatch.engines.numba import (
 )
 from foldbatch.engines.numba.coder import ERRORS, Coder
 from foldbatch.engines.numba.compiling import Native, native
+from foldbatch.engines.numba.cuts import by_columns
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
 from foldbatch.engines.numba.visits import copied, visit, zeroed
@@ -259,6 +260,7 @@ def _product(dtype: str) -> Native:
 
 
 OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
+N = 3  # which of a product's whole numbers are its columns
 
 
 def _linear(coder: Coder, statement: Statement) -> None:
@@ -272,7 +274,9 @@ def _linear(coder: Coder, statement: Statement) -> None:
         apart = [0, 0, 0] if by_row else [x_step, 0, y_step]
         statics = [*extents, x_row, x.strides[-1], *weight.strides, y_row, *apart, 0]
         pointers = [coder.at(x, part.offsets[0]), coder.at(weight), coder.at(write, part.offsets[1])]
-        coder.add(function, axis_of(statement, [x]), pointers, statics)
+        size = np.dtype(coder.dtype(write)).itemsize
+        cut = by_columns(pointers, statics, N, {1: weight.strides[1] * size, 2: size}, k * extent)
+        coder.add(function, axis_of(statement, [x]), pointers, statics, cut)
 
 
 def _sum_outer(coder: Coder, statement: Statement) -> None:
@@ -290,7 +294,9 @@ def _sum_outer(coder: Coder, statement: Statement) -> None:
         adds = 2 if number else 1
         statics = [*extents, x.strides[-1], x_row, g_row, g.strides[-1], write.strides[0], *apart, adds]
         pointers = [coder.at(x, part.offsets[0]), coder.at(g, part.offsets[1]), coder.at(write)]
-        coder.add(function, axis_of(statement, [x, g]), pointers, statics)
+        size = np.dtype(coder.dtype(write)).itemsize
+        cut = by_columns(pointers, statics, N, {1: g.strides[-1] * size, 2: size}, m * extent)
+        coder.add(function, axis_of(statement, [x, g]), pointers, statics, cut)
 
 
 def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:

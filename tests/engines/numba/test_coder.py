@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foldbatch.engines.numba.coder import (
     BY_LAUNCH,
+    BY_ROWS,
     CALLS,
     CELL,
     HEAD,
@@ -11,6 +12,7 @@ from foldbatch.engines.numba.coder import (
     RAGGED,
     WHOLE,
     Coder,
+    Cut,
 )
 from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, ragged
@@ -39,11 +41,28 @@ def test_the_code_is_its_parts_one_after_the_other() -> None:
     assert numbers[HEAD : HEAD + 2 * CELL] == [0, BY_LAUNCH, CALLS, 24, 1, WHOLE, 0, 0]
     assert numbers[HEAD + 2 * CELL] == 2
     first = numbers[HEAD + 2 * CELL + 1 :]
-    assert first[: INSTRUCTION + 2] == [1000, 1, CALLS, statics, 0, 2 * 4]
-    assert first[INSTRUCTION + 2 : 2 * INSTRUCTION + 6] == [2000, 2, RAGGED, statics + 2, 1, 3 * 8, 0, 0]
+    assert first[: INSTRUCTION + 2] == [1000, 1, CALLS, statics, 0, 0, 0, 2 * 4]
+    second = first[INSTRUCTION + 2 : 2 * INSTRUCTION + 6]
+    assert second == [2000, 2, RAGGED, statics + 2, 0, 0, 1, 3 * 8, 0, 0]
     assert numbers[statics:] == [7, 8, 9]
     assert code.functions == (one, two)
     assert code.room >= 3
+
+
+def test_cuts_stand_behind_the_pointers_of_the_whole() -> None:
+    coder = Coder(ROUTINE)
+    one = Native(1000, 1, None)
+    coder.add(one, CALL, [(0, 0)], [5], Cut(9, [([(0, 0)], [6]), ([(0, 40)], [7])]))
+    coder.add(one, CALL, [(0, 0)], [8], Cut(4, rows=[24]))
+    code = coder.finish()
+    statics = code.numbers.tolist()[HEAD - 1]
+    first, second = (
+        [1000, 1, CALLS, statics, 2, 9, 0, 0, statics + 1, 0, 0, statics + 2, 0, 40],
+        [1000, 1, CALLS, statics + 3, BY_ROWS, 4, 0, 0, 24],
+    )
+    assert code.numbers.tolist()[HEAD + 1 : statics] == [*first, *second]
+    assert code.numbers.tolist()[statics:] == [5, 6, 7, 8]
+    assert code.room >= 2 * 3
 
 
 def test_cells_are_shared_by_what_points_to_the_same_rows() -> None:
