@@ -85,6 +85,7 @@ class _Loop:
         item: the variable of the element.
         sequence: what the loop goes through.
         made: the expressions of variables that are made of the element, until they are read.
+        read: those that have been read; `twice` tells whether one was read again.
         call: the variable of the number of its call.
         row: the function that notes the call, and its arguments.
         noted: what else is noted of it: functions and expressions.
@@ -95,6 +96,8 @@ class _Loop:
     item: str
     sequence: ast.expr
     made: dict[str, ast.expr] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    twice: bool = False
     call: str = ""
     row: tuple[str, list[ast.expr]] | None = None
     noted: list[tuple[str, ast.expr]] = field(default_factory=list)
@@ -131,10 +134,13 @@ class _Loop:
         return kind in ("feed", "label")
 
     def _whole(self, expression: ast.expr) -> ast.expr:
-        """Return an expression in terms of the element; what is read twice is left in `made`."""
-        names = [name for name in _names(expression) if name in self.made]
-        parts = {} if len(names) > len({*names}) else {name: self.made.pop(name) for name in names}
-        whole: ast.expr = _Replaced(parts).visit(expression)
+        """Return an expression in terms of the element; `twice` notes variables that are read again."""
+        names = [name for name in _names(expression) if name in self.made or name in self.read]
+        self.twice |= len(names) > len({*names} - self.read)
+        self.read |= {*names}
+        whole: ast.expr = _Replaced({name: self.made.pop(name) for name in {*names} & {*self.made}}).visit(
+            expression
+        )
         return whole
 
     def _hands_on(self, target: ast.expr, value: ast.expr) -> bool:
@@ -153,7 +159,7 @@ class _Loop:
         read = [expression for _, expression in self.noted if not _is(expression, self.call)]
         calls = sum(any(isinstance(part, ast.Call) for part in ast.walk(expression)) for expression in read)
         # functions of the user are called in the order in which the loop calls them
-        if not self.call or self.row is None or self.made or calls > 1:
+        if not self.call or self.row is None or self.made or self.twice or calls > 1:
             return None
         if any((own - {self.item}) & {*_names(expression)} for expression in read):
             return None

@@ -38,7 +38,10 @@ MODELS: dict[str, tuple[Callable[[], Any], bool]] = {
         False,
     ),
     "keys": (lambda: fb.Map(fb.GetItem(0) >> ID >> fb.Dropout(0.5)) >> fb.Sum(), False),
-    "two columns": (lambda: fb.Map(fb.Record((ONE, ONE)) >> ADD) >> fb.Sum(), True),  # it checks their number
+    "two columns": (
+        lambda: fb.Map(fb.GetItem(2) >> fb.Record((ONE, ONE)) >> ADD) >> fb.Sum(),
+        True,
+    ),  # it checks their number
     "two functions": (
         lambda: (
             fb.Map(
@@ -46,6 +49,12 @@ MODELS: dict[str, tuple[Callable[[], Any], bool]] = {
                 >> ADD
             )
             >> fb.Sum()
+        ),
+        True,
+    ),
+    "a part that two parts are of": (
+        lambda: (
+            fb.Map(fb.GetItem(2) >> fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1) >> ONE) >> ADD) >> fb.Sum()
         ),
         True,
     ),
@@ -57,7 +66,7 @@ MODELS: dict[str, tuple[Callable[[], Any], bool]] = {
         True,
     ),
     "metrics": (lambda: fb.Map(fb.GetItem(0) >> twice()) >> fb.Sum(), False),
-    "lists of lists": (lambda: fb.Map(fb.Map(ONE) >> fb.Sum()) >> fb.Sum(), True),
+    "lists of lists": (lambda: fb.Map(fb.GetItem(2) >> fb.Map(ONE) >> fb.Sum()) >> fb.Sum(), True),
     "a state that is read by another": (
         lambda: (
             fb.Map(fb.GetItem(0) >> ONE)
@@ -67,7 +76,12 @@ MODELS: dict[str, tuple[Callable[[], Any], bool]] = {
         False,
     ),
 }
-EXAMPLES = [[[1, 2], [3, 4], [5, 6]], [], [[7, 8]], [[2, 2], [2, 2]]]
+EXAMPLES = [
+    [[1, 2, (1, 2)], [3, 4, (0, 1)], [5, 6, (3, 3)]],
+    [],
+    [[7, 8, (2, 2)]],
+    [[2, 2, (5, 1)], [2, 2, (1, 5)]],
+]
 
 
 def assert_both_alike(program: fb.Program, examples: list[Any]) -> None:
