@@ -6,15 +6,19 @@ import it themselves: ``clocks``, ``compiler``, ``schedule`` and ``structures``.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from foldbatch import Program
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import available_cores, in_threads, single_threaded_blas
+from foldbatch.params import Array
 from foldbatch.static.graph import Node
 
 __all__ = [
@@ -88,10 +92,16 @@ def device_of(program: Program) -> Any:
 
 
 def compile_loop(text: str) -> Callable[..., None]:
-    """Return the function of a loop's text, compiled with Numba."""
-    from foldbatch.engines.numba.compiling import compile_loop  # noqa: PLC0415 - it needs Numba
+    """Return a loop's function, for Python to call with a number of rows and arrays without gaps."""
+    from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - it needs Numba
 
-    return compile_loop(text)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(native(text).address)
+
+    def loop(n: int, *arrays: Array) -> None:
+        numbers = np.array([n, *(array.__array_interface__["data"][0] for array in arrays)], np.int64)
+        function(numbers.ctypes.data, None)
+
+    return loop
 
 
 def compiled_product(dtype: str) -> Callable[..., object] | None:

@@ -277,18 +277,16 @@ def _loops(size: int, dtype: str) -> _Loops:
 
 
 _TEXTS = (
-    """# i8, f4[2]w, f4[1]
-def loop(n, x0, x1):
-    h, b = flat(x0), flat(x1)
-    for r in range(u8(n)):
+    """# f4 f4
+def loop(n, h, b, s):
+    for r in range(n):
         for j in range(SIZE):
             t = h[r * SIZE + j] + b[j]
             h[r * SIZE + j] = f4(0) if t < f4(0) else t
 """,
-    """# i8, f4[2]w, f4[1], f4[2], i8[1], f4[2]w
-def loop(n, x0, x1, x2, x3, x4):
-    g, b, x, rows, out = flat(x0), flat(x1), flat(x2), flat(x3), flat(x4)
-    for r in range(u8(n)):
+    """# f4 f4 f4 i8 f4
+def loop(n, g, b, x, rows, out, s):
+    for r in range(n):
         for j in range(SIZE * u8(3)):
             g[r * SIZE * u8(4) + j] = sigmoid_f4(g[r * SIZE * u8(4) + j] + b[j])
         to = u8(rows[r]) * SIZE
@@ -299,10 +297,9 @@ def loop(n, x0, x1, x2, x3, x4):
             g[(r * u8(4) + u8(3)) * SIZE + j] = u
             out[to + j] = left + right + g[(r * u8(4) + u8(2)) * SIZE + j] * u
 """,
-    """# i8, f4[2]w, f4[2], i8[1], f4[2], f4[2]w
-def loop(n, x0, x1, x2, x3, x4):
-    g, x, rows, d_states, dx = flat(x0), flat(x1), flat(x2), flat(x3), flat(x4)
-    for r in range(u8(n)):
+    """# f4 f4 i8 f4 f4
+def loop(n, g, x, rows, d_states, dx, s):
+    for r in range(n):
         at = u8(rows[r]) * SIZE
         for j in range(SIZE):
             dy = d_states[at + j]
@@ -316,10 +313,9 @@ def loop(n, x0, x1, x2, x3, x4):
             g[(r * u8(4) + u8(2)) * SIZE + j] = dy * u * i * (f4(1) - i)
             g[(r * u8(4) + u8(3)) * SIZE + j] = dy * i * (f4(1) - u * u)
 """,
-    """# i8, f4[2]w, f4[2]
-def loop(n, x0, x1):
-    dh, h = flat(x0), flat(x1)
-    for j in range(u8(n) * SIZE):
+    """# f4 f4
+def loop(n, dh, h, s):
+    for j in range(n * SIZE):
         dh[j] = dh[j] if f4(0) < h[j] else f4(0)
 """,
 )

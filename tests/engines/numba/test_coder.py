@@ -51,7 +51,7 @@ def test_the_code_is_its_parts_one_after_the_other() -> None:
 
 def test_cuts_stand_behind_the_pointers_of_the_whole() -> None:
     coder = Coder(ROUTINE)
-    one = Native(1000, 1, None)
+    one = Native(1000, 1)
     coder.add(one, CALL, [(0, 0)], [5], Cut(9, [([(0, 0)], [6]), ([(0, 40)], [7])]))
     coder.add(one, CALL, [(0, 0)], [8], Cut(4, rows=[24]))
     code = coder.finish()
