@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columnar.columns import Columns, find
+from foldbatch.blocks.columnar.columns import Columns, find, parts_of
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
@@ -60,9 +60,14 @@ class Lowered:
         """Return the traces of examples; None where the tracing program must be run on each."""
         if isinstance(self.columns, str):
             return None
+        traces: list[Trace] = []
         with no_garbage():  # many traces are many objects
-            record = self.columns.trace(examples, self.tracer.max_calls)
-            return None if record is None else self.tracer.traces_of(record)
+            for part in parts_of(examples):
+                record = self.columns.trace(part, self.tracer.max_calls)
+                if record is None:
+                    return None
+                traces += self.tracer.traces_of(record)
+        return traces
 
 
 def lower(

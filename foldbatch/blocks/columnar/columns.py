@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from foldbatch.blocks.drafts import Procedure
 
 
+MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
 FEW = 700  # nodes: fewer are traced one by one, which takes no longer
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
@@ -129,6 +131,13 @@ def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Mod
     except Refused as refused:
         return str(refused)
     return columns
+
+
+def parts_of(examples: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return examples in parts of about as many, each for one record, so that numbers stay within 32 bits."""
+    count = 1 + max(sum(map(_size, examples)) // MANY, len(examples) // MOST_EXAMPLES)
+    bounds = [len(examples) * i // count for i in range(count + 1)]
+    return [examples[first:last] for first, last in pairwise(bounds)]
 
 
 def _size(example: Any) -> int:

@@ -256,3 +256,15 @@ def test_a_program_traces_by_columns_as_it_does_node_by_node():
     assert repr(gradients) == repr(others)
     with pytest.raises(ExampleError, match="at example 139"):
         made[0].value_and_grad([*trees[:139], Tree.leaf("bad", "a")])
+
+
+def test_so_many_trees_that_they_are_several_records_have_the_same_traces(monkeypatch):
+    block = OF_BINARY_TREES["benchmark"]
+    tree = parse_brackets("(3 (2 a) (4 (1 b) (0 (2 c) (3 a))))", labels=int)
+    trees = [tree] * 500
+    whole = fb.compile(block, "numpy").lowered.by_columns(trees)
+    monkeypatch.setattr("foldbatch.blocks.columnar.columns.MANY", 1000)
+    program = fb.compile(block, "numpy")
+    parts = program.lowered.by_columns(trees)
+    assert len({id(trace.origin[0]) for trace in parts}) == 4
+    assert all((a.packed == b.packed).all() for a, b in zip(whole, parts, strict=True))
