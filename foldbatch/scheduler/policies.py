@@ -125,6 +125,7 @@ def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arith
 
     Two cells that take turns, the first one being given value 0:
 
+    >>> import numpy as np
     >>> a, b = (CellSignature(name, 0, True, (), (0,), 1) for name in "ab")
     >>> rows = tuple(np.array(calls, np.int32) for calls in ([[1, 0], [3, 2]], [[2, 1]]))
     >>> levels = np.array([0, 2], np.int32), np.array([1], np.int32)

@@ -16,6 +16,7 @@ from foldbatch.static.statements import Statement
 
 LANES = 16  # columns of a part are a multiple of that: a vector of float32, or two of float64
 NARROW = 2 * LANES  # columns that are not worth cutting
+READ_ONLY = ("parameter", "constant")  # kinds of bindings that no statement writes to
 LOOP = 12  # multiplications that take as long as a number of a fused loop, about
 
 
@@ -43,10 +44,14 @@ def by_columns(
 
 
 def by_rows(coder: Coder, statement: Statement) -> Cut:
-    """Return the cut of a fused loop, each row of which is made of the same rows of its slots."""
-    if statement.axis is UNBATCHED:
-        return NO_CUT
+    """Return the cut of a fused loop, each row of which is made of the same rows of its slots.
+
+    A loop of several sweeps keeps a row in a buffer of one row, which two cores cannot share.
+    """
     slots = [coder.routine.slots[number] for number in statement.slots]
+    shared = [slot for slot in slots if slot.axis is not statement.axis]
+    if statement.axis is UNBATCHED or any(slot.binding.kind not in READ_ONLY for slot in shared):
+        return NO_CUT
     sizes = [slot.type.size * np.dtype(slot.type.dtype).itemsize for slot in slots]
     rows = [size if slot.axis is statement.axis else 0 for slot, size in zip(slots, sizes, strict=True)]
     numbers = sum(slot.type.size for slot in slots if slot.axis is statement.axis)

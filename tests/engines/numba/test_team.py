@@ -35,9 +35,13 @@ def chains() -> list[Any]:
 
 
 def program(threads: int) -> fb.Program:
-    step = fb.Linear(WIDTH, name="step")
-    mix = fb.Function(lambda h, x: ops.tanh(step(ops.concat([h, x])) + ops.sigmoid(h)))
-    fold = fb.Fold(mix, fb.Zeros(WIDTH))
+    step = fb.Linear(2 * WIDTH, name="step")
+
+    def mix(h: Any, x: Any) -> Any:  # a loop of several sweeps, with a row between them
+        gate, new = ops.split(ops.sigmoid(step(ops.concat([h, x]))), 2)
+        return ops.tanh(gate * new + ops.sigmoid(h))
+
+    fold = fb.Fold(fb.Function(mix), fb.Zeros(WIDTH))
     loss = fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
     block = fb.Map(fb.Vector(WIDTH)) >> fold >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
     return fb.compile(block, "numba", threads=threads)
