@@ -65,6 +65,14 @@ def later():
     return lambda t: unset(t)
 
 
+class Counting(Vocabulary):
+    """A vocabulary that remembers what it is asked for."""
+
+    def __getitem__(self, word):
+        SEEN.append(word)
+        return super().__getitem__(word)
+
+
 class Callable:
     def __call__(self, t):
         return t
@@ -103,6 +111,8 @@ IMPURE = [
     (closes(1), "it changes or imports"),
     (writes_to_dict, "may change a dict"),
     (Callable(), "it is a Callable"),
+    (Counting(["a"]).__getitem__, "it is a method"),
+    (constant_of(Counting(["a"])), "it uses 'value'"),
     (random.random, "it is a builtin_function_or_method"),
     ({}.pop, "it is a builtin_function_or_method"),
     (partial(max, key=print), "it is a builtin_function_or_method"),
