@@ -22,7 +22,7 @@ from tests.strategies import Problem, problems, random_value
 SCALAR, VECTOR = TensorType((), "float64"), TensorType((3,), "float64")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(problems())
 def test_forward_and_reverse_mode_and_differences_agree(problem: Problem) -> None:
     graph = problem.graph

@@ -168,7 +168,7 @@ def test_units_run_after_what_they_read(problem: Problem) -> None:
 
 
 @given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
-@settings(max_examples=180)
+@settings(max_examples=120)
 def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) -> None:
     """In buffers full of NaN, whatever other kernels read of them."""
     graph = problem.graph
