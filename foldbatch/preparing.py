@@ -57,8 +57,9 @@ def _trace_many(
     examples: Sequence[Any],
     numbers: Sequence[int],
 ) -> list[Trace]:
+    most = available_cores() if forks_safely() else 1  # asked before there is a bar, which has a thread
     with Bar("tracing", len(examples), shown=progress) as bar:
-        first, workers = _first(tracer, examples, numbers, processes, bar)
+        first, workers = _first(tracer, examples, numbers, processes, most, bar)
         rest = range(len(first), len(examples))
         if not rest:
             return first
@@ -71,9 +72,17 @@ def _trace_many(
 
 
 def _first(
-    tracer: Tracer, examples: Sequence[Any], numbers: Sequence[int], processes: int | None, bar: Bar
+    tracer: Tracer,
+    examples: Sequence[Any],
+    numbers: Sequence[int],
+    processes: int | None,
+    most: int,
+    bar: Bar,
 ) -> tuple[list[Trace], int]:
-    """Trace examples here, up to all; return their traces, and by how many workers the others are traced."""
+    """Trace examples here, up to all; return their traces, and by how many workers the others are traced.
+
+    By default it is at most `most`.
+    """
     traces: list[Trace] = []
     begun, size = time.perf_counter(), 1
     while len(traces) < len(examples):
@@ -84,7 +93,7 @@ def _first(
         bar.advance(len(made))
         seconds, left = time.perf_counter() - start, len(examples) - len(traces)
         settled = time.perf_counter() - begun >= LOOK
-        workers = _workers(processes, seconds / len(made) * left if settled else 0.0)
+        workers = _workers(processes, most, seconds / len(made) * left if settled else 0.0)
         if min(workers, left) > 1 and not any(holds_objects(tracer.model, trace) for trace in made):
             return traces, workers
         if seconds < LOOK:
@@ -92,11 +101,11 @@ def _first(
     return traces, 1
 
 
-def _workers(processes: int | None, seconds: float) -> int:
+def _workers(processes: int | None, most: int, seconds: float) -> int:
     """Return how many workers to start for what would take so many seconds; 1 for none."""
     if processes is not None:
         return processes if can_fork() else 1
-    return available_cores() if seconds >= PAYS and forks_safely() else 1
+    return most if seconds >= PAYS else 1
 
 
 def _in_workers(

@@ -35,10 +35,10 @@ def forks_safely() -> bool:
     """Return whether workers may be started where nobody asks for them.
 
     Libraries of macOS may fail in a forked process. And OpenBLAS hangs where one thread forks while another
-    one multiplies; the main thread is the least likely to have such a neighbour.
+    one multiplies: so only the main thread may, beside no other threads than those of programs, which wait.
     """
-    main = threading.current_thread() is threading.main_thread()
-    return main and sys.platform != "darwin" and can_fork()
+    others = [thread for thread in threading.enumerate() if not thread.name.startswith("foldbatch")]
+    return others == [threading.current_thread()] and sys.platform != "darwin" and can_fork()
 
 
 def in_processes(work: Callable[[int], Any], parts: int, processes: int) -> Generator[Any, None, None]:

@@ -116,9 +116,18 @@ def test_forking_beside_other_threads_is_no_warning():
 
 def test_workers_are_not_started_unasked_outside_the_main_thread(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread()])
     safely = [workers.forks_safely()]
     thread = threading.Thread(target=lambda: safely.append(workers.forks_safely()))
     thread.start()
     thread.join()
     monkeypatch.setattr(sys, "platform", "darwin")
     assert [*safely, workers.forks_safely()] == [True, False, False]
+
+
+@pytest.mark.parametrize(("name", "safe"), [("foldbatch-helper", True), ("reader", False)])
+def test_no_workers_are_started_unasked_beside_threads_of_others(name, safe, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    other = threading.Thread(name=name)
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread(), other])
+    assert workers.forks_safely() == safe
