@@ -22,14 +22,14 @@ from tests.strategies import Problem, problems, random_value
 SCALAR, VECTOR = TensorType((), "float64"), TensorType((3,), "float64")
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=55, deadline=None)
 @given(problems())
 def test_forward_and_reverse_mode_and_differences_agree(problem: Problem) -> None:
     graph = problem.graph
     check_derivatives(graph.inputs, graph.outputs, problem.values, np.random.default_rng(problem.seed))
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(steps=6))
 def test_second_derivatives_agree_as_well(problem: Problem) -> None:
     rng = np.random.default_rng(problem.seed)
@@ -37,7 +37,7 @@ def test_second_derivatives_agree_as_well(problem: Problem) -> None:
     check_derivatives(*first, rng)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(smooth=False), st.integers(0, 2**32 - 1))
 def test_with_kinks_forward_and_reverse_mode_still_agree(problem: Problem, seed: int) -> None:
     """At a kink there is no derivative, but both modes take the same one."""

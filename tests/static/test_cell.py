@@ -55,7 +55,7 @@ def _per_call(node: Node) -> Node:
 
 
 @given(problems(smooth=True, steps=16), st.data())
-@settings(max_examples=80)
+@settings(max_examples=55)
 def test_stages_compute_what_the_whole_graph_means(problem: Problem, data: st.DataObject) -> None:
     """Whichever ends are recursive, whichever carry gradients, however much may be kept."""
     graph = _cell_graph(problem)

@@ -147,7 +147,7 @@ def test_a_long_chain_is_cut() -> None:
 
 
 @given(problems(smooth=False, gradients=True))
-@settings(max_examples=100)
+@settings(max_examples=70)
 def test_units_run_after_what_they_read(problem: Problem) -> None:
     """Each node is in one unit, and a group computes elementwise ops of one axis only."""
     graph = problem.graph
@@ -168,7 +168,7 @@ def test_units_run_after_what_they_read(problem: Problem) -> None:
 
 
 @given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
-@settings(max_examples=120)
+@settings(max_examples=80)
 def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) -> None:
     """In buffers full of NaN, whatever other kernels read of them."""
     graph = problem.graph

@@ -82,7 +82,7 @@ def _check(graph: Graph, kept: tuple[Node, ...] = ()) -> Buffers:
 
 
 @given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=55, deadline=None)
 def test_no_two_live_values_share_memory(problem: Problem, random: object) -> None:
     """Whatever is kept, every operand still is what it was when an op reads it."""
     nodes, _ = _planned(problem.graph)
@@ -93,7 +93,7 @@ def test_no_two_live_values_share_memory(problem: Problem, random: object) -> No
 
 
 @given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=55, deadline=None)
 def test_a_kernel_computes_its_graph_in_buffers_full_of_nan(problem: Problem, random: object) -> None:
     """Text, buffers and sections of random graphs agree with the interpreter, row by row."""
     graph = problem.graph
