@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 
 import pytest
 from rich.console import Console
@@ -16,6 +15,7 @@ from benchmarks.measure import Timing
 from benchmarks.sequences import CASE, Found, Outcome
 from benchmarks.workload import random_trees
 from foldbatch.errors import FoldbatchError
+from tests.benchmarks.wrong_peer import wrong_peer
 
 
 def _t(seconds: float) -> Timing:
@@ -88,16 +88,7 @@ def test_pytorch_takes_part_where_it_computes_the_same() -> None:
 
 
 def test_a_wrong_peer_is_refused_and_an_absent_one_is_named(tmp_path) -> None:
-    script = tmp_path / "python"
-    hello = {"version": "1", "variants": [{"name": "x", "batched": True}], "memory": 1}
-    lines = [
-        f"#!{sys.executable}",
-        "import sys",
-        f"print({json.dumps(json.dumps(hello))}, flush=True)",
-        'for _ in sys.stdin: print(\'{"loss": 1.0, "seconds": 1.0}\', flush=True)',
-    ]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    script.chmod(0o755)
+    script = wrong_peer(tmp_path)
     options = {"kinds": ["gru"], "hidden": [3], "batches": [2], "repeats": 1, "backend": "numpy"}
     with pytest.raises(FoldbatchError, match="benchmarks, PyTorch 1 x: expected a loss of"):
         sequences.run(random_trees(3), "here", **options, python=str(script))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from benchmarks.contest import TASKS
 from benchmarks.sst_outcome import Settings
 from benchmarks.workload import random_trees
 from foldbatch.errors import FoldbatchError
+from tests.benchmarks.wrong_peer import wrong_peer
 
 TREES = random_trees(9, seed=2)
 
@@ -60,16 +60,7 @@ def test_pytorch_takes_part_where_it_computes_the_same() -> None:
 
 def test_a_wrong_peer_is_refused_before_anything_is_timed(tmp_path: Path, monkeypatch) -> None:
     """Whatever it computes, its loss is 1."""
-    script = tmp_path / "python"
-    hello = {"version": "1", "variants": [{"name": "x", "batched": True}], "memory": 1}
-    lines = [
-        f"#!{sys.executable}",
-        "import sys",
-        f"print({json.dumps(json.dumps(hello))}, flush=True)",
-        'for _ in sys.stdin: print(\'{"loss": 1.0, "seconds": 1.0}\', flush=True)',
-    ]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    script.chmod(0o755)
+    script = wrong_peer(tmp_path)
     monkeypatch.setattr(sst, "contest", None)
     with pytest.raises(FoldbatchError, match=r"benchmarks, JAX 1 x: expected a loss of .*, found 1\.000000"):
         sst.run(TREES, "here", _settings(peers={"jax": str(script)}))

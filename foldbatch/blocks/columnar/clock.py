@@ -33,28 +33,17 @@ class Frame:
     size: int
     events: list[Calls | Loop | Visits] = field(default_factory=list)
 
-    def own(self) -> Counts:
-        """Return how many calls each lane makes, those of visits not counted."""
+    def count(self, *, visits: bool = True) -> Counts:
+        """Return how many calls each lane makes; those of visits are counted or not."""
         total = np.zeros(self.size, np.int32)
         for event in self.events:
             match event:
                 case Calls(lanes):
                     _add(total, lanes, 1)
                 case Loop(lanes, body, turns):
-                    _add(total, lanes, _sums(body.own(), turns))
-        return total
-
-    def total(self) -> Counts:
-        """Return how many calls each lane makes, those of visits counted."""
-        total = np.zeros(self.size, np.int32)
-        for event in self.events:
-            match event:
-                case Calls(lanes):
-                    _add(total, lanes, 1)
-                case Loop(lanes, body, turns):
-                    _add(total, lanes, _sums(body.total(), turns))
-                case Visits(lanes, recursion, visits):
-                    _add(total, lanes, recursion.calls.take(visits))
+                    _add(total, lanes, _sums(body.count(visits=visits), turns))
+                case Visits(lanes, recursion, visited) if visits:
+                    _add(total, lanes, recursion.calls.take(visited))
         return total
 
     def run(self, clock: Counts, times: Counts | None) -> None:
@@ -70,7 +59,7 @@ class Frame:
                         times[first : first + len(now)] = now
                     _add(clock, lanes, 1)
                 case Loop(lanes, body, turns):
-                    spent = body.total()
+                    spent = body.count()
                     before = np.cumsum(spent, dtype=np.int32) - spent
                     ends = np.cumsum(turns)
                     now = clock if lanes is None else clock.take(lanes)
@@ -130,7 +119,7 @@ class Recursion:
     def count(self) -> None:
         """Count the calls, and find the delays of all visits within others; all events are noted."""
         sums = np.zeros(self.frame.size + 1, np.int32)
-        np.cumsum(self.frame.own(), out=sums[1:])
+        np.cumsum(self.frame.count(visits=False), out=sums[1:])
         self.calls = sums[1:] - sums.take(self.low)
         self.frame.run(np.zeros(self.frame.size, np.int32), None)
 

@@ -49,7 +49,7 @@ class Numbers:
 
 def number(run: Run, frame: Frame) -> Numbers:
     """Return the numbers of all values; the lanes of the frame are the examples."""
-    calls = frame.total()
+    calls = frame.count()
     ends = np.cumsum(calls, dtype=np.int32)
     starts = ends - calls
     times = np.zeros(run.calls, np.int32)

@@ -18,7 +18,7 @@ def test_calls_within_loops_and_visits_have_their_times():
     recursion.count()
     assert recursion.calls.tolist() == [2, 2, 8]
     outer = Frame(1, [Visits(None, recursion, np.array([2])), Calls(np.array([0]), 8)])
-    assert outer.total().tolist() == [9]
+    assert outer.count().tolist() == [9]
     times = np.zeros(9, np.int64)
     outer.run(np.array([10]), times)
     recursion.end(times)
