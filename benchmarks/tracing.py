@@ -12,12 +12,13 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import foldbatch as fb
-from benchmarks.workload import load_trees, random_trees, unseen
+from benchmarks.options import add_backend, add_data, add_repeats, positive, trees_of
+from benchmarks.workload import unseen
+from foldbatch.errors import FoldbatchError
 from foldbatch.scheduler.merge import merge
 from foldbatch.trees import Tree, Vocabulary
 
@@ -135,15 +136,21 @@ def measured(form: Form, batch: int, units: int, repeats: int, backend: str) -> 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tracing", description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, help="the folder of the Stanford Sentiment Treebank; else trees are drawn"
-    )
-    parser.add_argument("--trees", type=int, default=256)
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 256])
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--backend", default="auto")
+    add_data(parser)
+    parser.add_argument("--trees", type=positive, default=256)
+    parser.add_argument("--batch", type=positive, nargs="+", default=[1, 16, 256])
+    add_repeats(parser, 9)
+    add_backend(parser)
     options = parser.parse_args(arguments)
-    trees = load_trees(options.data, options.trees) if options.data else random_trees(options.trees)
+    try:
+        trees, _ = trees_of(options, options.trees)
+        report(trees, options)
+    except FoldbatchError as error:
+        parser.exit(1, f"error: {error}\n")
+
+
+def report(trees: Sequence[Tree], options: argparse.Namespace) -> None:
+    """Measure every form of some trees, and print a line for each."""
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
     counts = {"node": sum(t.size for t in trees), "word": sum(len(t.words()) for t in trees)}
     print(

@@ -19,6 +19,20 @@ def test_every_form_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(float(number) > 0 for number in row.split()[-3:])
 
 
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--trees 0", "expected 1 or more, found 0"),
+        ("--batch 0", "expected 1 or more"),
+        ("--data /none", "error: /none"),
+    ],
+)
+def test_wrong_input_is_answered_in_one_line(words: str, answer: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert answer in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_all_forms_of_trees_hold_the_same() -> None:
     trees = random_trees(3)
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
