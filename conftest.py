@@ -5,3 +5,14 @@ from importlib.util import find_spec
 collect_ignore_glob = [] if find_spec("numba") else ["foldbatch/engines/numba/*", "tests/engines/numba/*"]
 if not find_spec("sklearn"):
     collect_ignore_glob.append("foldbatch/estimators.py")
+# Rooms around the model, by what they import; their tests say why they are skipped.
+AROUND = {
+    "torch": ["foldbatch/torch/*", "foldbatch/communicators/torch.py"],
+    "mpi4py": ["foldbatch/communicators/mpi.py"],
+    "onnx": ["foldbatch/exporting/*"],
+    "starlette": ["foldbatch/serve/*"],
+    "pyarrow": ["foldbatch/trees/arrow.py"],
+}
+for library, rooms in AROUND.items():
+    if not find_spec(library):
+        collect_ignore_glob += rooms
