@@ -46,7 +46,7 @@ from foldbatch.preparing import tracing
 from foldbatch.saving import Savable
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
-from foldbatch.traced import Prepared, digests, listed
+from foldbatch.traced import Prepared, digests, listed, several_of
 from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
@@ -304,7 +304,7 @@ class Program(Differentiable, Savable):
         >>> program.find_nan([{"a": 1, "b": 2}]) is None
         True
         """
-        given = examples if isinstance(examples, Planned) else list(examples)
+        given = examples if isinstance(examples, Planned) else list(listed(examples))
         traces = self._trace_all(given)
         drawn = self._drawn if step is None else step
         refuse_no_count("step", drawn, 0)
@@ -364,7 +364,7 @@ class Program(Differentiable, Savable):
         Raises:
             ExampleError: when an example does not fit the block.
         """
-        batch_of = examples if isinstance(examples, list | tuple | Planned) else [examples]
+        batch_of = several_of(examples)
         start = time.perf_counter()
         traces = self._trace_all(batch_of)
         phases = {"trace": time.perf_counter() - start}

@@ -22,6 +22,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees.records import Records, records_of
 from foldbatch.types import describe_value
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
@@ -106,6 +107,11 @@ class Traces:
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
+        if isinstance(examples, Records):
+            made = self._lowered.by_columns(examples)
+            if made is not None:
+                return made
+            examples = examples.objects()
         traces: list[Any] = [None] * len(examples)
         new = []
         for number, example in enumerate(examples):
@@ -172,16 +178,26 @@ def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
     return example.trace
 
 
-def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
-    """Return the examples of a batch as a list or tuple.
+def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
+    """Return the examples of a batch as a list or tuple, those of Arrow data as records.
 
     Raises:
         ExampleTypeError: when they are a single example.
     """
+    if (records := records_of(examples)) is not None:
+        return records
     if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
     return examples if isinstance(examples, list | tuple) else list(examples)
+
+
+def several_of(examples: Any) -> Any:
+    """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
+    if isinstance(examples, list | tuple | Planned):
+        return examples
+    records = records_of(examples)
+    return [examples] if records is None else records
 
 
 def _own(planned: Planned, owner: object) -> Planned:

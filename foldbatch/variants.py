@@ -17,6 +17,7 @@ from foldbatch.engines.runner import Options, Runner
 from foldbatch.forks import start_in_each_process
 from foldbatch.model.model import Model
 from foldbatch.traced import Prepared, Traces
+from foldbatch.trees.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Variants:
             examples: the batch; not an iterator.
             asides: which of ``losses`` and ``metrics`` are asked for.
         """
-        if isinstance(examples, Planned) or any(isinstance(example, Prepared) for example in examples):
+        if isinstance(examples, Planned):
+            return self.full
+        if not isinstance(examples, Records) and any(isinstance(example, Prepared) for example in examples):
             return self.full
         asides &= asides_of(self.full.lowered.model)
         with self._lock:

@@ -21,11 +21,13 @@ class BadDataError(Exception):
         self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
 
 
-def column(items: list[Any], type_: TensorType, bound: int | None = None, declared: str = "") -> NDArray[Any]:
+def column(
+    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None = None, declared: str = ""
+) -> NDArray[Any]:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
     Args:
-        items: n data.
+        items: n data, or an array of them.
         type_: the type that each is read as.
         bound: the number that ids must be below, if the data are ids.
         declared: the integer dtype whose range the data must fit, if not that of the type.
@@ -33,7 +35,7 @@ def column(items: list[Any], type_: TensorType, bound: int | None = None, declar
     Raises:
         BadDataError: when any item is not of the type, or not below `bound`.
     """
-    if not items:
+    if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
     try:
         return _column(items, type_, bound, declared)
@@ -43,7 +45,9 @@ def column(items: list[Any], type_: TensorType, bound: int | None = None, declar
         raise
 
 
-def _column(items: list[Any], type_: TensorType, bound: int | None, declared: str) -> NDArray[Any]:
+def _column(
+    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None, declared: str
+) -> NDArray[Any]:
     def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
         expected = str(type_).replace(type_.dtype, declared or type_.dtype)
         if bound is not None:

@@ -14,6 +14,7 @@ from foldbatch.program import Program
 from foldbatch.traced import listed
 from foldbatch.train.metrics import Metric
 from foldbatch.trees import Tree
+from foldbatch.trees.records import records_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
@@ -113,6 +114,8 @@ def several(examples: Iterable[Any]) -> Iterable[Any]:
     Raises:
         ExampleTypeError: when they are a single example.
     """
+    if (records := records_of(examples)) is not None:
+        return records
     many = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
     if many and not isinstance(examples, Tree | Mapping | str | bytes):
         return examples

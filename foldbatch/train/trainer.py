@@ -33,6 +33,7 @@ from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.resuming import Position, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
+from foldbatch.trees.records import Records, chosen
 
 BATCH = 32  # examples of a batch, where nobody says how many
 EVALUATED = 256  # examples of a batch that is not trained on
@@ -50,7 +51,7 @@ class Batch:
     """
 
     indices: list[int]
-    examples: list[Any]
+    examples: Sequence[Any]
     loss: float = 0.0
     gradients: dict[str, Gradient] = field(default_factory=dict)
 
@@ -215,7 +216,8 @@ class Trainer:
         >>> trainer.step([1, 2]), trainer.program.params["w"]
         (9.0, array(1.5, dtype=float32))
         """
-        given = list(several(examples))
+        given = several(examples)
+        given = given if isinstance(given, Records) else list(given)
         batch = Batch(list(range(len(given))), given)
         self._step(batch, batch.examples, Position())
         return batch.loss
@@ -320,14 +322,14 @@ class Trainer:
 
     def _ready(
         self, examples: Sequence[Any], batches: Sequence[list[int]]
-    ) -> Iterator[tuple[Batch, list[Any] | Planned]]:
+    ) -> Iterator[tuple[Batch, Sequence[Any] | Planned]]:
         """Yield batches, each with what the program runs: its examples, or its plan made ahead."""
-        made = (Batch(indices, [examples[i] for i in indices]) for indices in batches)
+        made = (Batch(indices, chosen(examples, indices)) for indices in batches)
         if not self._ahead:
             for batch in made:
                 yield batch, batch.examples
             return
-        plans = prefetched(self.program, ([examples[i] for i in indices] for indices in batches), self._ahead)
+        plans = prefetched(self.program, (chosen(examples, indices) for indices in batches), self._ahead)
         yield from zip(made, plans, strict=True)
 
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
@@ -342,7 +344,7 @@ class Trainer:
             raise TrainingError("evaluate examples", "one example or more", "none", "look at what reads them")
         return tally.figures()
 
-    def _step(self, batch: Batch, ready: list[Any] | Planned, position: Position) -> None:
+    def _step(self, batch: Batch, ready: Sequence[Any] | Planned, position: Position) -> None:
         self.batch = batch
         self._call("on_step_start")
         batch.loss, batch.gradients = self.program.value_and_grad(ready)
@@ -360,8 +362,12 @@ class Trainer:
             getattr(callback, moment)(self)
 
 
-def _parts(examples: Iterable[Any]) -> Iterator[list[Any]]:
+def _parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
     """Yield the examples, as many at once as are run at once."""
-    left = iter(several(examples))
+    given = several(examples)
+    if isinstance(given, Records):
+        yield from (given[first : first + EVALUATED] for first in range(0, len(given), EVALUATED))
+        return
+    left = iter(given)
     while part := list(islice(left, EVALUATED)):
         yield part

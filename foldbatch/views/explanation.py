@@ -119,7 +119,9 @@ def _tracing(program: Program) -> str:
     if isinstance(columns, str):
         return f"by the program, visit by visit. What keeps examples from being traced by columns: {columns}"
     if not columns.recurs:
-        return "by the program, visit by visit, which takes no longer than columns where nothing recurs"
+        slow = "by the program, visit by visit, which takes no longer than columns where nothing recurs"
+        last = f"; the last that were not: {columns.refusals.last}" if columns.refusals.last else ""
+        return f"{slow}. Arrow arrays: by columns{last}"
     last = columns.refusals.last
     beside = f". The last batch that was traced by the program instead: {last}" if last else ""
     return f"by columns, all visits of a block at once{beside}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused
+from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, Stored
 from foldbatch.blocks.columnar.purity import ATOMS, BUILTINS, Binding, rebound, why_impure
 from foldbatch.blocks.columnar.reader import Reader, UnseenError
 from foldbatch.trees import Tree, Vocabulary
@@ -52,6 +52,10 @@ class UserFunction:
                 return self._of_nodes(column)
             case Data():
                 return self._of_data(column)
+            case Stored(store) if self.function is len and store.bounds is not None:
+                return of_numbers(column.sizes())
+            case Stored():
+                return self._of_data(column.data())
             case Children(Nodes(forest, index)) if self.function is len:
                 return of_numbers(forest.arity[index])
             case Lists() if self.function is len:

@@ -12,7 +12,7 @@ import numpy as np
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.items import planted
 from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
-from foldbatch.blocks.columnar.kinds import Column, Data, Refused
+from foldbatch.blocks.columnar.kinds import Column, Data, Refused, Stored
 from foldbatch.blocks.columnar.scope import Run, Scope
 from foldbatch.blocks.columnar.statements import Parser
 from foldbatch.blocks.columnar.visits import Again, Function, visit
@@ -20,6 +20,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.wires import components
 from foldbatch.scheduler.record import Record
 from foldbatch.trees import Tree
+from foldbatch.trees.records import Records
 from foldbatch.types import TensorType
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
 FEW = 700  # nodes: fewer are traced one by one, which takes no longer
+FEW_VALUES = 1500  # of Arrow data, likewise
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
 
@@ -77,7 +79,11 @@ class Columns:
             max_calls: how many calls an example may make.
         """
         refusals = self.refusals
-        if not self.recurs or sum(map(_size, examples)) < FEW:
+        if isinstance(examples, Records):
+            few = examples.values < FEW_VALUES
+        else:
+            few = not self.recurs or sum(map(_size, examples)) < FEW
+        if few:
             return None
         if refusals.skipped:
             refusals.skipped -= 1
@@ -98,7 +104,11 @@ class Columns:
             Refused: where some example does not fit, or is such that the program must be run on it.
         """
         root = next(iter(self.functions.values()))
-        argument = planted(Data(np.arange(len(examples)), examples))
+        argument: Column
+        if isinstance(examples, Records):
+            argument = Stored(examples.store, examples.rows)
+        else:
+            argument = planted(Data(np.arange(len(examples)), examples))
         chosen: dict[int, Any] = {}
         while True:
             run, frame = Run(len(self.model.cells), self.width, chosen), Frame(len(examples))
@@ -135,7 +145,8 @@ def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Mod
 
 def parts_of(examples: Sequence[Any]) -> list[Sequence[Any]]:
     """Return examples in parts of about as many, each for one record, so that numbers stay within 32 bits."""
-    count = 1 + max(sum(map(_size, examples)) // MANY, len(examples) // MOST_EXAMPLES)
+    size = examples.values if isinstance(examples, Records) else sum(map(_size, examples))
+    count = 1 + max(size // MANY, len(examples) // MOST_EXAMPLES)
     bounds = [len(examples) * i // count for i in range(count + 1)]
     return [examples[first:last] for first, last in pairwise(bounds)]
 

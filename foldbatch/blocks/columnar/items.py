@@ -10,8 +10,21 @@ import numpy as np
 
 from foldbatch.blocks.columnar.calling import field
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, ranges, take
+from foldbatch.blocks.columnar.kinds import (
+    Array,
+    Children,
+    Column,
+    Data,
+    Lists,
+    Nodes,
+    Refused,
+    Stored,
+    ranges,
+    take,
+    unstored,
+)
 from foldbatch.trees import Tree
+from foldbatch.trees.records import Store
 
 CONTAINERS = (list, tuple, dict)
 LACKING = "there is an object without an item that the program reads"
@@ -24,6 +37,8 @@ def take_item(column: Column, key: Any, default: tuple[Any, ...] = ()) -> Column
         Refused: where an object has no such item and there is no default, or the key or the object is none
             that columns know.
     """
+    if isinstance(column, Stored):
+        return _item_stored(column, key, default)
     if isinstance(key, slice) and not isinstance(column, Data):
         return _sliced(Lists(*listed(column)), key)
     match column:
@@ -50,6 +65,22 @@ def take_item(column: Column, key: Any, default: tuple[Any, ...] = ()) -> Column
         case Data():
             return _item_of_data(column, key, default)
     raise Refused(f"it reads the item {key!r}")
+
+
+def _item_stored(column: Stored, key: Any, default: tuple[Any, ...]) -> Column:
+    store, rows = column.store, column.rows
+    if store.lacks(rows):
+        raise Refused(LACKING)
+    if store.fields is not None and type(key) is str and key in store.fields:
+        return Stored(store.fields[key], rows)
+    if store.bounds is not None and store.items is not None and isinstance(key, slice):
+        return _sliced(Lists(*listed(column)), key)
+    if store.bounds is not None and store.items is not None and type(key) is int:
+        starts, lengths = store.bounds[0][rows], store.bounds[1][rows]
+        places = np.full_like(lengths, key) if key >= 0 else lengths + key
+        if ((places >= 0) & (places < lengths)).all():
+            return Stored(store.items, starts + places)
+    return _item_of_data(column.data(), key, default)
 
 
 def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
@@ -110,7 +141,7 @@ def picked(column: Column, numbers: Column) -> Column:
     Raises:
         Refused: where there is no such item.
     """
-    lists = Lists(*listed(column))
+    lists, numbers = Lists(*listed(column)), unstored(numbers)
     if not isinstance(numbers, Data) or set(map(type, numbers.objects)) - {int}:
         raise Refused("it picks an item by what is no int")
     places = np.array(numbers.objects, np.int64)[numbers.codes]
@@ -139,6 +170,10 @@ def lengths_of(column: Column) -> Array:
             return forest.arity[index]
         case Lists(lengths):
             return lengths
+        case Stored(store) if store.bounds is not None:
+            return column.sizes()
+        case Stored():
+            return lengths_of(column.data())
         case Data(codes, objects):
             present = column.present()
             lengths = np.zeros(len(objects), np.int64)
@@ -159,6 +194,10 @@ def items_of(column: Column) -> tuple[Array, Column]:
             return lengths, Nodes(forest, order[ranges(starts[index], lengths)], depth + 1)
         case Lists(_, items):
             return lengths, _whole(items)
+        case Stored(Store(bounds=(starts, _), items=Store() as inner), rows):
+            return lengths, Stored(inner, ranges(starts[rows], lengths))
+        case Stored():
+            return items_of(column.data())
         case Data(codes, objects):
             present = column.present().tolist()
             parts = [objects[place] for place in present]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, ranges
+from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
 from foldbatch.blocks.columnar.scope import Part, Run
 from foldbatch.blocks.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -152,6 +152,11 @@ class _Joined:
     def _feed(self, given: Column, feed: Feed, bound: int | None) -> Array:
         if isinstance(given, np.ndarray):  # the numbers of calls
             return self.numbers.of(given).astype(feed.type.dtype, copy=False)
+        if isinstance(given, Stored):
+            numbers = _numbers(given, feed)
+            if numbers is not None:
+                return _checked(numbers, feed, bound)
+            given = given.data()
         assert isinstance(given, Data)
         present = given.present()
         objects = [given.objects[place] for place in present.tolist()]
@@ -159,10 +164,7 @@ class _Joined:
             raise Refused(
                 "numbers of several kinds are read as floats"
             )  # they are rounded example by example
-        try:
-            values = column(objects, feed.type, bound, feed.declared)
-        except BadDataError:
-            raise Refused("there is a datum that the block does not read", feed.where) from None
+        values = _checked(objects, feed, bound)
         if len(present) == len(given.objects):
             return values.take(given.codes, axis=0)
         places = np.zeros(len(given.objects), np.int64)
@@ -187,6 +189,28 @@ class _Joined:
         sums = np.zeros(len(column) + 1, np.int64)
         np.cumsum(column, out=sums[1:])
         return differences(sums[np.searchsorted(self.times, self.numbers.ends)])
+
+
+def _checked(data: list[Any] | Array, feed: Feed, bound: int | None) -> Array:
+    try:
+        return column(data, feed.type, bound, feed.declared)
+    except BadDataError:
+        raise Refused("there is a datum that the block does not read", feed.where) from None
+
+
+def _numbers(given: Stored, feed: Feed) -> Array | None:
+    """Return the numbers that each lane's object holds; None where they do not lie in the data as such."""
+    store, rows, shape = given.store, given.rows, feed.type.shape
+    if len(shape) == 1 and shape[0] and store.bounds is not None and store.items is not None:
+        if (given.sizes() != shape[0]).any():
+            return None
+        rows = store.bounds[0][rows][:, None] + np.arange(shape[0])
+        store = store.items
+    elif shape:
+        return None
+    if store.numbers is None or store.lacks(rows):
+        return None
+    return store.numbers[rows]
 
 
 def differences(ends: Array) -> Array:
@@ -221,9 +245,9 @@ def _results(results: list[Column], numbers: Numbers, examples: int) -> list[tup
 
 
 def _result(result: Column, numbers: Numbers) -> list[Any]:
-    match result:
-        case np.ndarray():
-            return list(numbers.of(result).tolist())
+    match unstored(result):
+        case np.ndarray() as references:
+            return list(numbers.of(references).tolist())
         case Data(codes, objects):
             return [objects[code] for code in codes.tolist()]
         case Lists(lengths, items):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.blocks.columnar.forest import Forest, counts
+from foldbatch.trees.records import Store
 
 Array: TypeAlias = NDArray[Any]
 Kind = TypeVar("Kind")
@@ -82,7 +83,40 @@ class Lists:
     items: tuple[Column, ...]
 
 
-Column: TypeAlias = "Array | Nodes | Children | Data | Lists | tuple[Any, ...]"
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """An object in each lane that lies in columns of the user's data, as those of Arrow arrays.
+
+    Attributes:
+        store: the column of the data.
+        rows: ``[lanes]``: the row of each lane's object.
+    """
+
+    store: Store
+    rows: Array
+
+    def data(self) -> Data:
+        """Return the same objects, made Python objects."""
+        codes, objects = self.store.encoded(self.rows)
+        return Data(codes, objects)
+
+    def sizes(self) -> Array:
+        """Return the lengths of the lanes' lists.
+
+        Raises:
+            Refused: where they are no lists, or one is None.
+        """
+        if self.store.bounds is None or self.store.lacks(self.rows):
+            raise Refused("it goes through what is no list")
+        return self.store.bounds[1][self.rows]
+
+
+Column: TypeAlias = "Array | Nodes | Children | Data | Stored | Lists | tuple[Any, ...]"
+
+
+def unstored(column: Column) -> Column:
+    """Return a column with Python objects for those that lie in the user's data; any other as it is."""
+    return column.data() if isinstance(column, Stored) else column
 
 
 def take(column: Column, lanes: Array | None) -> Column:
@@ -100,6 +134,8 @@ def take(column: Column, lanes: Array | None) -> Column:
             return replace(column, index=column.index.take(lanes))
         case Data():
             return replace(column, codes=column.codes.take(lanes))
+        case Stored(store, rows):
+            return Stored(store, rows.take(lanes))
         case Children(parents):
             return Children(replace(parents, index=parents.index.take(lanes)))
         case tuple():
@@ -132,6 +168,11 @@ def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
         forest, depth = nodes[0][1].forest, nodes[0][1].depth
         if all(column.forest is forest and column.depth == depth for _, column in nodes):
             return Nodes(forest, _scattered([(lanes, c.index) for lanes, c in nodes], size), depth)
+    if stored := _of_kind(Stored, parts):
+        store = stored[0][1].store
+        if all(column.store is store for _, column in stored):
+            return Stored(store, _scattered([(lanes, column.rows) for lanes, column in stored], size))
+    parts = [(lanes, unstored(column)) for lanes, column in parts]
     if data := _of_kind(Data, parts):
         objects: list[Any] = []
         codes = []

@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.blocks.columnar.calling import UserFunction, of_numbers
 from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item, zipped
-from foldbatch.blocks.columnar.kinds import Column, Data, Lists, Refused, merge, take
+from foldbatch.blocks.columnar.kinds import Column, Data, Lists, Refused, Stored, merge, take, unstored
 from foldbatch.blocks.columnar.scope import Part, Scope
 from foldbatch.blocks.columnar.steps import (
     Step,
@@ -297,13 +297,13 @@ class Parser:
 
         def record(scope: Scope) -> None:
             part, column = scope.run.parts[cell][-1], expression(scope)
-            match kind, column:
-                case "feed", np.ndarray() | Data():
-                    part.feeds[place] = column
-                case "elements", Lists():
-                    part.elements[place] = column
-                case "label", Data():
-                    part.labels[place] = column
+            match kind, unstored(column) if kind == "label" else column:
+                case "feed", (np.ndarray() | Data() | Stored()) as feed:
+                    part.feeds[place] = feed
+                case "elements", Lists() as elements:
+                    part.elements[place] = elements
+                case "label", Data() as labels:
+                    part.labels[place] = labels
                 case _:
                     raise Refused("it reads a node of a tree, or a list, as a whole")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.blocks.columnar.calling import UserFunction
 from foldbatch.blocks.columnar.items import lengths_of, listed, picked, take_item
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused
+from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, unstored
 from foldbatch.blocks.columnar.scope import Scope
 
 Step: TypeAlias = "Callable[[Scope], None]"
@@ -98,7 +98,7 @@ def choosing(target: str, table: Mapping[Any, int], source: str, miss: int) -> S
     """Return a step that finds the number of the case for a key."""
 
     def step(scope: Scope) -> None:
-        keys = scope.read(source)
+        keys = unstored(scope.read(source))
         if not isinstance(keys, Data):
             raise Refused("it chooses by a node as a whole")
         try:
@@ -129,6 +129,8 @@ def _present(column: Column) -> Array:
     match column:
         case Data(codes, objects):
             return np.array([x is not None for x in objects], bool)[codes]
+        case Stored(store, rows):
+            return np.ones(len(rows), bool) if store.absent is None else ~store.absent[rows]
         case np.ndarray() | tuple():
             raise Refused("it asks whether a tensor is None")
     return np.ones(len(lengths_of(column)), bool)

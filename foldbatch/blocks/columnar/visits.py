@@ -15,7 +15,7 @@ import numpy as np
 from foldbatch.blocks.columnar.calling import are_immutable
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused
+from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused, unstored
 from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
 
@@ -81,6 +81,8 @@ def visit(
     """
     function = functions[name]
     visiting: Visiting | None = scope.function
+    if function.memo:
+        arguments = [*map(unstored, arguments)]
     if function.memo and any(isinstance(x, Data) and not are_immutable(x.objects) for x in arguments):
         raise Refused("an object that may stand in several places is visited once for all of them")
     if not function.recurs:

@@ -1,0 +1,125 @@
+"""Arrow: arrays of pyarrow as records, read where they lie; ``pip install 'foldbatch[arrow]'``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from foldbatch.trees.records import Records, Store
+
+VALUE_BYTES = 8  # about the size of a value
+
+
+def read_arrow(data: Any) -> Records | None:
+    """Return records in Arrow data, equal to ``data.to_pylist()``; None of what is no sequence.
+
+    Args:
+        data: an ``Array``, ``ChunkedArray``, ``Table`` or ``RecordBatch`` of pyarrow. The rows of tables
+            are dicts.
+
+    >>> records = read_arrow(pa.array([{"id": 1}, {"id": None}, {"id": 3}]).slice(1))
+    >>> len(records), list(records)
+    (2, [{'id': None}, {'id': 3}])
+    """
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        if len(set(data.schema.names)) < len(data.schema.names):
+            return None  # no dict has two items of one key
+        data = data.to_struct_array()
+    if isinstance(data, pa.ChunkedArray):
+        data = data.combine_chunks() if data.num_chunks != 1 else data.chunk(0)
+    if isinstance(data, pa.ChunkedArray):  # it is too large for one array
+        return None
+    if not isinstance(data, pa.Array):
+        return None
+    return Records(_store(data), np.arange(len(data)), data.nbytes / VALUE_BYTES / max(len(data), 1))
+
+
+def _store(array: Any) -> Store:
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return Store(len(array), _Objects(array), absent=_absent(array))
+    if pa.types.is_struct(kind):
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        if len(set(names)) == len(names):
+            parts = {name: _store(part) for name, part in zip(names, array.flatten(), strict=True)}
+            return Store(len(array), _Objects(array), absent=_absent(array), fields=parts)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        ends = array.offsets.to_numpy(zero_copy_only=False)
+        starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
+        return _lists(array, starts, lengths, array.values)
+    if pa.types.is_fixed_size_list(kind):
+        width = kind.list_size
+        starts = (np.arange(len(array)) + array.offset) * width
+        return _lists(array, starts, np.full(len(array), width), array.values)
+    return _leaf(array)
+
+
+def _lists(array: Any, starts: NDArray[Any], lengths: NDArray[Any], values: Any) -> Store:
+    """Return the column of lists; what lies before and behind them is cut off."""
+    first = int(starts[0]) if len(starts) else 0
+    end = int(starts[-1] + lengths[-1]) if len(starts) else 0
+    items = _store(values.slice(first, end - first))
+    bounds = starts - first, lengths
+    return Store(len(array), _Objects(array), absent=_absent(array), bounds=bounds, items=items)
+
+
+def _leaf(array: Any) -> Store:
+    kind, absent = array.type, _absent(array)
+    numbers: NDArray[Any] | None = None
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        filled = array if absent is None else pc.fill_null(array, pa.scalar(0).cast(kind))
+        numbers = filled.to_numpy(zero_copy_only=False)
+        if kind == pa.uint64() and len(numbers) and numbers.max() > np.iinfo(np.int64).max:
+            numbers = None  # NumPy reads such Python ints in several ways
+    encode = None
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
+        encode = _Encoded(array)
+    elif pa.types.is_boolean(kind) and absent is None and numbers is not None:
+        codes = numbers.view(np.int8).astype(np.int64)
+        return Store(len(array), _Objects(array), lambda: (codes, (False, True)), numbers=numbers)
+    elif pa.types.is_dictionary(kind):
+        encode = _Encoded(array)
+    return Store(len(array), _Objects(array), encode, absent, numbers=numbers)
+
+
+class _Objects:
+    """Makes Python objects of rows."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __call__(self, rows: NDArray[Any]) -> list[Any]:
+        if len(rows) and len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
+            return self.array.slice(int(rows[0]), len(rows)).to_pylist()  # type: ignore[no-any-return]
+        return self.array.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+
+class _Encoded:
+    """Makes numbers of rows' objects, and the objects: one for all that are equal."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __call__(self) -> tuple[NDArray[Any], Sequence[Any]]:
+        array = self.array
+        if not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode()
+        objects = array.dictionary.to_pylist()
+        codes = pc.fill_null(array.indices.cast(pa.int64()), len(objects)).to_numpy(zero_copy_only=False)
+        return codes, [*objects, None]
+
+
+def _absent(array: Any) -> NDArray[Any] | None:
+    if pa.types.is_dictionary(array.type):  # a value of the dictionary may be None, too
+        absent = array.is_null().to_numpy(zero_copy_only=False)
+        if array.dictionary.null_count:
+            absent |= array.dictionary_decode().is_null().to_numpy(zero_copy_only=False)
+        return absent if absent.any() else None
+    if not array.null_count:
+        return None
+    return array.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -1,0 +1,246 @@
+"""Arrow data are traced to the traces of ``to_pylist()``, to the bit, whatever lies how in them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.blocks.columnar.columns import FEW_VALUES
+from foldbatch.blocks.columnar.kinds import Refused
+from foldbatch.errors import ExampleError
+from foldbatch.trees.records import chosen, records_of
+from tests.blocks.columnar.laws import assert_same, columns_of, lowered
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'foldbatch[arrow]'")
+
+WORDS = fb.trees.Vocabulary(["a", "b"])
+TEXTS = st.sampled_from(["a", "b", "ü", ""])
+MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - as Arrow has it
+
+
+def word():
+    return fb.InputTransform(WORDS.__getitem__) >> fb.Scalar("int32") >> fb.Embedding(len(WORDS), 2)
+
+
+# per kind of field: its types in Arrow, its values, and a block that reads it as two numbers
+TWICE = fb.Function(lambda x: fb.ops.stack([x, x]))
+WIDE = fb.Function(lambda x: fb.ops.cast(x, "float32")) >> TWICE
+NUMBERS = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+KEYED = [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+LEAVES = [
+    (FLOATS, st.sampled_from([0.0, -0.0, 0.5, float("inf"), float("nan")]), fb.Scalar() >> TWICE),
+    (NUMBERS, st.integers(0, 100), fb.Scalar("int32") >> fb.Embedding(101, 2)),
+    ([*NUMBERS, *FLOATS], st.integers(0, 100), fb.Scalar() >> TWICE),
+    (KEYED, TEXTS, word()),
+    (KEYED, TEXTS, fb.OneOf(len, {0: fb.Zeros([2]), 1: fb.InputTransform(ord) >> fb.Scalar() >> TWICE})),
+    ([pa.bool_()], st.booleans(), fb.OneOf(lambda x: x, {True: fb.Zeros([2]), False: fb.Scalar("bool") >> WIDE})),
+    ([pa.list_(pa.float32(), 2), pa.list_(pa.float64()), pa.large_list(pa.int16())],
+     st.lists(st.integers(0, 9), min_size=2, max_size=2), fb.Vector(2)),
+]  # fmt: skip
+
+
+def optional(block):
+    return fb.Optional(block)
+
+
+@st.composite
+def fields(draw, depth=2):
+    """Return a type of Arrow, a strategy for its values, and a block that reads them as two numbers."""
+    kind = draw(st.integers(0, 3)) if depth else 0
+    if kind == 0:
+        types, values, block = draw(st.sampled_from(LEAVES))
+        type_ = draw(st.sampled_from(types))
+    elif kind == 1:
+        inner, values, below = draw(fields(depth - 1))
+        type_ = draw(st.sampled_from([pa.list_, pa.large_list]))(inner)
+        values, block = st.lists(values, max_size=3), fb.Map(below) >> fb.Sum()
+    elif kind == 2:
+        parts = {name: draw(fields(depth - 1)) for name in ("x", "y")[: draw(st.integers(1, 2))]}
+        type_ = pa.struct([(name, part[0]) for name, part in parts.items()])
+        values = st.fixed_dictionaries({name: part[1] for name, part in parts.items()})
+        reads = [fb.GetItem(name) >> part[2] for name, part in parts.items()]
+        block = fb.AllOf(*reads) >> fb.GetItem(0)
+    else:
+        inner, values, below = draw(fields(depth - 1))
+        type_, values, block = inner, st.none() | values, optional(below)
+    return type_, values, block
+
+
+def check(block, array):
+    """Check that columns trace an array as the program does its objects."""
+    objects = array.to_pylist()
+    records = records_of(array)
+    assert len(records) == len(objects)
+    np.testing.assert_equal(list(records), objects)
+    if not objects:
+        return
+    expected = lowered(block).tracer.record(objects, range(len(objects)))
+    assert_same(columns_of(block).record(records, 10**7), expected)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_whatever_the_schema(data):
+    type_, values, block = data.draw(fields())
+    objects = data.draw(st.lists(values, min_size=1, max_size=8))
+    array = pa.array(objects, type_)
+    check(block, array)
+    first = data.draw(st.integers(0, len(objects) - 1))
+    check(block, array.slice(first, data.draw(st.integers(0, len(objects)))))
+    check(block, pa.chunked_array([array.slice(first), array.slice(0, first), array]))
+
+
+def loss():
+    """Return a model of records, with parameters of its own."""
+    reads = fb.GetItem("id") >> fb.Scalar("int32") >> fb.Embedding(9, 2)
+    tag = fb.GetItem("tag") >> fb.Optional(word())
+    item = fb.AllOf(reads, tag) >> fb.Function(lambda a, b: a + b)
+    parts = fb.GetItem("user") >> word(), fb.GetItem("items") >> fb.Map(item) >> fb.Sum()
+    record = fb.AllOf(*parts) >> fb.Function(lambda u, i: u * i)
+    return record >> fb.AllOf(fb.Identity(), fb.Function(fb.ops.sum) >> fb.Loss()) >> fb.GetItem(0)
+
+
+LOSS = loss()
+
+
+def table(count, wrong=None):
+    """Return a table of records; one may hold something else."""
+    items = [
+        [{"id": (i + k) % 9, "tag": "ab"[k % 2] if k else None} for k in range(i % 5)] for i in range(count)
+    ]
+    rows = [{"user": "abc"[i % 3], "items": some} for i, some in enumerate(items)]
+    for number, change in (wrong or {}).items():
+        change(rows[number])
+    return pa.Table.from_pylist(rows)
+
+
+def test_batches_of_every_kind_give_the_same_gradients():
+    whole = table(600)
+    program = fb.compile(LOSS, "numpy", seed=1)
+    expected = program.value_and_grad(whole.to_pylist())
+    forms = [whole, whole.combine_chunks().to_batches()[0], whole.to_struct_array()]
+    assert records_of(whole).values > FEW_VALUES
+    for form in forms:
+        loss, gradients = program.value_and_grad(form)
+        assert loss == expected[0]
+        assert repr(gradients) == repr(expected[1])
+    prepared = program.prepare(whole, progress=False)
+    assert program.value_and_grad(prepared)[0] == expected[0]
+    assert program.value_and_grad(program.plan(whole))[0] == expected[0]
+    assert program.run(whole, losses=True).loss == program.run(whole.to_pylist(), losses=True).loss
+    assert not program.lowered.columns.refusals.last
+    assert "Arrow arrays: by columns" in fb.explain(program).tracing
+
+
+def test_columns_trace_without_python_objects(monkeypatch):
+    program, data = fb.compile(LOSS, "numpy"), table(600)
+    monkeypatch.setattr("foldbatch.trees.arrow._Objects.__call__", None)
+    assert len(program._trace_all(data)) == 600
+
+
+def test_a_trainer_fits_tables_as_it_fits_lists():
+    data, losses = table(60), []
+    for examples in (data, data.to_pylist()):
+        trainer = fb.train.Trainer(fb.compile(loss(), "numpy", seed=1), fb.SGD(0.01), batch=16, seed=2)
+        trainer.fit(examples, epochs=1)
+        losses.append(
+            (trainer.history[0]["loss"], repr(trainer.evaluate(examples)["loss"]), trainer.step(examples))
+        )
+    assert losses[0] == losses[1]
+
+
+WRONG = {
+    "a null": lambda row: row.update(items=[{"id": None, "tag": None}]),
+    "a null list": lambda row: row.update(items=None),
+    "a null record": lambda row: row.update(items=[None]),
+    "an id out of range": lambda row: row.update(items=[{"id": 9, "tag": None}]),
+}
+
+
+@pytest.mark.parametrize("count", [4, 600])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_errors_are_those_of_the_objects(count, wrong):
+    data = table(count, {3: WRONG[wrong]})
+    texts = []
+    for examples in (data, data.to_pylist()):
+        with pytest.raises(ExampleError, match="example 3") as caught:
+            fb.compile(LOSS, "numpy").run(examples)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_missing_field_and_a_wrong_type_are_those_of_the_objects():
+    data = pa.array([{"user": 7}] * 2000)
+    for block in (LOSS, fb.GetItem("user") >> fb.Vector(2), fb.GetItem("user") >> fb.Scalar("bool")):
+        texts = []
+        for examples in (data, data.to_pylist()):
+            with pytest.raises(ExampleError, match="example 0") as caught:
+                fb.compile(block, "numpy").run(examples)
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+
+
+def test_a_default_stands_for_a_missing_field():
+    block = fb.GetItem("no", default=None) >> fb.Optional(fb.Scalar())
+    check(block, pa.array([{"a": 1}, {"a": 2}]))
+
+
+def test_items_by_place():
+    array = pa.array([[1, 2, 3], [4, 5], [6, 7, 8, 9]]).slice(1)
+    check(fb.GetItem(-1) >> fb.Scalar(), array)
+    check(fb.GetItem(1) >> fb.Scalar("int32"), array)
+    check(fb.Slice(start=1) >> fb.Map(fb.Scalar()) >> fb.Sum(), array)
+    with pytest.raises(Refused):
+        columns_of(fb.GetItem(2) >> fb.Scalar()).record(records_of(array), 9)
+
+
+def test_data_that_recur_are_made_objects():
+    tree = fb.ForwardDeclaration(output_type=[])
+    below = fb.GetItem("below") >> fb.Map(tree()) >> fb.Sum()
+    value = fb.GetItem("value") >> fb.Scalar()
+    tree.resolve_to(fb.AllOf(value, below) >> fb.Function(lambda a, b: a + b))
+    leaf = {"value": 2.0, "below": []}
+    array = pa.array([{"value": 1.0, "below": [leaf, leaf]}] * 400)
+    small = pa.array([{"value": 1.0, "below": [leaf]}]).to_pylist()
+    assert small[0]["below"][0]["value"] == 2.0
+    deepest = pa.array([{"value": 1.0, "below": []}] * 400)
+    assert fb.compile(tree(), "numpy").run(array) == [5.0] * 400
+    assert fb.compile(tree(), "numpy").run(deepest) == [1.0] * 400
+
+
+def test_rows_are_the_objects_of_arrow():
+    kinds = [
+        pa.array([MOMENT, None]),
+        pa.array([decimal.Decimal("1.50"), None]),
+        pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
+        pa.array([2**63, None], pa.uint64()),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None])),
+        pa.array([True, None, False]),
+        pa.nulls(2),
+        pa.array([{}, None], pa.struct([])),
+    ]
+    for array in kinds:
+        for some in (array, array.slice(1), array.slice(0, 0)):
+            assert list(records_of(some)) == some.to_pylist()
+        assert chosen(records_of(array), [1, 0]).objects() == [array.to_pylist()[1], array.to_pylist()[0]]
+
+
+def test_null_numbers_are_told_from_zero():
+    for kind in (pa.float16(), pa.int8(), pa.bool_(), pa.dictionary(pa.int8(), pa.string())):
+        values = ["a", None] if pa.types.is_dictionary(kind) else [0, None] * 2
+        values = [False, None] if kind == pa.bool_() else values
+        block = fb.Optional(fb.InputTransform(lambda x: 1.0) >> fb.Scalar())
+        check(block, pa.array(values, kind))
+
+
+def test_tables_of_two_equal_names_are_refused():
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(ExampleError, match="examples"):
+        fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy").run(twice)
