@@ -12,6 +12,8 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -31,7 +33,7 @@ class Form:
 
     name: str
     block: fb.Block
-    examples: Callable[[], list[Any]]
+    examples: Callable[[], Sequence[Any]]
     alone: Callable[[Any], object]
     unit: str = "node"
 
@@ -63,6 +65,58 @@ def model(
     return tree()
 
 
+def record_model(vocabulary: Vocabulary) -> fb.Block:
+    """Return a sum over the items of records, see `records`."""
+    word = fb.InputTransform(vocabulary.__getitem__) >> fb.Scalar("int32")
+    item = fb.AllOf(
+        fb.GetItem("word") >> word >> fb.Embedding(len(vocabulary), SIZE, name="words"),
+        fb.GetItem("price") >> fb.Scalar(),
+    ) >> fb.Function(lambda state, price: state * price)
+    user = fb.GetItem("user") >> word >> fb.Embedding(len(vocabulary), SIZE, name="users")
+    return fb.AllOf(user, fb.GetItem("items") >> fb.Map(item) >> fb.Sum()) >> fb.Function(lambda a, b: a + b)
+
+
+def records(trees: Sequence[Tree]) -> list[dict[str, Any]]:
+    """Return a record of each tree, with an item of each word."""
+    return [
+        {"user": words[0], "items": [{"word": word, "price": 0.5 * len(word)} for word in words]}
+        for words in (tree.words() for tree in trees)
+    ]
+
+
+def arrow_forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
+    """Return forms of records in Arrow arrays; none without pyarrow.
+
+    One is cut from an array that the program sees for the first time, the other is made objects first.
+    """
+    if not find_spec("pyarrow"):
+        return []
+    arrow = import_module("pyarrow")
+    array = arrow.array(records(trees))
+    block = record_model(vocabulary)
+
+    def objects(record: Any) -> object:
+        return record
+
+    return [
+        Form("records in Arrow", block, lambda: array.slice(0), objects, "word"),
+        Form("records, to_pylist counted", block, lambda: _Objects(array), objects, "word"),
+    ]
+
+
+class _Objects(Sequence[Any]):
+    """An array of Arrow whose slices are lists."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.array[index].to_pylist() if isinstance(index, slice) else self.array[index].as_py()
+
+
 def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
     """Return the forms, of these trees."""
     number = vocabulary.__getitem__
@@ -82,6 +136,12 @@ def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
             of_tuple(t[1])
             of_tuple(t[2])
         t[0]
+
+    def of_record(record: Any) -> None:
+        number(record["user"])
+        for item in record["items"]:
+            number(item["word"])
+            item["price"]
 
     def anew() -> list[Any]:
         return [*unseen(trees)]
@@ -107,6 +167,8 @@ def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
             lambda s: [*map(number, s)],
             "word",
         ),
+        Form("records, dicts", record_model(vocabulary), lambda: records(trees), of_record, "word"),
+        *arrow_forms(trees, vocabulary),
     ]
 
 

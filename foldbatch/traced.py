@@ -22,7 +22,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import Records, records_of
+from foldbatch.trees.records import Records, is_arrow, records_of
 from foldbatch.types import describe_value
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
@@ -186,6 +186,10 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
     """
     if (records := records_of(examples)) is not None:
         return records
+    if is_arrow(examples):
+        fix = "for a single example, pass array.slice(i, 1); rename columns of one name"
+        expected = "an Arrow array, or a table whose columns have different names"
+        raise ExampleTypeError("examples", expected, describe_value(examples), fix)
     if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)

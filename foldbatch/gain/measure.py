@@ -20,6 +20,7 @@ from foldbatch.program import Program
 from foldbatch.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees.records import records_of
 from foldbatch.types import describe_value
 
 SIZES = 1, 16, 64, 256
@@ -102,7 +103,7 @@ def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple
     if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
         fix = "give a list of them"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    given = list(examples)
+    given = list(records_of(examples) or examples)
     if not given:
         raise ExampleError("examples", "one or more", "none", "give some")
     if any(isinstance(example, Prepared) for example in given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def read_arrow(data: Any) -> Records | None:
         return None
     if not isinstance(data, pa.Array):
         return None
-    return Records(_store(data), np.arange(len(data)), data.nbytes / VALUE_BYTES / max(len(data), 1))
+    weight = data.nbytes / VALUE_BYTES / max(len(data), 1)
+    return Records(cache(partial(_store, data)), _Objects(data), np.arange(len(data)), weight)
 
 
 def _store(array: Any) -> Store:

@@ -58,12 +58,14 @@ class Records(Sequence[Any]):
     """Examples that lie in columns.
 
     Attributes:
-        store: the column of examples.
+        store: returns the column of examples, the same one each time.
+        make: returns the Python objects of some rows, given the rows' numbers.
         rows: ``[len]``: the rows that hold these examples.
         weight: about how many values there are in an example.
     """
 
-    store: Store
+    store: Callable[[], Store]
+    make: Callable[[NDArray[Any]], list[Any]]
     rows: NDArray[Any]
     weight: float
 
@@ -82,7 +84,7 @@ class Records(Sequence[Any]):
         """Return an example as a Python object, or several as records."""
         if isinstance(index, slice):
             return replace(self, rows=self.rows[index])
-        return self.store.objects(self.rows[[index]])[0]
+        return self.make(self.rows[[index]])[0]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.objects())
@@ -94,7 +96,7 @@ class Records(Sequence[Any]):
 
     def objects(self) -> list[Any]:
         """Return the examples as Python objects."""
-        return self.store.objects(self.rows)
+        return self.make(self.rows)
 
 
 def chosen(examples: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
@@ -108,6 +110,15 @@ def chosen(examples: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
     return [examples[i] for i in indices]
 
 
+def is_arrow(x: object) -> bool:
+    """Return whether an object is one of pyarrow's, which need not be installed.
+
+    >>> is_arrow([1])
+    False
+    """
+    return type(x).__module__.partition(".")[0] == "pyarrow"
+
+
 def records_of(examples: Any) -> Records | None:
     """Return the records in an Arrow array, chunked array, table or record batch; None of anything else.
 
@@ -116,7 +127,7 @@ def records_of(examples: Any) -> Records | None:
     """
     if isinstance(examples, Records):
         return examples
-    if type(examples).__module__.partition(".")[0] != "pyarrow":
+    if not is_arrow(examples):
         return None
     records: Records | None = importlib.import_module("foldbatch.trees.arrow").read_arrow(examples)
     return records

@@ -241,6 +241,8 @@ def test_null_numbers_are_told_from_zero():
 
 
 def test_tables_of_two_equal_names_are_refused():
+    with pytest.raises(ExampleError, match=r"slice\(i, 1\)"):
+        fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy").run(pa.scalar({"a": 1}))
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ExampleError, match="examples"):
         fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy").run(twice)

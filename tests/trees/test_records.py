@@ -12,7 +12,7 @@ DICTS = Store(3, lambda rows: [{"x": x} for x in NUMBERS[rows].tolist()], fields
 
 
 def records():
-    return Records(DICTS, np.arange(3), 1.0)
+    return Records(lambda: DICTS, DICTS.objects, np.arange(3), 1.0)
 
 
 def test_they_are_a_sequence():

@@ -106,7 +106,7 @@ class Columns:
         root = next(iter(self.functions.values()))
         argument: Column
         if isinstance(examples, Records):
-            argument = Stored(examples.store, examples.rows)
+            argument = Stored(examples.store(), examples.rows)
         else:
             argument = planted(Data(np.arange(len(examples)), examples))
         chosen: dict[int, Any] = {}
