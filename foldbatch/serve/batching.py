@@ -46,7 +46,7 @@ class Batching:
     >>> async def ask(words):
     ...     batching = Batching(lambda structures, nodes: [len(word) for word in structures], Limits())
     ...     batching.start()
-    ...     answers = await batching.answers(Request(words, [1] * len(words), batching.now() + 1))
+    ...     answers = await batching.ask(Request(words, [1] * len(words), batching.now() + 1))
     ...     batching.stop()
     ...     return answers
     >>> asyncio.run(ask(["a", "film"]))
@@ -78,25 +78,27 @@ class Batching:
         """Return how long what waits will take, as far as known; 1 before the first batch."""
         return self.queue.nodes / self._pace if self._pace else 1.0
 
-    async def answers(self, request: Request) -> list[Any]:
-        """Return the answers to the examples of a request, in order.
+    def ask(self, request: Request) -> asyncio.Future[list[Any]]:
+        """Let the examples of a request run; return the future of their answers, in order.
 
-        Where the caller is cancelled, what still waits of the request is forgotten.
+        Where the future is cancelled, what still waits of the request is forgotten. It raises `DeadlineError`
+        when the deadline of the request passes.
 
         Raises:
             QueueFullError: when too much waits already; nothing of the request runs then.
-            DeadlineError: when the deadline of the request passes.
         """
         self.queue.put(request)
-        request.done = self._loop.create_future()
+        done: asyncio.Future[list[Any]] = self._loop.create_future()
+        request.done = done
         timer = self._loop.call_at(request.deadline, _pass, request)
-        self._loop.call_soon(self._next)  # requests that came together leave together
-        try:
-            await request.done
-        finally:
+
+        def end(_: asyncio.Future[list[Any]]) -> None:
             timer.cancel()
             self.queue.drop(request)
-        return request.answers
+
+        done.add_done_callback(end)
+        self._loop.call_soon(self._next)  # requests that came together leave together
+        return done
 
     def _next(self) -> None:
         """Give the engine a batch, if it is free and something waits."""
@@ -136,7 +138,7 @@ class Batching:
             request.answers[number] = answer
             request.missing -= 1
             if not request.missing and not request.done.done():
-                request.done.set_result(None)
+                request.done.set_result(request.answers)
         pace = nodes / max(seconds, 1e-6)
         self._pace += (pace - self._pace) * (SMOOTHING if self._pace else 1.0)
         if self._observer is not None:

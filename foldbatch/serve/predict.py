@@ -117,21 +117,20 @@ class Predict:
         """Return the body of a request, of which no more is held than the limit."""
         length = headers.get(b"content-length", b"0")
         chunks: list[bytes] = []
-        left = self._limits.body - (int(length) if length.isdigit() else 0)
-        if left >= 0:
-            left = self._limits.body
+        size, most, more = int(length) if length.isdigit() else 0, self._limits.body, True
+        if size <= most:
+            size = 0
             async with asyncio.timeout(self._limits.deadline):
-                more = True
-                while more and left >= 0:
+                while more and size <= most:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise GoneError
                     chunks.append(message.get("body", b""))
-                    left -= len(chunks[-1])
+                    size += len(chunks[-1])
                     more = message.get("more_body", False)
-        if left < 0:
+        if size > most:
             fix = "send the examples in several requests"
-            raise TooLargeError("body", f"{self._limits.body:,} bytes or fewer", "more", fix)
+            raise TooLargeError("body", f"{most:,} bytes or fewer", "more", fix)
         return b"".join(chunks)
 
     def _wishes(self, ask: Ask, headers: Mapping[bytes, bytes], query: bytes) -> tuple[bool, float]:
@@ -154,16 +153,16 @@ class Predict:
 
     async def _unless_gone(self, request: Request, receive: Receive) -> Sequence[Any]:
         """Return the answers to a request; forget it where the client goes away."""
-        answers = asyncio.ensure_future(self._batching.answers(request))
-        gone = asyncio.ensure_future(_disconnected(receive, answers))
+        answers = self._batching.ask(request)
+        listener = asyncio.ensure_future(_cancel_when_gone(receive, answers))
         try:
             return await answers
         except asyncio.CancelledError:
-            if gone.done() and not gone.cancelled():
+            if listener.done():
                 raise GoneError from None
             raise
         finally:
-            gone.cancel()
+            listener.cancel()
 
     def _told(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
         """Return status and content for examples, those that were refused among them."""
@@ -190,7 +189,7 @@ class Predict:
         return status, {"predictions": told}
 
 
-async def _disconnected(receive: Receive, answers: asyncio.Future[Any]) -> None:
+async def _cancel_when_gone(receive: Receive, answers: asyncio.Future[Any]) -> None:
     """Cancel the wait for answers when the client goes away."""
     while (await receive())["type"] != "http.disconnect":
         pass

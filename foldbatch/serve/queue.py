@@ -30,7 +30,7 @@ class Request:
         taken: how many examples have left the queue.
         missing: how many answers are still to come.
         dropped: whether nobody waits for answers any more.
-        done: whatever the asker waits on.
+        done: what the asker waits on.
     """
 
     structures: Sequence[Any]

@@ -75,6 +75,7 @@ def run(
             log_config=None,
             access_log=False,
             lifespan="on",
+            proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=grace,
         )

@@ -27,10 +27,15 @@ def service(saved):
 @asynccontextmanager
 async def client(service, limits=LIMITS, **options):
     app = application(service, limits, **options)
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as opened:
-        opened.base_url = "http://server"
+    events: asyncio.Queue = asyncio.Queue()
+    answers: asyncio.Queue = asyncio.Queue()
+    life = asyncio.ensure_future(app({"type": "lifespan"}, events.get, answers.put))
+    await events.put({"type": "lifespan.startup"})
+    assert (await answers.get())["type"] == "lifespan.startup.complete"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as opened:
         yield opened
+    await events.put({"type": "lifespan.shutdown"})
+    await life
 
 
 def asked(scenario, service, *args, **options):

@@ -39,7 +39,7 @@ def served(scenario, limits=LIMITS):
 
         def ask(*words, seconds=20.0, nodes=False):
             deadline = batching.now() + seconds
-            return asyncio.ensure_future(batching.answers(Request(words, [1] * len(words), deadline, nodes)))
+            return batching.ask(Request(words, [1] * len(words), deadline, nodes))
 
         try:
             return await scenario(engine, batching, ask)
@@ -124,7 +124,7 @@ def test_a_full_queue_refuses_and_says_for_how_long():
         second = ask("b", "c")
         await _until(lambda: batching.queue.examples == 2)
         with pytest.raises(QueueFullError, match="ask again later"):
-            await ask("d")
+            ask("d")
         engine.free.release(9)
         assert await first == ["A"] and await second == ["B", "C"] and await ask("e") == ["E"]
 
