@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,7 @@ from foldbatch.zoo import Task, Words, tree_lstm
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 LENGTH = b"content-length: "
 HOST = "127.0.0.1"
-WARM_UP = 3.0  # seconds
+WARM_UP = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,14 @@ class Load:
         seconds: in which they asked.
         milliseconds: of each answer.
         errors: answers of another status than 200, or with an error in them.
+        cpu: milliseconds of processors that the server took for an answer, whatever else the machine did.
     """
 
     connections: int
     seconds: float
     milliseconds: Sequence[float]
     errors: int
+    cpu: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -70,7 +72,8 @@ class Load:
         p50, p99 = self.quantile(0.5), self.quantile(0.99)
         return (
             f"{self.connections} connections, {self.seconds:.0f} s: {self.rate:.0f} answers a second, "
-            f"p50 {p50:.2f} ms, p99 {p99:.2f} ms ({p99 / p50:.1f} times), {self.errors} errors"
+            f"p50 {p50:.2f} ms, p99 {p99:.2f} ms ({p99 / p50:.1f} times), "
+            f"{self.cpu:.2f} ms of CPU each, {self.errors} errors"
         )
 
 
@@ -180,9 +183,15 @@ def server(model: Path, backend: str) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
+def processor_time(process: int) -> float:
+    """Return the seconds of processors that a process has taken, in all of its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory(process: int) -> float:
     """Return the megabytes that a process holds."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -196,15 +205,24 @@ def measure(
     """
     requests = [request_of(tree) for tree in trees]
     with server(model, backend) as (port, process):
-        _run(ask(port, requests, connections, min(WARM_UP, seconds)))
-        before = memory(process)
-        many = _run(ask(port, requests, connections, seconds))
-        after = memory(process)
+
+        def load(connections: int, seconds: float) -> Load:
+            before = processor_time(process)
+            met = _run(ask(port, requests, connections, seconds))
+            return replace(met, cpu=1e3 * (processor_time(process) - before) / len(met.milliseconds))
+
+        load(connections, min(WARM_UP, seconds))
+        held = memory(process)
+        many = load(connections, seconds)
+        later = memory(process)
         yield str(many)
-        one = _run(ask(port, requests, 1, alone))
+        one = load(1, alone)
         yield str(one)
-        yield f"batched across requests: {many.rate / one.rate:.1f} times the answers of one at a time"
-        yield f"memory of the server: {before:.0f} MB after the warm-up, {after:.0f} MB at the end"
+        yield (
+            f"batched across requests: {many.rate / one.rate:.1f} times the answers of one at a time, "
+            f"{one.cpu / many.cpu:.1f} times as many in the same time of processors"
+        )
+        yield f"memory of the server: {held:.0f} MB after the warm-up, {later:.0f} MB at the end"
 
 
 def _run(load: Coroutine[Any, Any, Load]) -> Load:

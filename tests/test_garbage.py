@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
 import foldbatch as fb
-from foldbatch.garbage import no_garbage
+from foldbatch.garbage import no_garbage, set_aside
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -39,3 +40,20 @@ def test_tracing_and_planning_a_long_chain_search_for_none() -> None:
     finally:
         gc.callbacks.pop()
     assert len(searches) < 12
+
+
+def test_what_is_set_aside_is_freed_when_it_is_set_aside_again():
+    class Node:
+        pass
+
+    node = Node()
+    node.itself = node
+    freed = weakref.ref(node)
+    set_aside()
+    try:
+        del node
+        gc.collect()
+        assert freed() is not None
+    finally:
+        set_aside()
+    assert freed() is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from foldbatch.commands.saved import count
 from foldbatch.errors import BackendError
+from foldbatch.garbage import set_aside
 from foldbatch.serve.limits import Limits
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         print(f"{options.model}: served at {address}, described at {address}/docs", flush=True)
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
-        service = Service(options.model, options.backend)
+        service = Service(options.model, options.backend, set_aside)
         run(service, limits, listening, watch=options.watch, grace=options.grace, started=started)
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class Service:
     Args:
         path: of a model's file, or of the folder of a run.
         backend: what computes.
+        loaded: is called when a model has been read, and the former one is not needed any more.
 
     Attributes:
         model: the model.
@@ -67,11 +68,13 @@ class Service:
         OSError: when there is no such file.
     """
 
-    def __init__(self, path: Path, backend: str = "auto") -> None:
+    def __init__(self, path: Path, backend: str = "auto", loaded: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self._backend = backend
+        self._loaded = loaded
         self._seen = self._signature()
         self.model = load(path, backend)
+        loaded()
 
     def changed(self) -> bool:
         """Return whether the files of the model are others than when it was last read."""
@@ -91,6 +94,7 @@ class Service:
             fix = "start another server for it"
             raise ReadError(str(self.path), f"a model of format {former}", f"one of {new}", fix)
         self.model = model
+        self._loaded()
 
     def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
         """Return a prediction for each structure, or the error of the one that the model cannot read.

@@ -18,8 +18,9 @@ def test_a_request_is_whole():
 
 
 def test_a_load_says_how_fast_and_how_evenly_answers_came():
-    text = str(Load(2, 2.0, [1.0] * 50 + [4.0] * 50, 3))
-    assert "50 answers a second" in text and "p50 2.50 ms, p99 4.00 ms (1.6 times), 3 errors" in text
+    text = str(Load(2, 2.0, [1.0] * 50 + [4.0] * 50, 3, 0.25))
+    assert "50 answers a second" in text and "p50 2.50 ms, p99 4.00 ms (1.6 times), 0.25 ms of CPU" in text
+    assert text.endswith("each, 3 errors")
 
 
 def test_a_short_run(capsys, tmp_path):

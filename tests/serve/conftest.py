@@ -16,7 +16,7 @@ def save_model(path, *, seed=0, task="nodes", model="tree_lstm", format="sst-bin
     words = Words(fb.trees.Vocabulary(["good", "bad", "film"]), 3)
     configuration = {"data": {"format": format}, "model": {"name": model, "hidden": 2}}
     notes = {"task": task, "classes": CLASSES, "configuration": configuration}
-    fb.compile(tree_lstm(words, Task(task, 2), hidden=2), seed=seed).save(path, notes)
+    fb.compile(tree_lstm(words, Task(task, 2), hidden=2), "numpy", seed=seed).save(path, notes)
 
 
 @pytest.fixture(scope="session")

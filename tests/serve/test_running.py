@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -27,6 +28,10 @@ def ask(address, path="/healthz", examples=None):
     with urlopen(request, timeout=60) as answer:
         text = answer.read().decode()
     return json.loads(text) if path != "/metrics" else text
+
+
+def batches(address):
+    return ask(address, "/metrics").split("foldbatch_batch_examples_count ")[1].split()[0]
 
 
 def test_a_server_from_its_start_to_its_end(saved, tmp_path):
@@ -52,7 +57,15 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
                     break
                 time.sleep(0.05)
             assert 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics")
-            server.send_signal(signal.SIGTERM)
+            host, port = address.removeprefix("http://").split(":")
+            before = batches(address)
+            connection = HTTPConnection(host, int(port), timeout=60)
+            connection.request("POST", "/predict?nodes=1", f"{LONG}\n" * 1000, {"Content-Type": "text/plain"})
+            while batches(address) == before:
+                time.sleep(0.01)
+            server.send_signal(signal.SIGTERM)  # what is being answered is answered
+            answer = connection.getresponse()
+            assert answer.status == 200 and len(json.loads(answer.read())["predictions"]) == 1000
             assert server.wait(60) == 0
             assert "read anew" in server.stderr.read()
         finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import foldbatch as fb
@@ -68,6 +71,16 @@ def test_a_new_file_is_noticed_and_read(service):
     assert service.changed()
     service.reload()
     assert not service.changed() and service.answer(TREES) != before
+
+
+def test_a_former_model_is_freed(tmp_path):
+    save_model(tmp_path / "model.safetensors")
+    loaded = []
+    service = Service(tmp_path / "model.safetensors", "numpy", lambda: loaded.append(gc.collect()))
+    former = weakref.ref(service.model.programs[0])
+    service.answer(TREES)
+    service.reload()
+    assert former() is None and len(loaded) == 2
 
 
 def test_a_damaged_file_leaves_the_former_model(service):
