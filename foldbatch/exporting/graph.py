@@ -40,7 +40,7 @@ def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: 
         opset: the version of ONNX's operators.
 
     Raises:
-        ModelError: when the model has ops that cannot be exported, or too many parameters.
+        ModelError: when the model has ops that cannot be exported, too many parameters, or no result.
         BlockValueError: when `opset` is not from 18 to 23.
     """
     if opset not in OPSETS:
@@ -54,6 +54,8 @@ def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: 
         else:
             build.run_all(component[0])
     outputs = build.outputs()
+    if not outputs:
+        raise ModelError("export", "a model that computes tensors", "one without", "end it with a tensor")
     size = sum(x.nbytes for x in build.writer.constants.values())
     if size >= LARGEST:
         expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"
@@ -193,8 +195,7 @@ class _Build:
         graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
         names: dict[Node, str] = {graph.feeds[i]: tables[f"feed{i}"] for i in cell.feeds}
         for i in cell.operands:
-            arena = state.get(f"arena{signature.operands[i].arena}")
-            assert arena is not None, "what a cell reads is written before"
+            arena = self.arena(state, signature.operands[i].arena)
             names[graph.operands[i]] = writer.add("Gather", arena, tables[f"operand{i}"], axis=0)
         counts: dict[Axis, str] = {}
         owners: dict[Axis, str] = {}
@@ -255,13 +256,18 @@ class _Build:
         """Return a tensor of no rows."""
         return self.writer.constant(np.zeros((0, *type_.shape), type_.dtype))
 
+    def arena(self, state: State, arena: int) -> str:
+        """Return an arena; one that no cell writes to has no rows."""
+        return state.get(f"arena{arena}") or self.no_rows(self.model.arenas[arena])
+
     def outputs(self) -> list[Any]:
         """Write what the graph yields, and declare it."""
         declared = []
         for place, arena in enumerate(self.interface.results):
             name = self.interface.results_name(place)
             table = self.declare(f"{name}.rows", "int64", (f"{name}.count",))
-            values = self.writer.add("Gather", self.state[f"arena{arena}"], table, axis=0)
+            rows = self.arena(self.state, arena)
+            values = self.writer.add("Gather", rows, table, axis=0)
             declared.append(self.yielded(name, values, self.model.arenas[arena]))
         for name, places in self.interface.metrics.items():
             parts = [self.state[f"{k}.{i}"] for k, i in places]

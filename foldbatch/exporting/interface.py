@@ -40,7 +40,7 @@ class CellInterface:
         recursive: whether it runs level by level.
         feeds: the numbers of the feeds that inference reads.
         operands: the numbers of the operands that inference reads.
-        sequences: by number of a sequence, an operand that reads it.
+        sequences: by number of a sequence that counts, an operand that runs along it.
         once: whether all calls are alike, because the cell reads nothing; then it runs once.
         counted: whether a table must say how many calls there are.
     """
@@ -136,15 +136,15 @@ def refuse(model: Model) -> None:
 
 def _cell(model: Model, k: int) -> CellInterface:
     graph, signature = graph_of(model, k), model.signatures[k]
-    read = {*reachable(graph.results, graph.inputs)}
+    read = {*reachable((*graph.outputs, *graph.metrics), graph.inputs)}
+    axes = {node.axis for node in read}
     feeds = tuple([i for i, node in enumerate(graph.feeds) if node in read])
     operands = tuple([i for i, node in enumerate(graph.operands) if node in read])
     sequences: dict[int, int] = {}
-    for i in operands:
-        sequence = signature.operands[i].sequence
-        if sequence is not None:
-            sequences.setdefault(sequence, i)
+    for i, (node, operand) in enumerate(zip(graph.operands, signature.operands, strict=True)):
+        if operand.sequence is not None and node.axis in axes:  # its length counts even where it is not read
+            sequences.setdefault(operand.sequence, i)
     rows = [graph.feeds[i] for i in feeds] + [graph.operands[i] for i in operands]
-    once = not rows and not signature.recursive
-    counted = bool(rows) and all(node.axis is not CALL for node in rows) and not signature.recursive
+    once = not rows and not sequences and not signature.recursive
+    counted = not once and not signature.recursive and all(node.axis is not CALL for node in rows)
     return CellInterface(k, signature.recursive, feeds, operands, sequences, once, counted)

@@ -85,7 +85,7 @@ def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[
     """
     values: dict[int, Array] = {}
     for name, numbers in tables.numbers.items():
-        values |= zip(numbers.tolist(), outputs[name], strict=True)
+        values |= zip(numbers.tolist(), map(np.asarray, outputs[name]), strict=True)
     offsets = tables.offsets.tolist()
     return decode(model.result, tables.results, offsets, lambda asked: [values[n] for n in asked])
 

@@ -15,6 +15,7 @@ from foldbatch.exporting.exporter import Exporter
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words
+from tests.programs import CHOICES, drawn
 
 
 def both(program, examples):
@@ -88,6 +89,20 @@ def test_attention_over_children():
         fb.compile(node(), "numpy"),
         [leaf, {"x": [0, 1, 0], "below": [leaf, {"x": [2, 0, 1], "below": [leaf]}]}],
     )
+
+
+@pytest.mark.parametrize("seed", [9, 13, 44, 368])
+def test_random_programs(seed):
+    random = drawn(seed, CHOICES, dropout=True)
+    program = fb.compile(random.block, "numpy")
+    exporter = Exporter(program)
+    data = exporter.proto().SerializeToString()
+    assert largest_difference(program, exporter, data, random.examples) < 1e-9  # all is float64
+    ours = program.run(random.examples, metrics=True).metrics
+    theirs = run(exporter, session_of(data, threads=1), random.examples).metrics
+    assert {name: (x.examples.tolist(), x.nodes.tolist()) for name, x in ours.items()} == {
+        name: (x.examples.tolist(), x.nodes.tolist()) for name, x in theirs.items()
+    }
 
 
 def test_a_difference_is_found(program_of, forest):

@@ -8,6 +8,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
 
+import foldbatch as fb  # noqa: E402
 from foldbatch.errors import BlockValueError, ModelError  # noqa: E402
 from foldbatch.exporting import graph  # noqa: E402
 from foldbatch.exporting.exporter import to_onnx  # noqa: E402
@@ -37,6 +38,11 @@ def test_other_opsets(program_of, opset):
 def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
     with pytest.raises(BlockValueError, match=f"opset: expected a version from 18 to 23, found {opset}"):
         to_onnx(program_of("rntn"), opset=opset)
+
+
+def test_a_model_without_tensors_is_refused():
+    with pytest.raises(ModelError, match="export: expected a model that computes tensors"):
+        to_onnx(fb.compile(fb.GetItem("name"), "numpy"))
 
 
 def test_a_model_that_fits_into_no_file_is_refused(program_of, monkeypatch):
