@@ -114,7 +114,8 @@ def interface_of(model: Model) -> Interface:
     ordered = [
         name
         for name, places in metrics.items()
-        if len(places) > 1 or any(cells[k].recursive or cells[k].once for k, _ in places)
+        if len(places) > 1
+        or any(cells[k].recursive or cells[k].once or i in dict(model.marks[k]) for k, i in places)
     ]
     return Interface(tuple(components), metrics, frozenset(ordered), tuple(sorted(model.results)))
 

@@ -91,10 +91,8 @@ def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[
 
 
 def _turns(cell: CellInterface, level_of: NDArray[np.int32], trace: Trace) -> Index:
-    """Return the calls of a cell in the order in which they run: of a recursive cell by level."""
-    if cell.recursive:
-        return np.argsort(level_of, kind="stable")
-    return np.arange(len(trace.calls[cell.number]))
+    """Return the calls of a cell in the order in which they run: of visits, in a recursive cell by level."""
+    return np.argsort(level_of if cell.recursive else trace.calls[cell.number][:, 0], kind="stable")
 
 
 def _starts(

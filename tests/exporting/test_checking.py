@@ -91,7 +91,7 @@ def test_attention_over_children():
     )
 
 
-@pytest.mark.parametrize("seed", [9, 13, 44, 368])
+@pytest.mark.parametrize("seed", [9, 44, 368, 449])
 def test_random_programs(seed):
     random = drawn(seed, CHOICES, dropout=True)
     program = fb.compile(random.block, "numpy")
