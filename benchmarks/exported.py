@@ -1,8 +1,8 @@
 """How fast an exported graph runs in onnxruntime, beside the program: ``python -m benchmarks.exported``.
 
 The benchmark's Tree-LSTM tells the scores of each tree's root, on one thread each. Here that is from known
-trees to results, planning included; there from tables to tensors. Beside it stands how fast tables are made of
-trees. Both take turns. The ratio is that of their speeds, onnxruntime's to ours: the median of the turns'.
+trees to results, planning included; there from tables to tensors. Beside it stands how fast tables are made.
+Both take turns. The ratio is that of their speeds, onnxruntime's to ours: the median of the turns'.
 """
 
 from __future__ import annotations

@@ -62,7 +62,10 @@ def main(path: str, lines: Iterable[str]) -> None:
     vocabulary = {word: number for number, word in enumerate(json.loads(texts["vocabulary"]))}
     names, rest = [output.name for output in session.get_outputs()], filter(str.strip, lines)
     while batch := list(islice(rest, 64)):
-        outputs = dict(zip(names, session.run(names, tables(batch, vocabulary, described)), strict=True))
+        made = tables(batch, vocabulary, described)
+        if missing := [table.name for table in session.get_inputs() if table.name not in made]:
+            sys.exit(f"error: {path}: expected a model of binary trees, found one that takes {missing}")
+        outputs = dict(zip(names, session.run(names, made), strict=True))
         nodes = iter(outputs.get("metrics.node", ()))
         for text, scores in zip(batch, outputs["results"], strict=True):
             labels = [classes[one.argmax()] for _, one in zip(nodes_of(text), nodes, strict=False)]

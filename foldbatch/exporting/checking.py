@@ -53,6 +53,8 @@ def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
 def largest_difference(program: Program, exporter: Exporter, data: bytes, examples: Sequence[Any]) -> float:
     """Return the largest difference between a program and its graph, over all results and metrics.
 
+    Of numbers above 1 it is the share that counts, since rounding grows with them.
+
     Args:
         program: the program.
         exporter: of the program.
@@ -69,7 +71,7 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
         pairs += [(ours.metrics[name].values, theirs.metrics[name].values) for name in ours.metrics]
         for a, b in pairs:
             if a.size:
-                apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+                apart = np.abs(a.astype(np.float64) - b) / np.maximum(1.0, np.abs(a))
                 largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max()))
     return largest
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
@@ -47,21 +45,6 @@ def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys,
     )
     monkeypatch.setattr(export, "TOLERANCE", -1.0)
     assert main(command) == 1
-
-
-def test_the_reader_without_foldbatch_tells_the_labels_that_predict_does(file, run, treebank, capsys):
-    path = Path(__file__).resolve().parents[2] / "examples" / "onnx" / "reader.py"
-    spec = importlib.util.spec_from_file_location("onnx_reader", path)
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    assert "foldbatch" not in vars(reader)
-    lines = (treebank / "test.txt").read_text().splitlines()
-    reader.main(str(file), [*lines, "\n", "(X film)"])
-    told = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert main(["predict", str(run), str(treebank / "test.txt"), "--nodes"]) == 0
-    expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(told) == len(expected) + 1
-    assert told[:-1] == [[x["label"], " ".join(node["label"] for node in x["nodes"])] for x in expected]
 
 
 def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):
