@@ -50,6 +50,15 @@ def test_a_model_of_sequences(program_of, forest, pooling):
     check(program_of("bilstm", "root", pooling=pooling), forest)
 
 
+@pytest.mark.parametrize("opset", [18, 23])
+def test_other_opsets(program_of, forest, opset):
+    program = program_of("child_sum")
+    exporter = Exporter(program)
+    proto = exporter.proto(opset=opset)
+    assert proto.opset_import[0].version == opset
+    assert largest_difference(program, exporter, proto.SerializeToString(), forest) < 1e-6
+
+
 def test_features_counted_over_the_tree(program_of, forest):
     check(program_of("child_sum", counts=True), forest)
 
