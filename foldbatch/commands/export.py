@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from foldbatch.commands.saved import load_model
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, ReadError
 from foldbatch.output import write_whole
-from foldbatch.recipes.data import read_labelled
+from foldbatch.recipes.data import read_dataset, read_labelled
+from foldbatch.recipes.settings import Configuration
 
+TEST_PART = Path("the test part")  # what --check alone stands for
 TOLERANCE = 1e-5  # above which --check fails
 
 
@@ -36,8 +38,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
     what = "the version of ONNX's operators, from 18 to 23 (default 21)"
     parser.add_argument("--opset", type=int, metavar="N", help=what)
-    what = "compare with onnxruntime on this file of labelled examples: fail, with status 1, above 1e-5"
-    parser.add_argument("--check", type=Path, metavar="DATA", help=what)
+    what = "compare with onnxruntime, on the test part of its configuration or on DATA: fail above 1e-5"
+    parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=what)
     options = parser.parse_args(arguments)
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
         if not find_spec(library):
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     exporter = Exporter(program)
     metadata = _metadata(exporter, notes)
     proto = exporter.proto(metadata, OPSET if options.opset is None else options.opset)
-    examples = read_labelled(options.check, configuration, notes["classes"]) if options.check else []
+    examples = _examples(options.check, configuration, notes) if options.check else []
     data = proto.SerializeToString()
     write_whole(options.file, data)
     tables = ", ".join(x.name for x in proto.graph.input)
@@ -64,6 +66,16 @@ def main(arguments: Sequence[str], prog: str) -> int:
     difference = largest_difference(program, exporter, data, examples)
     print(f"largest difference on {len(examples)} examples: {difference:.2g}")
     return 0 if difference <= TOLERANCE else 1
+
+
+def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
+    """Return the examples of a file, or those of the test part."""
+    if path != TEST_PART:
+        return read_labelled(path, configuration, notes["classes"])
+    examples = read_dataset(configuration).test
+    if not examples:
+        raise ReadError("data.test", "examples", "none", "name a file: --check DATA")
+    return examples
 
 
 def _metadata(exporter: Any, notes: dict[str, Any]) -> dict[str, str]:

@@ -47,6 +47,11 @@ def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys,
     assert main(command) == 1
 
 
+def test_the_check_is_of_the_test_part_where_no_file_is_named(run, tmp_path, capsys):
+    assert main(["export", str(run), str(tmp_path / "model.onnx"), "--check"]) == 0
+    assert "largest difference on 6 examples: " in capsys.readouterr().out
+
+
 def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(export, "find_spec", lambda name: None)
     assert main(["export", str(run), str(tmp_path / "model.onnx")]) == 2
