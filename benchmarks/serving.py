@@ -1,8 +1,7 @@
 """A server under load: ``python -m benchmarks.serving``, in a process of its own beside the server's.
 
-Each connection asks for the prediction of one tree, again and again: first many connections at once, then a
-single one. The client shares the cores with the server, so it costs little: requests are made before, and
-answers are not parsed.
+Each connection asks for the prediction of one tree, again and again; many of them and a single one take turns. The
+client shares the cores with the server, so it costs little: requests are made before, and answers are not parsed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -46,7 +46,7 @@ class Load:
         seconds: in which they asked.
         milliseconds: of each answer.
         errors: answers of another status than 200, or with an error in them.
-        cpu: milliseconds of processors that the server took for an answer, whatever else the machine did.
+        cpu: seconds of processors that the server took, whatever else the machine did.
     """
 
     connections: int
@@ -59,6 +59,11 @@ class Load:
     def rate(self) -> float:
         """Answers a second."""
         return len(self.milliseconds) / self.seconds
+
+    @property
+    def cpu_each(self) -> float:
+        """Milliseconds of processors for an answer."""
+        return 1e3 * self.cpu / len(self.milliseconds)
 
     def quantile(self, share: float) -> float:
         """Return the milliseconds within which a share of the answers came.
@@ -73,7 +78,7 @@ class Load:
         return (
             f"{self.connections} connections, {self.seconds:.0f} s: {self.rate:.0f} answers a second, "
             f"p50 {p50:.2f} ms, p99 {p99:.2f} ms ({p99 / p50:.1f} times), "
-            f"{self.cpu:.2f} ms of CPU each, {self.errors} errors"
+            f"{self.cpu_each:.2f} ms of CPU each, {self.errors} errors"
         )
 
 
@@ -196,9 +201,19 @@ def memory(process: int) -> float:
 
 
 def measure(
-    model: Path, backend: str, trees: Sequence[Tree], connections: int, seconds: float, alone: float
+    model: Path, backend: str, trees: Sequence[Tree], connections: int, seconds: float, rounds: int
 ) -> Iterator[str]:
     """Yield what was measured, line by line.
+
+    Many connections and a single one take turns, so that both meet the same neighbours on the machine.
+
+    Args:
+        model: the saved model.
+        backend: what computes.
+        trees: that are sent.
+        connections: how many ask at the same time.
+        seconds: in which they ask, in all rounds together; the single one asks for a quarter of it.
+        rounds: how many turns both take.
 
     Raises:
         FoldbatchError: when the server does not start.
@@ -209,20 +224,30 @@ def measure(
         def load(connections: int, seconds: float) -> Load:
             before = processor_time(process)
             met = _run(ask(port, requests, connections, seconds))
-            return replace(met, cpu=1e3 * (processor_time(process) - before) / len(met.milliseconds))
+            return replace(met, cpu=processor_time(process) - before)
 
         load(connections, min(WARM_UP, seconds))
         held = memory(process)
-        many = load(connections, seconds)
-        later = memory(process)
-        yield str(many)
-        one = load(1, alone)
-        yield str(one)
+        turns = [(load(connections, seconds / rounds), load(1, seconds / rounds / 4)) for _ in range(rounds)]
+        many, one = (together(loads) for loads in zip(*turns, strict=True))
+        yield f"{many}\n{one}"
+        times = median(each.rate / alone.rate for each, alone in turns)
         yield (
-            f"batched across requests: {many.rate / one.rate:.1f} times the answers of one at a time, "
-            f"{one.cpu / many.cpu:.1f} times as many in the same time of processors"
+            f"batched across requests: {times:.1f} times the answers of one at a time, "
+            f"{one.cpu_each / many.cpu_each:.1f} times as many in the same time of processors"
         )
-        yield f"memory of the server: {held:.0f} MB after the warm-up, {later:.0f} MB at the end"
+        yield f"memory of the server: {held:.0f} MB after the warm-up, {memory(process):.0f} MB at the end"
+
+
+def together(loads: Sequence[Load]) -> Load:
+    """Return what connections met in several turns.
+
+    >>> together([Load(1, 2.0, [1.0], 0, 0.1), Load(1, 1.0, [3.0], 1, 0.2)]).milliseconds
+    [1.0, 3.0]
+    """
+    milliseconds = [each for load in loads for each in load.milliseconds]
+    seconds, errors = sum(load.seconds for load in loads), sum(load.errors for load in loads)
+    return Load(loads[0].connections, seconds, milliseconds, errors, sum(load.cpu for load in loads))
 
 
 def _run(load: Coroutine[Any, Any, Load]) -> Load:
@@ -244,9 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hidden", type=positive, default=150, help="of that Tree-LSTM (default 150)")
     parser.add_argument("--connections", type=positive, default=64, help="at the same time (default 64)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the load (default 60)")
-    parser.add_argument(
-        "--alone", type=float, default=10.0, help="seconds of a single connection (default 10)"
-    )
+    what = "turns that they and a single one take (default 10)"
+    parser.add_argument("--rounds", type=positive, default=10, metavar="N", help=what)
     options = parser.parse_args(arguments)
     trees, source = trees_of(options, 2000)
     print(machine())
@@ -256,10 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = options.model or Path(folder, "model.safetensors")
         if options.model is None:
             save_model(model, trees, options.hidden)
-        lines = measure(model, options.backend, trees, options.connections, options.seconds, options.alone)
-        for line in lines:
+        backend, connections = options.backend, options.connections
+        for line in measure(model, backend, trees, connections, options.seconds, options.rounds):
             print(line, flush=True)
-            status |= "connections" in line and " 0 errors" not in line
+            status |= any(part.endswith("errors") and " 0 errors" not in part for part in line.split("\n"))
     return status
 
 

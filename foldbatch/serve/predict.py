@@ -36,19 +36,26 @@ Headers = list[tuple[bytes, bytes]]
 
 DEADLINE = "deadline-seconds"  # the header
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
-STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (QueueFullError, 503),
-    (DeadlineError, 504),
-    (TimeoutError, 408),
-    (TooLargeError, 413),
-    (MediaTypeError, 415),
-    (FoldbatchError, 400),
-)
+MOST_DIGITS = 18  # of a length that can be true
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
 
 
 class GoneError(Exception):
     """The client has closed its connection."""
+
+
+class SlowError(FoldbatchError):
+    """The body of a request does not come in time."""
+
+
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (QueueFullError, 503),
+    (DeadlineError, 504),
+    (SlowError, 408),
+    (TooLargeError, 413),
+    (MediaTypeError, 415),
+    (FoldbatchError, 400),
+)
 
 
 class Predict:
@@ -115,19 +122,23 @@ class Predict:
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """Return the body of a request, of which no more is held than the limit."""
-        length = headers.get(b"content-length", b"0")
+        announced = headers.get(b"content-length", b"0")[:MOST_DIGITS]
+        size, most = int(announced) if announced.isdigit() else 0, self._limits.body
         chunks: list[bytes] = []
-        size, most, more = int(length) if length.isdigit() else 0, self._limits.body, True
         if size <= most:
-            size = 0
-            async with asyncio.timeout(self._limits.deadline):
-                while more and size <= most:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise GoneError
-                    chunks.append(message.get("body", b""))
-                    size += len(chunks[-1])
-                    more = message.get("more_body", False)
+            size, more = 0, True
+            try:
+                async with asyncio.timeout(self._limits.deadline):
+                    while more and size <= most:
+                        message = await receive()
+                        if message["type"] == "http.disconnect":
+                            raise GoneError
+                        chunks.append(message.get("body", b""))
+                        size += len(chunks[-1])
+                        more = message.get("more_body", False)
+            except TimeoutError:
+                found, fix = f"{size:,} bytes of it", "send it faster, or in several requests"
+                raise SlowError("body", f"a body in {self._limits.deadline:g} s", found, fix) from None
         if size > most:
             fix = "send the examples in several requests"
             raise TooLargeError("body", f"{most:,} bytes or fewer", "more", fix)

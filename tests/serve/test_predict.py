@@ -29,9 +29,12 @@ def post(service, *bodies, headers=JSON, query="", limits=LIMITS, answer=None, c
     """Return status, headers and content of the answer to each of several requests that come at once."""
 
     async def one(predict, body):
-        sent, pieces = [], [body[k::chunks] for k in range(chunks)] if chunks > 1 else [body]
+        size = len(body or b"") // chunks + 1
+        sent, pieces = [], [(body or b"")[k * size : (k + 1) * size] for k in range(chunks)]
         messages = [{"type": "http.request", "body": p, "more_body": True} for p in pieces]
         messages[-1]["more_body"] = False
+        if body is None:
+            messages.clear()
 
         async def receive():
             if messages:
@@ -129,6 +132,12 @@ def test_a_length_that_is_announced_is_refused_before_the_body_is_read(service):
     headers = JSON | {"content-length": "999999999"}
     (status, answered, _), _ = post(service, b"", headers=headers)
     assert status == 413 and answered[b"connection"] == b"close"
+
+
+def test_a_body_that_does_not_come_is_408(service):
+    (status, answered, content), _ = post(service, None, limits=Limits(deadline=0.02))
+    assert status == 408 and answered[b"connection"] == b"close"
+    assert content["error"].startswith("body: expected a body in 0.02 s, found 0 bytes of it")
 
 
 def test_a_full_queue_is_503_with_the_time_to_come_again(service):
