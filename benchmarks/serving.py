@@ -1,7 +1,8 @@
 """A server under load: ``python -m benchmarks.serving``, in a process of its own beside the server's.
 
-Each connection asks for the prediction of one tree, again and again; many of them and a single one take turns. The
-client shares the cores with the server, so it costs little: requests are made before, and answers are not parsed.
+Each connection asks for the prediction of one tree, again and again. Many of them take turns with a single
+one. The client shares the cores with the server, so it costs little: requests are made before, and answers
+are not parsed.
 """
 
 from __future__ import annotations
@@ -260,7 +261,10 @@ def _run(load: Coroutine[Any, Any, Load]) -> Load:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print what was found; return the exit status: 1 where an answer was an error."""
+    """Measure, and print what was found; return the exit status.
+
+    It is 1 where an answer was an error, and 2 where nothing could be measured.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     add_data(parser)
     add_backend(parser)
@@ -272,6 +276,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = "turns that they and a single one take (default 10)"
     parser.add_argument("--rounds", type=positive, default=10, metavar="N", help=what)
     options = parser.parse_args(arguments)
+    try:
+        return _measured(options)
+    except (FoldbatchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _measured(options: argparse.Namespace) -> int:
     trees, source = trees_of(options, 2000)
     print(machine())
     print(f"{source}; {options.model or f'Tree-LSTM, hidden {options.hidden}'}")

@@ -31,3 +31,8 @@ def test_a_short_run(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-4].startswith("3 connections") and " 0 errors" in lines[-4]
     assert "times the answers of one at a time" in lines[-2] and "MB at the end" in lines[-1]
+
+
+def test_a_treebank_that_is_not_there_is_one_line(capsys, tmp_path):
+    assert main(["--data", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
