@@ -33,10 +33,6 @@ def set_aside() -> None:
     """Look for cyclic garbage once, and leave what stays out of later looks until this is called again.
 
     A look through the objects of a compiled model takes a tenth of a second, in which no thread runs.
-
-    >>> set_aside()
-    >>> gc.get_freeze_count() > 0
-    True
     """
     gc.unfreeze()
     gc.collect()
