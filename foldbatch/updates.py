@@ -71,18 +71,21 @@ class Updates:
 
     helped: bool
 
-    def apply(self, changes: Sequence[Change]) -> list[Change]:
+    def apply(
+        self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
+    ) -> list[Change]:
         """Change parameters and moments, arrays that share no memory; return the changes that it cannot do.
 
-        Gradients are good. Nothing of what is returned has changed.
+        Args:
+            changes: see there.
+            look: raises an error if a gradient has a NaN, an infinity, or rows not ascending or not in its
+                table. It is asked of what cannot be done here, and of all changes where there is a fault;
+                nothing has changed then. None where the gradients are good.
         """
         raise NotImplementedError
 
     def good(self, gradients: Iterable[Any]) -> bool:
-        """Return whether no gradient has a NaN, an infinity, or rows not ascending or not in its table.
-
-        Also returns False where it cannot tell.
-        """
+        """Return whether no gradient has a fault; also False where compiled code cannot tell."""
         raise NotImplementedError
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from foldbatch.params import Array, SparseRows
 from foldbatch.train.formulas import formula
+from foldbatch.train.gradients import check_numbers
 from foldbatch.updates import Change, Updates
 
 BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
@@ -31,8 +32,14 @@ class Blocks:
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
 
     def apply(self, changes: Sequence[Change], updates: Updates | None) -> None:
-        """Change parameters' arrays and their moments in place, with compiled code where there is any."""
-        for change in changes if updates is None else updates.apply(changes):
+        """Change parameters' arrays and their moments in place, with compiled code where there is any.
+
+        Raises:
+            ParameterError: when a gradient is not good, see `check_numbers`; nothing has changed then.
+        """
+        if updates is None:
+            _look(changes)
+        for change in changes if updates is None else updates.apply(changes, _look):
             tables: list[Array] = [change.parameter, *change.moments]
             if not tables[0].ndim:
                 tables = [table.reshape(1) for table in tables]
@@ -46,7 +53,7 @@ class Blocks:
             p, *moments = block = [table[start:stop] for table in tables]
             g = self._gradient(change, p, start, stop)
             part = change._replace(parameter=p, moments=moments, gradient=g, factor=1.0)
-            if updates is None or updates.apply([part]):
+            if updates is None or updates.apply([part], None):
                 self._apply(change, block, g)
 
     def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
@@ -82,3 +89,7 @@ class Blocks:
         if buffer is None or buffer.size < like.size:
             buffer = self._buffers[slot, like.dtype] = np.empty(max(BLOCK, like.size), like.dtype)
         return buffer[: like.size].reshape(like.shape)
+
+
+def _look(changes: Sequence[Change]) -> None:
+    check_numbers([(change.name, change.gradient) for change in changes])

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.params import Remote, SparseRows
 from foldbatch.types import describe_value
-from foldbatch.updates import Updates
 
 Array = NDArray[Any]
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -112,8 +111,8 @@ def fitting(
     return values if values.ndim else values.reshape(1), factor
 
 
-def check_numbers(gradients: Sequence[tuple[str, Any]], updates: Updates | None = None) -> None:
-    """Look for what is not finite in gradients by the names of their parameters; compiled, it is one pass.
+def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
+    """Look for what is not finite in gradients, each with the name of its parameter.
 
     Raises:
         ParameterError: when a gradient holds a NaN or an infinity, or its rows are not ascending, distinct
@@ -124,8 +123,6 @@ def check_numbers(gradients: Sequence[tuple[str, Any]], updates: Updates | None 
     ...
     foldbatch.errors.ParameterError: w gradient: expected finite numbers, found inf at (1,); nothing was...
     """
-    if updates is not None and updates.good([gradient for _, gradient in gradients]):
-        return
     for name, gradient in gradients:
         where = f"{name} gradient"
         if isinstance(gradient, SparseRows):

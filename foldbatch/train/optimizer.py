@@ -86,7 +86,7 @@ def _take_back(
     memory: dict[str, float],
     before: dict[str, float],
 ) -> None:
-    """Take back the counts of a step that a device refused, the moments of a first step, and the memory."""
+    """Take back the counts of a step that was refused, the moments of a first step, and the memory."""
     memory.clear()
     memory.update(before)
     for name in names:
@@ -190,8 +190,8 @@ class Optimizer:
             parameter = params[name]
             ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
             self._check_moments(name, parameter)
-        check_numbers([(name, gradient) for name, _, gradient, _ in ready], updates)
         self._bring_home()
+        names, before = [name for name, *_ in ready], dict(self._memory)
         self._memory.update(memory)
         formulas: Formulas = {}
         changes = []
@@ -199,7 +199,11 @@ class Optimizer:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
-        self._blocks.apply(changes, updates)
+        try:
+            self._blocks.apply(changes, updates)
+        except ParameterError:
+            _take_back(self._steps, self._moments, names, self._memory, before)
+            raise
 
     def _bring_home(self) -> None:
         """Copy moments to the host, if the last step was taken on a device."""

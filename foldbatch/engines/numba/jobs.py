@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from ctypes import c_int64
 from functools import cache, partial
 from typing import Any
 
@@ -29,19 +28,23 @@ DATA = (
 at = POINTERS["pointer_i8"]
 
 
-def _run(jobs: Any, count: Any, words: Any, room: Any) -> None:
+def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
     """Run jobs.
 
     Args:
-        jobs: address of the jobs. Each is its function, how many places that takes, units, parts, work, and a
-            number that the function is told; then for every place the address of an array's object, and the
-            bytes of a unit.
+        jobs: address of the jobs. Each is its function, how many arrays that takes, units, parts, work, and a
+            number that the function is told; then the addresses of the arrays' objects, and the bytes of a
+            unit in each.
         count: how many there are.
         words: address of what is shared with a helper, see `team`; 0 where there is none.
         room: address of memory for the arguments of all parts of a job.
+        checks: after so many jobs the others are left if the answer is not 0.
+        answer: address of a number.
     """
     where = jobs
-    for _ in range(u8(count)):
+    for number in range(u8(count)):
+        if number == u8(checks) and at(answer)[0] != 0:
+            return
         here = at(where)
         places, units, parts = u8(here[1]), here[2], here[3] if words != 0 else i8(1)
         given, apart, static = moved(here, u8(HEAD)), places + u8(2), where + 8 * STATIC
@@ -50,8 +53,7 @@ def _run(jobs: Any, count: Any, words: Any, room: Any) -> None:
             first, last = units * i8(part) // parts, units * (i8(part) + 1) // parts
             to[0], to[places + u8(1)] = last - first, static
             for p in range(places):
-                begin = at(given[u8(2) * p] + DATA)[0]
-                to[p + u8(1)] = begin + first * given[u8(2) * p + u8(1)]
+                to[p + u8(1)] = at(given[p] + DATA)[0] + first * given[places + p]
         if parts > 1:
             _share(words, here[0], here[1], room, i8(apart), parts, here[4] // parts)
         else:
@@ -73,49 +75,72 @@ def _compiled(text: str, filename: str, keep: bool) -> Any:  # noqa: FBT001 - ca
     scope: dict[str, Any] = {**globals(), **vars(team)}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
     scope = team.functions(scope)
-    return njit("void(i8, i8, i8, i8)", cache=keep, **OPTIONS)(scope["_run"])
+    return njit("void(i8, i8, i8, i8, i8, i8)", cache=keep, **OPTIONS)(scope["_run"])
 
 
 class Jobs:
-    """Jobs that are put together one by one, and then run."""
+    """Jobs that are put together one by one, and then run.
+
+    Attributes:
+        answer: ``[1] int64``: what checks write a 1 to where they find a fault.
+    """
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._arrays: list[Array] = []  # which live until the jobs have run
-        self._count, self._work, self._room = 0, 0, 0
+        self._count, self._work, self._room, self._checks = 0, 0, 0, 0
+        self.answer = np.zeros(1, np.int64)
 
     def add(
-        self, function: Native, units: int, places: Sequence[tuple[Array, int]], work: int, static: int = 0
+        self,
+        function: Native,
+        units: int,
+        arrays: Sequence[Array],
+        steps: Sequence[int],
+        work: int,
+        static: int = 0,
     ) -> None:
         """Add a job.
 
         Args:
-            function: what is called with a number of units, the places, and a whole number.
+            function: what is called with a number of units, the addresses of arrays, and a whole number.
             units: how many units there are, one after the other.
-            places: arrays, each with the bytes from one unit to the next.
+            arrays: see there.
+            steps: the bytes from one unit to the next in each array.
             work: how many numbers of an array the job goes through.
             static: the whole number.
         """
         parts = max(1, min(work // EACH, units, MOST)) if work > EACH else 1
-        numbers = self._numbers
-        numbers += (function.address, len(places), units, parts, work, static)
-        for array, step in places:
-            numbers += (id(array), step)
-            self._arrays.append(array)
+        head = function.address, len(arrays), units, parts, work, static
+        self._numbers += (*head, *map(id, arrays), *steps)
+        self._arrays += arrays
         self._count += 1
         self._work += work
-        self._room = max(self._room, parts * (len(places) + 2))
+        self._room = max(self._room, parts * (len(arrays) + 2))
 
-    def run(self, helper: Team | None) -> None:
-        """Run them all; large ones together with a helper, if it is idle."""
+    def end_checks(self) -> None:
+        """Let jobs that are added from now on depend on `answer`: unless it is 0, they will not run."""
+        self._checks = self._count
+
+    def run(self, helper: Team | None) -> bool:
+        """Run them, large ones together with a helper, if it is idle; return whether all have run."""
         numbers, room = np.array(self._numbers, np.int64), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
-        compiled()(address_of(numbers), self._count, words, address_of(room))
+        given = (
+            address_of(numbers),
+            self._count,
+            words,
+            address_of(room),
+            self._checks,
+            address_of(self.answer),
+        )
+        compiled()(*given)
         if words and helper is not None:
             helper.leave()
+        return not self.answer[0]
 
 
 def address_of(array: Array) -> int:
     """Return where an array's numbers begin."""
-    address: int = c_int64.from_address(id(array) + DATA).value
+    address: int = array.__array_interface__["data"][0]
     return address

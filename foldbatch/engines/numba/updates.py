@@ -15,6 +15,9 @@ from foldbatch.updates import Change, Rule, Updates
 
 Loop = Callable[..., None]
 KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}
+PLAIN = (
+    0x101  # NumPy's flags of an array without gaps, row by row, whose numbers lie where processors read them
+)
 
 STEP = """\
 # {kinds}
@@ -106,8 +109,7 @@ def _not_finite(kind: str) -> Native:
 
 def _is_plain(array: Any) -> bool:
     """Return whether compiled code can read an array by its address."""
-    flags = array.flags
-    return bool(flags.c_contiguous and flags.aligned)
+    return bool(array.flags.num & PLAIN == PLAIN)
 
 
 class Compiled(Updates):
@@ -115,61 +117,87 @@ class Compiled(Updates):
 
     helped = False
 
-    def apply(self, changes: Sequence[Change]) -> list[Change]:
-        """Change what can be changed by compiled code; return the others; see `Updates.apply`."""
+    def apply(
+        self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
+    ) -> list[Change]:
+        """Change what compiled code can change; return the others; see `Updates.apply`."""
         from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs Numba
 
-        jobs, others = Jobs(), []
-        constants: dict[Any, Array] = {}
+        jobs, fitting, others = Jobs(), list[Change](), list[Change]()
         for change in changes:
-            _, p, moments, gradient, factor, rule, numbers, by_rows = change
-            kind, rows, values = KIND_OF.get(p.dtype), None, gradient
-            if isinstance(gradient, SparseRows):
-                rows, values = gradient.rows, gradient.values
-            unfit = rows is not None and not (by_rows and rows.dtype == np.int64 and _is_plain(rows))
-            if kind is None or unfit or not all(map(_is_plain, (p, values, *moments))):
-                others.append(change)
-                continue
-            key = kind, factor, numbers
-            told = constants.get(key)
-            if told is None:
-                told = constants[key] = np.array([factor, *numbers], p.dtype)
-            function, size = _step(rule, kind, rows=rows is not None), p.itemsize
-            if rows is None:
-                places = [(p, size), (values, size), *[(moment, size) for moment in moments], (told, 0)]
-                jobs.add(function, p.size, places, p.size)
-            else:
-                width = p.size // max(1, len(p))
-                tables = [(moment, 0) for moment in moments]
-                places = [(p, 0), (values, size * width), *tables, (told, 0), (rows, 8)]
-                jobs.add(function, len(rows), places, values.size, width)
-        self._run(jobs)
+            (fitting if _fits(change) else others).append(change)
+        if look is not None:
+            look(others)
+            for change in fitting:
+                _add_check(jobs, change.gradient)
+            jobs.end_checks()
+        constants: dict[Any, Array] = {}
+        for change in fitting:
+            _add_step(jobs, change, constants)
+        if not self._run(jobs) and look is not None:
+            look(fitting)
         return others
 
     def good(self, gradients: Iterable[Any]) -> bool:
         """Return whether all gradients are good; see `Updates.good`."""
         from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs Numba
 
-        jobs, answer = Jobs(), np.zeros(1, np.int64)
+        jobs = Jobs()
         for gradient in gradients:
-            values: Any = gradient
-            if isinstance(gradient, SparseRows):
-                rows, values, height = gradient.rows, gradient.values, gradient.shape[0]
-                fits = rows.dtype == np.int64 and rows.ndim == 1 and _is_plain(rows)
-                if not fits or values.shape != (len(rows), *gradient.shape[1:]):
-                    return False
-                jobs.add(native(NOT_ROWS), len(rows), [(rows, 0), (answer, 0)], 0, height)
-            kind = KIND_OF.get(values.dtype)
-            if kind is None or not _is_plain(values):
+            if not _is_readable(gradient):
                 return False
-            jobs.add(_not_finite(kind), values.size, [(values, values.itemsize), (answer, 0)], values.size)
-        self._run(jobs)
-        return not answer[0]
+            _add_check(jobs, gradient)
+        return self._run(jobs)
 
-    def _run(self, jobs: Any) -> None:
+    def _run(self, jobs: Any) -> bool:
         from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs Numba
 
-        jobs.run(team.team() if self.helped else None)
+        ran: bool = jobs.run(team.team() if self.helped else None)
+        return ran
+
+
+def _is_readable(gradient: Any) -> bool:
+    """Return whether compiled code can read a gradient."""
+    values = gradient
+    if isinstance(gradient, SparseRows):
+        rows, values = gradient.rows, gradient.values
+        if rows.dtype != np.int64 or rows.ndim != 1 or not _is_plain(rows):
+            return False
+        if values.shape != (len(rows), *gradient.shape[1:]):
+            return False
+    return values.dtype in KIND_OF and _is_plain(values)
+
+
+def _fits(change: Change) -> bool:
+    """Return whether compiled code can make a change."""
+    if not (_is_readable(change.gradient) and all(map(_is_plain, (change.parameter, *change.moments)))):
+        return False
+    return change.by_rows or not isinstance(change.gradient, SparseRows)
+
+
+def _add_check(jobs: Any, gradient: Any) -> None:
+    values = gradient
+    if isinstance(gradient, SparseRows):
+        values, rows = gradient.values, gradient.rows
+        jobs.add(native(NOT_ROWS), len(rows), (rows, jobs.answer), (0, 0), 0, gradient.shape[0])
+    check = _not_finite(KIND_OF[values.dtype])
+    jobs.add(check, values.size, (values, jobs.answer), (values.itemsize, 0), values.size)
+
+
+def _add_step(jobs: Any, change: Change, constants: dict[Any, Array]) -> None:
+    """Add the job of a change; `constants` are what those before have been told."""
+    _, p, moments, gradient, factor, rule, numbers, _ = change
+    kind, size = KIND_OF[p.dtype], p.itemsize
+    told = constants.get((kind, factor, numbers))
+    if told is None:
+        told = constants[kind, factor, numbers] = np.array([factor, *numbers], p.dtype)
+    if not isinstance(gradient, SparseRows):
+        steps = *((size,) * (2 + len(moments))), 0
+        jobs.add(_step(rule, kind, rows=False), p.size, (p, gradient, *moments, told), steps, p.size)
+    else:
+        rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
+        arrays, steps = (p, values, *moments, told, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
+        jobs.add(_step(rule, kind, rows=True), len(rows), arrays, steps, values.size, width)
 
 
 @cache  # a batch asks, and the text is long

@@ -43,9 +43,9 @@ def test_each_unit_of_each_job_is_done_once_and_in_order(jobs: Any, monkeypatch:
     for _ in range(3):
         arrays, some = [(np.arange(n), np.zeros(n, np.int64)) for n in sizes], jobs.Jobs()
         for x, y in arrays:
-            some.add(native(ADD), len(x), [(x, 8), (y, 8)], len(x), 7)
-            some.add(native(ADD), len(x), [(x.copy(), 8), (y, 8)], len(x), 1)
-            some.add(native(ADD), len(x), [(np.full(1, 5), 0), (y[:1], 0)], 0) if len(x) == 1 else None
+            some.add(native(ADD), len(x), (x, y), (8, 8), len(x), 7)
+            some.add(native(ADD), len(x), (x.copy(), y), (8, 8), len(x), 1)
+            some.add(native(ADD), len(x), (np.full(1, 5), y[:1]), (0, 0), 0) if len(x) == 1 else None
         some.run(helper)
         for x, y in arrays:
             np.testing.assert_array_equal(y, 2 * x + 8 + 5 * (len(x) == 1))
