@@ -94,7 +94,11 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
         found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
         raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
-    return fitting(name, parameter.shape, parameter.dtype, gradient, factor)
+    shape, dtype = parameter.shape, parameter.dtype
+    plain = type(gradient) is np.ndarray and gradient.shape == shape != () and gradient.dtype == dtype
+    if plain and abs(factor) <= 1:  # as it comes in most steps
+        return gradient, factor
+    return fitting(name, shape, dtype, gradient, factor)
 
 
 def fitting(

@@ -20,8 +20,8 @@ from foldbatch.engines.numba.team import OPTIONS, Team, _share
 from foldbatch.params import Array
 
 HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
-EACH, MOST = 16_384, 64  # numbers of an array that a part goes through, and parts of a job
-WORTH = 4 * EACH  # numbers from which waking the helper pays
+EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
+WORTH = 8 * EACH  # the work from which asking for the helper pays
 DATA = (
     object.__basicsize__
 )  # where, in an array's object, the address of its numbers is: NumPy's `PyArray_DATA`
@@ -107,7 +107,7 @@ class Jobs:
             units: how many units there are, one after the other.
             arrays: see there.
             steps: the bytes from one unit to the next in each array.
-            work: how many numbers of an array the job goes through.
+            work: how many numbers the job changes, or a quarter of those that it only reads.
             static: the whole number.
         """
         parts = max(1, min(work // EACH, units, MOST)) if work > EACH else 1

@@ -123,19 +123,21 @@ class Compiled(Updates):
         """Change what compiled code can change; return the others; see `Updates.apply`."""
         from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs Numba
 
-        jobs, fitting, others = Jobs(), list[Change](), list[Change]()
+        jobs, others = Jobs(), list[Change]()
+        fitting = list[tuple[Change, str]]()  # each with the kind of its numbers
         for change in changes:
-            (fitting if _fits(change) else others).append(change)
+            kind = _kind_of_change(change)
+            others.append(change) if kind is None else fitting.append((change, kind))
         if look is not None:
             look(others)
-            for change in fitting:
-                _add_check(jobs, change.gradient)
+            for change, kind in fitting:
+                _add_check(jobs, change.gradient, kind)
             jobs.end_checks()
         constants: dict[Any, Array] = {}
-        for change in fitting:
-            _add_step(jobs, change, constants)
+        for change, kind in fitting:
+            _add_step(jobs, change, kind, constants)
         if not self._run(jobs) and look is not None:
-            look(fitting)
+            look([change for change, _ in fitting])
         return others
 
     def good(self, gradients: Iterable[Any]) -> bool:
@@ -144,9 +146,10 @@ class Compiled(Updates):
 
         jobs = Jobs()
         for gradient in gradients:
-            if not _is_readable(gradient):
+            kind = _kind(gradient)
+            if kind is None:
                 return False
-            _add_check(jobs, gradient)
+            _add_check(jobs, gradient, kind)
         return self._run(jobs)
 
     def _run(self, jobs: Any) -> bool:
@@ -156,38 +159,41 @@ class Compiled(Updates):
         return ran
 
 
-def _is_readable(gradient: Any) -> bool:
-    """Return whether compiled code can read a gradient."""
+def _kind(gradient: Any) -> str | None:
+    """Return the kind of a gradient's numbers; None where compiled code cannot read it."""
     values = gradient
     if isinstance(gradient, SparseRows):
         rows, values = gradient.rows, gradient.values
         if rows.dtype != np.int64 or rows.ndim != 1 or not _is_plain(rows):
-            return False
+            return None
         if values.shape != (len(rows), *gradient.shape[1:]):
-            return False
-    return values.dtype in KIND_OF and _is_plain(values)
+            return None
+    return KIND_OF.get(values.dtype) if _is_plain(values) else None
 
 
-def _fits(change: Change) -> bool:
-    """Return whether compiled code can make a change."""
-    if not (_is_readable(change.gradient) and all(map(_is_plain, (change.parameter, *change.moments)))):
-        return False
-    return change.by_rows or not isinstance(change.gradient, SparseRows)
+def _kind_of_change(change: Change) -> str | None:
+    """Return the kind of a change's numbers; None where compiled code cannot make it."""
+    _, p, moments, gradient, _, _, _, by_rows = change
+    if not (
+        _is_plain(p) and all(map(_is_plain, moments)) and (by_rows or not isinstance(gradient, SparseRows))
+    ):
+        return None
+    return _kind(gradient)
 
 
-def _add_check(jobs: Any, gradient: Any) -> None:
+def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
     values = gradient
     if isinstance(gradient, SparseRows):
         values, rows = gradient.values, gradient.rows
         jobs.add(native(NOT_ROWS), len(rows), (rows, jobs.answer), (0, 0), 0, gradient.shape[0])
-    check = _not_finite(KIND_OF[values.dtype])
-    jobs.add(check, values.size, (values, jobs.answer), (values.itemsize, 0), values.size)
+    size = values.size
+    jobs.add(_not_finite(kind), size, (values, jobs.answer), (values.itemsize, 0), size // 4)
 
 
-def _add_step(jobs: Any, change: Change, constants: dict[Any, Array]) -> None:
+def _add_step(jobs: Any, change: Change, kind: str, constants: dict[Any, Array]) -> None:
     """Add the job of a change; `constants` are what those before have been told."""
     _, p, moments, gradient, factor, rule, numbers, _ = change
-    kind, size = KIND_OF[p.dtype], p.itemsize
+    size = p.itemsize
     told = constants.get((kind, factor, numbers))
     if told is None:
         told = constants[kind, factor, numbers] = np.array([factor, *numbers], p.dtype)
