@@ -39,6 +39,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
+from foldbatch.updates import Updates
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
@@ -106,6 +107,8 @@ class Runner:
         self.engine = load_engine(
             choose_engine(options.backend), model, debug=options.debug, precision=options.precision
         )
+        if isinstance(self.engine.updates, Updates):
+            self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
         start_in_each_process(self, Runner._start)
 
