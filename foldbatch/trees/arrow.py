@@ -84,7 +84,7 @@ def _leaf(array: Any) -> Store:
     elif pa.types.is_boolean(kind) and absent is None and numbers is not None:
         codes = numbers.view(np.int8).astype(np.int64)
         return Store(len(array), _Objects(array), lambda: (codes, (False, True)), numbers=numbers)
-    elif pa.types.is_dictionary(kind):
+    elif pa.types.is_dictionary(kind) and not pa.types.is_nested(kind.value_type):  # lists are never shared
         encode = _Encoded(array)
     return Store(len(array), _Objects(array), encode, absent, numbers=numbers)
 
@@ -117,11 +117,7 @@ class _Encoded:
 
 
 def _absent(array: Any) -> NDArray[Any] | None:
-    if pa.types.is_dictionary(array.type):  # a value of the dictionary may be None, too
-        absent = array.is_null().to_numpy(zero_copy_only=False)
-        if array.dictionary.null_count:
-            absent |= array.dictionary_decode().is_null().to_numpy(zero_copy_only=False)
-        return absent if absent.any() else None
-    if not array.null_count:
+    if not array.null_count and not pa.types.is_dictionary(array.type):
         return None
-    return array.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    absent = array.is_null().to_numpy(zero_copy_only=False)  # of a dictionary, its values that are None, too
+    return absent if absent.any() else None

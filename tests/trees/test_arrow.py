@@ -246,3 +246,36 @@ def test_tables_of_two_equal_names_are_refused():
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ExampleError, match="examples"):
         fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy").run(twice)
+
+
+def test_lists_of_one_size_in_a_slice():
+    array = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.float32(), 2))
+    for some in (array.slice(1), array.slice(1, 1), array):
+        check(fb.Vector(2), some)
+        check(fb.Map(fb.Scalar()) >> fb.Sum(), some)
+
+
+@pytest.mark.parametrize(
+    ("block", "array"),
+    [
+        (fb.Map(fb.Scalar()) >> fb.Sum(), [[1.0], None]),
+        (fb.Vector(2), [[1.0, 2.0], None]),
+        (fb.Scalar(), [1.0, None]),
+        (fb.GetItem("a") >> fb.Optional(fb.Scalar()), [{"a": 1.0}, None]),
+        (fb.GetItem(0) >> fb.Scalar(), [[1.0], None]),
+    ],
+    ids=["Map", "Vector", "Scalar", "GetItem of a key", "GetItem of a place"],
+)
+def test_columns_refuse_none_where_a_value_is_needed(block, array):
+    with pytest.raises(Refused):
+        columns_of(block).record(records_of(pa.array(array)), 9)
+
+
+def test_numbers_are_read_as_python_ints_are():
+    check(fb.Scalar(), pa.array([2**53 + 1, 2**60 + 3, 7]))
+    check(fb.Scalar(), pa.array([2**63 + 1025, 3], pa.uint64()))
+    check(fb.Tensor([2, 2]), pa.array([[[1, 2], [3, 4]]] * 2))
+    check(
+        fb.Optional(fb.InputTransform(len) >> fb.Scalar()),
+        pa.DictionaryArray.from_arrays([0, 1, 0], ["a", None]),
+    )
