@@ -136,19 +136,20 @@ class Held:
             for held in part.batch.results
         ]
 
-    def backward(self, cotangents: Sequence[Array | None]) -> Gradients:
+    def backward(self, cotangents: Sequence[Array | None], *, visited: bool = False) -> Gradients:
         """Return the gradients; the batch is run forward again where it has run backward before.
 
         Args:
             cotangents: one for each of `values`, or None; nothing where losses alone have gradients.
+            visited: whether gradients of data are wanted, where the runner's cells yield them.
         """
         if self.memories is None:
-            return self.again().backward(cotangents)
+            return self.again().backward(cotangents, visited=visited)
         left = iter(cotangents or repeat(None))
         seeds: list[Cotangents] = [
             [(number, g) for number in numbers if (g := next(left)) is not None] for numbers in self._numbers
         ]
-        visits, gradients = self.pool.runner.backward(self.parts, seeds)
+        visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.release()
         return Gradients(gradients, visits)
 

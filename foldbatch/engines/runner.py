@@ -166,13 +166,14 @@ class Runner:
         return self._each(work, batch, training=training, memories=memories)
 
     def backward(
-        self, parts: Sequence[Begun], cotangents: Sequence[Cotangents]
+        self, parts: Sequence[Begun], cotangents: Sequence[Cotangents], *, visited: bool
     ) -> tuple[list[Visits], dict[Parameter, Gradient]]:
         """Run parts that `forward` has begun backward, once, from cotangents of their values.
 
-        Returns the gradients of data per part, and those of parameters.
+        Returns the gradients of data per part, where `visited` with their calls, and those of parameters.
         """
-        tasks = [partial(self.finish, *both, visited=True) for both in zip(parts, cotangents, strict=True)]
+        finish = partial(self.finish, visited=visited)
+        tasks = [partial(finish, *both) for both in zip(parts, cotangents, strict=True)]
         with self._lock, single_threaded_blas():
             done = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in done], self._summed(done)

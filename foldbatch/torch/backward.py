@@ -55,7 +55,7 @@ class Call:
 
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor]:
         """Return the gradients of parameters, then those of reads; all times `scale`."""
-        gradients = self.held.backward(cotangents)
+        gradients = self.held.backward(cotangents, visited=bool(self.reads))
         found = [self._of_parameter(gradients.parameters[p], p) for p in self.parameters]
         found += [self._of_read(gradients, read) for read in self.reads]
         settle(self.parameters)

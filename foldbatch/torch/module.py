@@ -223,7 +223,8 @@ class Module(Part):
         own = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = found if torch.is_grad_enabled() else []
         derivatives = self._derivatives(variant.runner)
-        plan = batch.parts if isinstance(batch, Planned) else traces
+        # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
+        plan = traces if numbers else variant.traces.work(batch, self.program)
         step = self.program._drawing(None) if self.training else 0
         if own or reads:
             settled = self.training or not self._phases
