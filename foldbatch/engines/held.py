@@ -114,6 +114,10 @@ class Held:
         parts = zip(self.parts, self._numbers, strict=True)
         return [value for part, numbers in parts if numbers for value in part.run.fetch(numbers)]
 
+    def lengths(self) -> list[int]:
+        """Return how many elements each example's result has, where results are sequences."""
+        return [len(next(iter(held))) for part in self.parts for held in part.batch.results]  # type: ignore[call-overload]
+
     def _numbers_of(self, part: Begun) -> list[int]:
         """Return the numbers of the tensors of a part's results."""
         numbers: list[int] = []

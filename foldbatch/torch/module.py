@@ -141,7 +141,7 @@ class Module(Part):
         stacked, call = self._results(examples)
         element = type_.element
         none = torch.zeros(0, *element.shape, dtype=getattr(torch, element.dtype))
-        counts = np.array([len(result) for result in call.held.results(call.held.values)], np.int64)
+        counts = np.array(call.held.lengths(), np.int64)
         nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         places = np.repeat(np.arange(len(counts)), counts)
         return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))

@@ -66,3 +66,17 @@ def test_what_is_not_supported_is_named():
         fb.from_torch(torch.nn.Conv1d(1, 1, 1))
     with pytest.raises(BlockTypeError, match="without padding_idx"):
         fb.from_torch(torch.nn.Embedding(3, 2, padding_idx=0))
+
+
+def test_a_cell_runs_along_sequences():
+    theirs = torch.nn.LSTM(3, 4)
+    cell = torch.nn.LSTMCell(3, 4)
+    for (_, own), other in zip(cell.named_parameters(), theirs.parameters(), strict=True):
+        own.data.copy_(other.data)
+    x = numbers(5, 3)
+    ours = outputs(
+        fb.Map(fb.Vector(3)) >> fb.RNN(fb.from_torch(cell)) >> fb.GetItem(0), [list(x), list(x[:2])]
+    )
+    expected = theirs(torch.from_numpy(x))[0].detach()
+    np.testing.assert_allclose(ours[0], expected, atol=1e-6)
+    np.testing.assert_allclose(ours[1], expected[:2], atol=1e-6)
