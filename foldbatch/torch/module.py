@@ -43,6 +43,14 @@ class Nodes(NamedTuple):
     nodes: torch.Tensor
 
 
+class Batch(list[Prepared]):
+    """Prepared examples. What moves batches to a device, as Lightning does, may call `to`."""
+
+    def to(self, *args: Any, **kwargs: Any) -> Batch:
+        """Return the batch itself: it holds no tensors."""
+        return self
+
+
 class Module(Part):
     """A block as a `torch.nn.Module`: examples in, tensors out, gradients back.
 
@@ -171,7 +179,7 @@ class Module(Part):
 
     # -- examples ahead of their turn
 
-    def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
+    def prepare(self, examples: Iterable[Any]) -> Batch:
         """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
 
         What is returned can be pickled, so this is a ``collate_fn`` for a `torch.utils.data.DataLoader` with
@@ -182,7 +190,7 @@ class Module(Part):
         """
         traces, found, _ = self._traced(listed(examples), self.program._variants.full)
         self._refuse_tensors(found)
-        return [Prepared(trace, self.program) for trace in traces]
+        return Batch([Prepared(trace, self.program) for trace in traces])
 
     def plan(self, examples: Iterable[Any]) -> Planned:
         """Make a batch ready ahead, as `Program.plan` does; errors are those of `prepare`.

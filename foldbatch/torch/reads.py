@@ -25,10 +25,9 @@ from foldbatch.types import describe_value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A tensor that is read row by row: ``flat: [n, *row]``, and its numbers, which know no gradient."""
+    """A tensor that is read row by row: ``flat: [n, *row]``."""
 
     flat: torch.Tensor
-    numbers: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,15 +37,15 @@ class Row:
     source: Source
     index: int
 
-    def detach(self) -> NDArray[Any]:
-        """Return the row's numbers."""
-        row: NDArray[Any] = self.source.numbers[self.index, ...]
-        return row
+    def detach(self) -> torch.Tensor:
+        """Return the row's numbers, which know no gradient."""
+        return self.source.flat[self.index].detach()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         if self.source.flat.requires_grad:
             raise RuntimeError("a row of a tensor that requires gradients is no array")
-        return np.array(self.detach(), dtype)
+        row: NDArray[Any] = self.detach().cpu().numpy()
+        return row if dtype is None else row.astype(dtype)
 
     def __repr__(self) -> str:
         return f"Row({list(self.source.flat.shape[1:])} of {self.source.flat.shape[0]})"
@@ -80,7 +79,7 @@ def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
         raise BlockValueError("rows", f"a tensor of more than {axes} axes", found, fix)
     leading = tensor.shape[: tensor.dim() - axes]
     flat = tensor.reshape(math.prod(leading), *tensor.shape[len(leading) :])
-    numbered = map(partial(Row, Source(flat, flat.detach().cpu().numpy())), itertools.count())
+    numbered = map(partial(Row, Source(flat)), itertools.count())
     return _nested(numbered, leading)
 
 

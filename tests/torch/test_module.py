@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -297,3 +298,39 @@ def test_threads_of_pytorch_do_not_change_results():
         results.append([values, *gradients_of(module).values()])
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
+
+
+def test_inference_mode_infers(module):
+    with torch.inference_mode():
+        assert torch.equal(module(TREES), module.eval()(TREES))
+    module.train()
+
+
+def test_lightning_trains_it(tmp_path):
+    lightning = pytest.importorskip("lightning", reason="needs Lightning")
+
+    class Squares(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.tree = fb.torch.Module(tree_of(), "numpy")
+
+        def training_step(self, batch):
+            return (self.tree(batch) ** 2).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), 0.01)
+
+    squares = Squares()
+    before = (squares.tree(TREES) ** 2).sum().item()
+    loader = torch.utils.data.DataLoader(TREES, batch_size=2, collate_fn=squares.tree.prepare)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = lightning.Trainer(max_epochs=3, accelerator="cpu", default_root_dir=tmp_path, **quiet)
+        trainer.fit(squares, loader)
+    assert (squares.tree(TREES) ** 2).sum().item() < before

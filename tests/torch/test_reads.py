@@ -49,6 +49,16 @@ def test_a_row_that_many_visits_read_gathers_their_gradients(summed):
     torch.testing.assert_close(many, 4 * one.grad)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_tensors_of_other_dtypes_are_converted_both_ways(summed, dtype):
+    x = torch.ones(1, 3, dtype=getattr(torch, dtype), requires_grad=True)
+    result = summed([[fb.torch.rows(x)[0], x[0]]])
+    assert result.dtype == torch.float32
+    result.sum().backward()
+    assert x.grad.dtype == x.dtype
+    assert x.grad.abs().min() > 0
+
+
 def test_prepared_examples_may_stand_between_others(summed):
     known = summed.prepare([[[1, 2, 3]] * 2])
     x = torch.randn(3, requires_grad=True)
