@@ -43,11 +43,13 @@ def test_batches_held_at_once_yield_what_vjp_does(backend):
             if held.memories is not None:
                 np.testing.assert_allclose(held.values, program.run(examples), rtol=1e-5)
             found = held.backward(cotangents[: len(examples)])
+            other = pool.hold(program._trace_all([[5], [5, 5], [0], [1]]), 0, results=True)  # in its memory
             expected = program.vjp(examples, cotangents[: len(examples)]).gradients
             for name, parameter in program.params.parameters.items():
                 pair = [found.parameters[parameter], expected[name]]
                 ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.SparseRows) else g) for g in pair)
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        assert other.memories is not None
 
 
 def test_memory_is_used_again_once_nobody_holds_it():

@@ -80,3 +80,10 @@ def test_a_cell_runs_along_sequences():
     expected = theirs(torch.from_numpy(x))[0].detach()
     np.testing.assert_allclose(ours[0], expected, atol=1e-6)
     np.testing.assert_allclose(ours[1], expected[:2], atol=1e-6)
+
+
+def test_a_program_with_a_layer_taken_over_can_be_saved(tmp_path):
+    program = fb.compile(fb.Vector(3) >> fb.from_torch(torch.nn.Linear(3, 2)), "numpy")
+    program.save(tmp_path / "model")
+    x = numbers(1, 3)
+    np.testing.assert_array_equal(fb.load(tmp_path / "model", "numpy").run(x), program.run(x))

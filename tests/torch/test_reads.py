@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.blocks import recorder
 from foldbatch.errors import BlockValueError, ExampleError
 from tests.backends import TESTED
 
@@ -47,6 +50,16 @@ def test_a_row_that_many_visits_read_gathers_their_gradients(summed):
     many, one.grad = one.grad, None
     summed([[row]]).sum().backward()
     torch.testing.assert_close(many, 4 * one.grad)
+
+
+def test_very_many_data_are_noted_in_several_goes(summed):
+    x = torch.randn(4, 3, requires_grad=True)
+    examples = [[1.0, 2, 3]] * 2, [x[0]], [x[1], x[2]], [x[3]]
+    (summed(examples) ** 2).sum().backward()
+    at_once, x.grad = x.grad, None
+    with mock.patch.object(recorder, "MANY", 1):
+        (summed(examples) ** 2).sum().backward()
+    torch.testing.assert_close(x.grad, at_once)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
