@@ -56,5 +56,5 @@ class Begun:
         offsets = self.batch.merged.offsets.tolist()
         return [
             [(number + offset, g) for number, g in pairs]
-            for offset, pairs in zip(offsets, seeds, strict=bool(seeds))
+            for offset, pairs in zip(offsets, seeds, strict=True)
         ]

@@ -329,11 +329,12 @@ class Runner:
         if asides is not None:
             with Naming(self.model, begun.batch, part.first):
                 results = collect(self.model, begun.batch, begun.run, asides)
-        own = () if seeds is None else seeds[part.first : part.first + len(part.traces)]
-        derived = self.finish(
-            begun, [pair for pairs in begun.batch_seeds(own) for pair in pairs], visited=visited
-        )
-        return replace(derived, results=results)
+        cotangents: Cotangents = ()
+        if seeds is not None:
+            own = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
+            cotangents = [pair for pairs in own for pair in pairs]
+        derived = self.finish(begun, cotangents, visited=visited)
+        return derived if results is None else replace(derived, results=results)
 
     @np.errstate(all="ignore")
     def begin(

@@ -53,15 +53,20 @@ class Call:
                 tensors[place] = value
         return self.held.results(tensors)
 
-    def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor]:
-        """Return the gradients of parameters, then those of reads; all times `scale`."""
+    def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads; all times `scale`.
+
+        A parameter that only other things read, such as losses, has none.
+        """
         gradients = self.held.backward(cotangents, visited=bool(self.reads))
-        found = [self._of_parameter(gradients.parameters[p], p) for p in self.parameters]
+        found = [self._of_parameter(gradients.parameters.get(p), p) for p in self.parameters]
         found += [self._of_read(gradients, read) for read in self.reads]
         settle(self.parameters)
-        return found if scale == 1 else [gradient * scale for gradient in found]
+        return found if scale == 1 else [g if g is None else g * scale for g in found]
 
-    def _of_parameter(self, gradient: Gradient, parameter: Parameter) -> torch.Tensor:
+    def _of_parameter(self, gradient: Gradient | None, parameter: Parameter) -> torch.Tensor | None:
+        if gradient is None:
+            return None
         dtype = getattr(torch, parameter.type.dtype)
         if isinstance(gradient, SparseRows):
             if not self.sparse:

@@ -202,14 +202,17 @@ class Module(Part):
     # -- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"program", "_by_runner", "_mounted", "_phases", "_parameters", "_modules"}
+        own = {"program", "_by_runner", "_mounted", "_phases"}
         state = {name: value for name, value in self.__dict__.items() if name not in own}
+        mounted = {name.split(".")[0] for name in self._mounted}
+        for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
+            state[held] = {name: None if name in mounted else x for name, x in state[held].items()}
         required = {name: parameter.requires_grad for name, parameter in self._mounted.items()}
         return {**state, "requires_grad": required, "steps_drawn": self.program.steps_drawn}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         required, steps_drawn = state.pop("requires_grad"), state.pop("steps_drawn")
-        super().__setstate__({**state, "_parameters": {}, "_modules": {}})
+        super().__setstate__(state)
         self._compile()
         self.program.steps_drawn = steps_drawn
         for name, parameter in self._mounted.items():

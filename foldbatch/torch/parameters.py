@@ -88,6 +88,9 @@ def mount(module: Part, parameters: Mapping[str, Parameter]) -> dict[str, torch.
         place: torch.nn.Module = module
         for part in path:
             # written past setattr, which refuses names that methods have
-            place = place._modules.setdefault(part, Part())
+            inside = place._modules
+            if inside.get(part) is None:
+                inside[part] = Part()
+            place = inside[part]
         mounted[full_name] = place._parameters[name] = torch_parameter(parameter)
     return mounted

@@ -17,4 +17,3 @@ def test_seeds_get_the_numbers_that_values_have_in_the_batch():
     assert offset > 0
     g = np.ones(())
     assert begun.batch_seeds([[(2, g)], [(0, g)]]) == [[(2, g)], [(offset, g)]]
-    assert begun.batch_seeds(()) == []

@@ -16,7 +16,7 @@ from tests.backends import TESTED
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
 
-from tests.torch.models import TREES, loss_of, tree_of  # noqa: E402
+from tests.torch.models import TREES, loss_of, squared, tree_of  # noqa: E402
 
 
 def dense(gradient):
@@ -235,6 +235,37 @@ def test_copies_compute_alike_and_apart():
         assert not other.get_parameter("join.bias").requires_grad
         other.program.params["join.bias"] = np.ones(4)
     assert module.program.params["join.bias"].max() == 0
+
+
+class WithHead(fb.torch.Module):
+    """A subclass with a module of its own."""
+
+    def __init__(self, block):
+        super().__init__(block, "numpy")
+        self.head = torch.nn.Linear(4, 2)
+
+    def forward(self, examples):
+        return self.head(super().forward(examples))
+
+
+def test_a_subclass_keeps_its_own_modules_in_copies():
+    module = WithHead(tree_of())
+    other = pickle.loads(pickle.dumps(module))
+    assert torch.equal(other(TREES), module(TREES))
+    assert other.head.weight is not module.head.weight
+    assert list(other.state_dict()) == list(module.state_dict())
+
+
+def test_what_only_the_loss_reads_has_no_gradient_of_results():
+    judged = fb.Linear(1, name="judge") >> fb.Function(squared) >> fb.Loss()
+    module = fb.torch.Module(
+        fb.Vector(2) >> fb.Linear(2, name="out") >> fb.AllOf(fb.Identity(), judged) >> fb.GetItem(0), TESTED
+    )
+    module([[1, 2]]).sum().backward()
+    assert module.get_parameter("out.bias").grad is not None
+    assert module.get_parameter("judge.bias").grad is None
+    module.loss([[1, 2]]).backward()
+    assert module.get_parameter("judge.weight").grad is not None
 
 
 def test_a_shared_layer_has_one_parameter():
