@@ -108,6 +108,10 @@ class Module(Part):
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
 
+    def extra_repr(self) -> str:
+        """Return what the module's repr shows besides its parameters' names."""
+        return repr(self.program)
+
     # -- calling
 
     def forward(self, examples: Iterable[Any] | Planned) -> Any:

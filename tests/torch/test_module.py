@@ -9,10 +9,12 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
 from tests.backends import TESTED
+from tests.programs import programs
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
 
@@ -331,6 +333,10 @@ def test_threads_of_pytorch_do_not_change_results():
         assert torch.equal(one, two)
 
 
+def test_its_repr_shows_the_program(module):
+    assert repr(module.program) in repr(torch.nn.Sequential(module))
+
+
 def test_inference_mode_infers(module):
     with torch.inference_mode():
         assert torch.equal(module(TREES), module.eval()(TREES))
@@ -365,3 +371,33 @@ def test_lightning_trains_it(tmp_path):
         trainer = lightning.Trainer(max_epochs=3, accelerator="cpu", default_root_dir=tmp_path, **quiet)
         trainer.fit(squares, loader)
     assert (squares.tree(TREES) ** 2).sum().item() < before
+
+
+def tensors_in(value):
+    """The tensors of floats in a result, or what stands in their places in one of NumPy."""
+    if isinstance(value, tuple | list):
+        return [x for part in value for x in tensors_in(part)]
+    return [value] if isinstance(value, torch.Tensor | np.ndarray | np.generic) else []
+
+
+def ones_like(value):
+    """A cotangent of one for each float in a result."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(ones_like, value))
+    return np.ones_like(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else None
+
+
+@settings(max_examples=6)
+@given(programs(dropout=True).filter(lambda program: "Broadcast" not in repr(program.block)))
+def test_results_and_gradients_of_any_program_are_its_own(drawn):
+    module = fb.torch.Module(drawn.block, "numpy", seed=drawn.seed).eval()
+    results, expected = list(module(drawn.examples)), list(module.program.run(drawn.examples))
+    ours, theirs = tensors_in(results), tensors_in(expected)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one.detach(), other, rtol=1e-4, atol=1e-5)
+    if not module._phases and any(tensor.requires_grad for tensor in ours):
+        sum(tensor.sum() for tensor in ours if tensor.requires_grad).backward()
+        gradients = module.program.vjp(drawn.examples, [ones_like(result) for result in expected]).gradients
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                np.testing.assert_allclose(parameter.grad, dense(gradients[name]), rtol=1e-3, atol=1e-4)
