@@ -67,7 +67,7 @@ class Variants:
     def _build(self, asides: frozenset[str]) -> Variant:
         full = self.full.lowered
         tracer, kept_bytes = full.tracer, full.model.kept_bytes
-        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides)
+        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides, tracer.arithmetic)
         assert {*lowered.model.parameters} <= {*full.model.parameters}, "the model is not that of the block"
         return self._ready(lowered)
 

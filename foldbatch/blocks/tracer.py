@@ -32,6 +32,7 @@ from foldbatch.errors import (
 )
 from foldbatch.garbage import no_garbage
 from foldbatch.model.model import Model
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Record, Together, renumbered
@@ -63,6 +64,7 @@ class Tracer:
         collections: the variables that hold lists of collected values.
         memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
         max_calls: how many calls an example may make.
+        arithmetic: what finds levels.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
         code: the compiled text, of generators and of plain functions.
@@ -77,6 +79,7 @@ class Tracer:
     collections: Sequence[str] = ()
     memos: Sequence[str] = ()
     max_calls: int = MAX_CALLS
+    arithmetic: Arithmetic = NUMPY
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
     code: tuple[CodeType, CodeType] = field(init=False, repr=False)
@@ -123,7 +126,7 @@ class Tracer:
         cells = self.model.signatures
         batched = renumbered(record, [cell.arguments for cell in cells])
         values = int(batched.offsets[-1])
-        height = levels(self.policy, cells, batched.calls, batched.elements, values)
+        height = levels(self.policy, cells, batched.calls, batched.elements, values, self.arithmetic)
         return Together(replace(batched, levels=height), self.form).traces()
 
     def record(self, examples: Sequence[Any], numbers: Sequence[int]) -> Record:
