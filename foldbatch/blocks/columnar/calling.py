@@ -58,6 +58,15 @@ class UserFunction:
                 return of_numbers(column.lengths)
         raise Refused(f"{_name(self.function)} reads a list")
 
+    def reads(self) -> frozenset[str]:
+        """Return the fields that the function reads of a few small trees.
+
+        Raises:
+            Refused: where it reads what has no column.
+        """
+        self._try()
+        return self.fields
+
     def _of_data(self, column: Data) -> Data:
         present = column.present()
         objects = [column.objects[place] for place in present.tolist()]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
-FEW = 700  # nodes: fewer are traced one by one, which takes no longer
+FEW = 1300  # nodes: fewer are traced one by one, which takes no longer
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
 

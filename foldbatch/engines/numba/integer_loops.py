@@ -180,7 +180,8 @@ def levels(
     """Write the levels `found`; return whether the calls of each cell are in the order of their values.
 
     `shapes`, ``[cells, 5]``, hold the calls of each cell, its single arguments, outputs, first sequence and
-    number of sequences; `widths` are those of the sequences. `cursors` are zeros, two a cell and one a sequence; `of_value` holds -1 for each value.
+    number of sequences; `widths` are those of the sequences. `cursors` are zeros, two a cell and one a
+    sequence; `of_value` holds -1 for each value.
     """
     cells = len(shapes)
     start, at, place = 0, 0, 0
