@@ -56,7 +56,9 @@ class Variants:
             examples: the batch; not an iterator.
             asides: which of ``losses`` and ``metrics`` are asked for.
         """
-        if isinstance(examples, Planned) or any(isinstance(example, Prepared) for example in examples):
+        if isinstance(examples, Planned) or any(
+            issubclass(kind, Prepared) for kind in {*map(type, examples)}
+        ):
             return self.full
         asides &= asides_of(self.full.lowered.model)
         with self._lock:

@@ -80,8 +80,8 @@ class Numbered:
 def fields_of(example: TreeNode) -> dict[str, Any]:
     """Return the globals that belong to a tree, of which `example` is a node, or the tree itself."""
     tree = example.tree
-    values = kids_of(tree), tree.labels, tree.tokens, partial(_node, example)
-    return dict(zip(FIELDS, values, strict=True))
+    node = partial(_node, example)
+    return {"kids": kids_of(tree), "labels": tree.labels, "tokens": tree.tokens, "node": node}
 
 
 def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | None:
@@ -153,6 +153,8 @@ class _Variant(ast.NodeTransformer):
                 if assigned.count(target) == 1:
                     kind.add(target)
         made.body = [new for node in made.body if (new := self.visit(node)) is not None]
+        if self.keyless:
+            made.body.pop()  # another return
         return made
 
     def _held(self, node: ast.AST) -> tuple[str, set[str]]:
@@ -178,6 +180,8 @@ class _Variant(ast.NodeTransformer):
             case ast.Assign([ast.Name("key")], test) if _kinds(test) and _kinds(test) <= self.numbers:
                 self.keyless = True
                 return None
+            case ast.Assign([ast.Name("result")], value) if self.keyless:
+                return ast.Return(self.visit(value))  # the memo would come between
             case ast.Assign([ast.Name(target)], ast.Subscript(ast.Name(x), key)) if target in self.numbers:
                 node.value = ast.Subscript(self._kids(x), key, ast.Load())
                 return node

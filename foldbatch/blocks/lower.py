@@ -59,7 +59,7 @@ class Lowered:
 
     def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
         """Return the traces of examples; None where the tracing program must be run on each."""
-        if isinstance(self.columns, str):
+        if isinstance(self.columns, str) or not self.columns.pay(examples):
             return None
         traces: list[Trace] = []
         with no_garbage():  # many traces are many objects
