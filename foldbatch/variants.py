@@ -56,7 +56,9 @@ class Variants:
             examples: the batch; not an iterator.
             asides: which of ``losses`` and ``metrics`` are asked for.
         """
-        if isinstance(examples, Planned) or any(isinstance(example, Prepared) for example in examples):
+        if isinstance(examples, Planned) or any(
+            issubclass(kind, Prepared) for kind in {*map(type, examples)}
+        ):
             return self.full
         asides &= asides_of(self.full.lowered.model)
         with self._lock:
@@ -67,7 +69,7 @@ class Variants:
     def _build(self, asides: frozenset[str]) -> Variant:
         full = self.full.lowered
         tracer, kept_bytes = full.tracer, full.model.kept_bytes
-        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides)
+        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides, tracer.arithmetic)
         assert {*lowered.model.parameters} <= {*full.model.parameters}, "the model is not that of the block"
         return self._ready(lowered)
 
