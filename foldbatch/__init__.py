@@ -4,7 +4,7 @@ Describe a model for one parse tree, record or sequence with blocks; `compile` t
 computation in it into static cells and runs any mixture of examples as a few large kernels.
 """
 
-from foldbatch import errors, schema, train, trees, types, zoo
+from foldbatch import communicators, errors, schema, train, trees, types, zoo
 from foldbatch.blocks import (
     RNN,
     RNTN,
@@ -141,6 +141,7 @@ __all__ = [
     "Zip",
     "ZipWith",
     "bench",
+    "communicators",
     "compile",
     "draw_schedule",
     "errors",

@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Run, choose_engine, load_engine
-from foldbatch.engines.keys import keyed
+from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Alternative, Report, report_on
@@ -140,9 +141,19 @@ class Runner:
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
 
-    def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
-        """Return the summed loss, and its gradient for every trainable parameter of the model."""
-        parts = self._each(partial(self._differentiate, step, None), batch, training=True)
+    def value_and_grad(
+        self, batch: Work, step: int, numbers: Sequence[int] = ()
+    ) -> tuple[float, dict[Parameter, Gradient]]:
+        """Return the summed loss, and its gradient for every trainable parameter of the model.
+
+        `numbers` are those of `example_numbers`, where the batch is a part of a larger one.
+        """
+        given = None
+        if len(numbers):
+            counted = [1] * len(batch) if isinstance(batch, list) else [len(part.traces) for part in batch]
+            given = example_numbers(numbers, sum(counted))
+        differentiate = partial(self._differentiate, step, None, numbers=given)
+        parts = self._each(differentiate, batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
@@ -276,11 +287,20 @@ class Runner:
             part.ready[training] = self.engine.ready(part.batch, training=training)
         return part.batch, part.ready[training]
 
-    def _forward(self, part: SubBatch, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
+    def _forward(
+        self,
+        part: SubBatch,
+        ready: tuple[Batch, Any],
+        memory: Any,
+        step: int,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Run:
         batch, made = ready
         feeds = batch.feeds
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
+            if numbers is not None:
+                examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
         run = self.engine.forward(made, feeds, memory)
         run.within = Naming(self.model, batch, part.first)
@@ -304,10 +324,12 @@ class Runner:
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
+        numbers: NDArray[np.int64] | None = None,
     ) -> Derived:
         """Run a part forward and backward.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
+        `numbers` are those of `value_and_grad`.
         """
         batch, _ = ready
         cotangents: list[tuple[int, Array]] = []
@@ -323,7 +345,7 @@ class Runner:
                 for number, g in pairs
             ]
         with Naming(self.model, batch, part.first):
-            run = self._forward(part, ready, memory, step)
+            run = self._forward(part, ready, memory, step, numbers)
             results = None if asides is None else collect(self.model, batch, run, asides)
             gradients = run.backward(cotangents)
             merged, tables = batch.merged, batch.schedule.cells
