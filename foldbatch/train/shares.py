@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import tee
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foldbatch.engines.planned import Planned
@@ -64,10 +64,15 @@ def shares(
     if not ahead:
         yield from made
         return
-    given, planned = tee(made)
-    plans = prefetched(parallel.program, (share.part for share in planned), ahead)
-    for plan, share in zip(plans, given, strict=True):
-        yield Share(share.batch, share.places, plan)
+    waiting: deque[Share] = deque()  # whose plans are under way
+
+    def parts() -> Iterator[Any]:  # read by the thread
+        for share in made:
+            waiting.append(share)
+            yield share.part
+
+    for plan in prefetched(parallel.program, parts(), ahead):
+        yield replace(waiting.popleft(), part=plan)
 
 
 def _at(items: list[Any], places: list[int] | None) -> list[Any]:

@@ -8,7 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.communicators import Alone, in_threads
 from foldbatch.errors import ExampleError, ProcessError, TrainingError
-from foldbatch.train import DataParallel, LambdaCallback, TimeLimit
+from foldbatch.train import DataParallel, LambdaCallback, TimeLimit, checkpoint
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
 
 WORDS = fb.Map(fb.Scalar("int32") >> fb.Embedding(30, 3, name="words") >> fb.Dropout(0.3)) >> fb.Sum()
@@ -101,7 +101,7 @@ def test_an_error_of_one_rank_ends_all_and_leaves_a_checkpoint(tmp_path):
 
     def work(communicator):
         def fail(made):
-            if communicator.rank == 1 and made.epoch == 1:
+            if communicator.rank == 1 and made.steps == 7:
                 raise ExampleError("root", "a label", "none")
 
         try:
@@ -114,6 +114,7 @@ def test_an_error_of_one_rank_ends_all_and_leaves_a_checkpoint(tmp_path):
     assert told[1] == "root: expected a label, found none"
     assert "rank 1: expected a process that goes on, found ExampleError: root: expected" in told[0]
     assert f"go on from {tmp_path / 'last.safetensors'}" in told[0] and told[2] == told[0]
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 7
     assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
 
 
@@ -132,6 +133,7 @@ def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
         "rank 0 of 2: expected all processes to go on, found a rank that ended; go on from"
     )
     assert "no memory" in second
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 7
     assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
 
 
