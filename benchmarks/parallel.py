@@ -51,7 +51,7 @@ def _parser() -> ArgumentParser:
 
 def measure(options: Namespace) -> dict[str, Any]:
     """Return what was measured, with one process and with two in turn, and the imbalance of dealing."""
-    trees, source = trees_of(options, sys.maxsize, whole=True)
+    trees, source = trees_of(options, 1100, whole=True)
     runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
     for _ in range(options.repeats):
         for count, done in runs.items():

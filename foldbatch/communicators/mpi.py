@@ -39,7 +39,7 @@ class MPICommunicator:
             received = np.empty(sum(sizes), np.uint8)
             self._comm.Allgatherv([data, MPI.BYTE], [received, (sizes, _starts(sizes)), MPI.BYTE])
         except MPI.Exception as error:
-            raise self._lost(error) from error
+            raise self._lost() from error
         return np.split(received, np.cumsum(sizes)[:-1])
 
     def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
@@ -52,7 +52,7 @@ class MPICommunicator:
                 [sent, (counts, _starts(counts)), MPI.BYTE], [received, (own, _starts(own)), MPI.BYTE]
             )
         except MPI.Exception as error:
-            raise self._lost(error) from error
+            raise self._lost() from error
         return list(received.reshape(self.size, -1))
 
     def abort(self, reason: str) -> NoReturn:
@@ -61,9 +61,9 @@ class MPICommunicator:
         self._comm.Abort(2)
         raise AssertionError  # not reached
 
-    def _lost(self, error: Exception) -> ProcessError:
-        where, found = f"rank {self.rank} of {self.size}", f"one that has ended ({error})"
-        return ProcessError(where, f"{self.size} processes", found, "go on from the last checkpoint")
+    def _lost(self) -> ProcessError:
+        where, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
+        return ProcessError(where, f"{self.size} processes", "one that has ended", fix)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

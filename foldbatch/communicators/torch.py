@@ -69,7 +69,5 @@ class TorchCommunicator:
         try:
             exchange()
         except RuntimeError as error:
-            where, said = f"rank {self.rank} of {self.size}", str(error).strip().splitlines()[-1]
-            fix = "go on from the last checkpoint"
-            found = f"one that has ended ({said})"
-            raise ProcessError(where, f"{self.size} processes", found, fix) from error
+            where, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
+            raise ProcessError(where, f"{self.size} processes", "one that has ended", fix) from error
