@@ -119,15 +119,16 @@ def work(options: Namespace) -> None:
     prepared = parallel.prepare(trees)
     batches = [prepared[i : i + options.batch] for i in range(0, len(prepared), options.batch)]
     optimizer = fb.LazyAdam()
-    steps, updates, computes = [], [], []
+    steps, busy, updates, computes = [], [], [], []
     for number, batch in enumerate(batches):
         if number == WARM:
             parallel.sent = 0
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), time.process_time()
         loss, gradients = parallel.value_and_grad(batch)
         before = time.process_time()
         optimizer.update(program.params, gradients, scale=1 / len(batch), loss=loss)
         steps.append(time.perf_counter() - start)
+        busy.append(time.process_time() - begun)
         updates.append(time.process_time() - before)
         part = [batch[place] for place in parallel.places(batch)]
         before = time.process_time()
@@ -139,6 +140,7 @@ def work(options: Namespace) -> None:
     answer: dict[str, Any] = {
         "step": median(steps[WARM:]),
         "update": median(updates[WARM:]),
+        "busy": median(busy[WARM:]),
         "share": median(computes[WARM:]),
         "sent": sent,
         "dense": dense,
@@ -173,12 +175,14 @@ def tables(found: dict[str, Any]) -> str:
         rate = batch / each["step"]
         lines.append(f"{count}: {rate:.0f} sentences/s, {each['step'] * 1e3:.2f} ms a step")
         share, update = each["share"] * 1e3, each["update"] * 1e3
-        lines.append(f"  the processor's time: {share:.2f} ms for a share, {update:.2f} for the update")
+        spent = f"{each['busy'] * 1e3:.2f} ms, of that {share:.2f} for the share, {update:.2f} for the update"
+        lines.append(f"  the processor's time of a step: {spent}")
         lines.append(f"  sent by a rank in a step: {each['sent'] / 1e3:.0f} kB")
     gain = one["step"] / two["step"]
     lines.append(f"speed-up {gain:.2f}, efficiency {gain / 2:.0%}")
-    ideal = one["share"] / two["share"] / 2
-    lines.append(f"of the processor's time for shares alone: efficiency {ideal:.0%}")
+    shares, steps = (one[key] / two[key] / 2 for key in ("share", "busy"))
+    what = "over MPI, whose waiting is busy, of no use" if found["over"] == "mpi" else "waiting takes none"
+    lines.append(f"efficiency by the processor's time: {shares:.0%} of shares, {steps:.0%} of steps ({what})")
     lines.append("imbalance, dealt by cost (by count):")
     for size, of_ranks in found["imbalance"].items():
         parts = [f"N={n} {dealt:.3f} ({counted:.3f})" for n, (dealt, counted) in of_ranks.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -99,7 +98,7 @@ def cores(communicator: Communicator) -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)
     own = frozenset(affinity(0)) if affinity else frozenset(range(os.cpu_count() or 1))
-    places = share(communicator, (socket.gethostname(), own))
+    places = share(communicator, (os.uname().nodename, own))
     sharing = [host for host, theirs in places if host == places[communicator.rank][0] and theirs & own]
     return max(1, len(own) // len(sharing))
 

@@ -22,7 +22,7 @@ def test_a_process_measures_steps_and_bytes(capsys, monkeypatch):
 
 
 def test_tables_say_what_two_processes_gain(monkeypatch):
-    one = {"step": 4e-3, "share": 3e-3, "update": 1e-3, "sent": 0, "dense": 1000, "rows": 1000}
+    one = {"step": 4e-3, "share": 3e-3, "busy": 4e-3, "update": 1e-3, "sent": 0, "dense": 1000, "rows": 1000}
     runs = {1: one | {"compute": {"1": 1e-3, "2": 2e-3, "4": 3e-3}}, 2: one | {"step": 2.5e-3, "sent": 1500}}
     monkeypatch.setattr(parallel, "_launched", lambda options, count: runs[count])
     options = parallel._parser().parse_args(["--batch", "4", "--repeats", "1"])
