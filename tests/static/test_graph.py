@@ -24,7 +24,7 @@ from foldbatch.types import TensorType
 from tests.strategies import Problem, problems
 
 VECTOR = TensorType((3,))
-DEEP = 20_000
+DEEP = 8_000
 
 NAMES = {
     "np": np,
@@ -199,7 +199,7 @@ def _chain(x: Node) -> Node:
     return y
 
 
-def test_a_chain_of_20000_sums_is_no_recursion() -> None:
+def test_a_chain_of_8000_sums_is_no_recursion() -> None:
     x, g = input_node(TensorType((), "float64")), input_node(TensorType((), "float64"))
     y = _chain(x)
     graph = verify(Graph((x,), (y,)))

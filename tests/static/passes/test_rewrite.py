@@ -115,13 +115,13 @@ def test_rebuilding_on_the_same_operands_gives_the_node_itself() -> None:
     assert rebuilt(y, [x, -x]) is ops.concat([x, -x])
 
 
-def test_a_chain_of_20000_nodes_is_no_recursion() -> None:
+def test_a_chain_of_8000_nodes_is_no_recursion() -> None:
     x = input_node(VECTOR)
     y = x
-    for _ in range(20_000):
+    for _ in range(8_000):
         y = ops.tanh(y)
     result = rewrite(Graph((x,), (y,)), _tanh_is_negative)
-    assert len(result.nodes) == 20_000
+    assert len(result.nodes) == 8_000
     assert {node.op.name for node in result.nodes} == {"negative"}
 
 

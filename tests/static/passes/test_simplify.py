@@ -59,18 +59,18 @@ def test_the_gradient_of_gates_read_from_one_product_pads_nothing() -> None:
     assert names.count("concat") == 1
 
 
-def test_a_sum_of_20000_terms_is_no_recursion_and_no_quadratic_work() -> None:
-    x = input_node(TensorType((20_000,)))
+def test_a_sum_of_8000_terms_is_no_recursion_and_no_quadratic_work() -> None:
+    x = input_node(TensorType((8_000,)))
     y = constant(0.0)
-    for i in range(20_000):
+    for i in range(8_000):
         y = y + x[i]
     graph = Graph((x,), (y,))
-    assert len(simplify(graph).outputs[0].inputs) == 20_000
+    assert len(simplify(graph).outputs[0].inputs) == 8_000
 
 
-def test_20000_parts_are_joined_by_one_concatenation() -> None:
-    x = input_node(TensorType((20_000,)))
-    parts = [x[i] for i in range(20_000)]
+def test_8000_parts_are_joined_by_one_concatenation() -> None:
+    x = input_node(TensorType((8_000,)))
+    parts = [x[i] for i in range(8_000)]
     gs = [input_node(part.type) for part in parts]
     (dx,) = vjp(parts, gs, [x])
     assert dx is not None
