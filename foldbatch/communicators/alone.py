@@ -27,9 +27,9 @@ class Alone:
         """Return the data."""
         return [data]
 
-    def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
-        """Return the part."""
-        return list(parts)
+    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
+        """Return the data."""
+        return [data]
 
     def abort(self, reason: str) -> NoReturn:
         """Raise an error.
@@ -54,9 +54,10 @@ class ThreadRank:
         given: list[Bytes] = self._exchanged(data)
         return given
 
-    def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
+    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Return what all ranks give this one."""
-        return [given[self.rank] for given in self._exchanged(list(parts))]
+        first = sum(sizes[: self.rank])
+        return [given[first : first + sizes[self.rank]] for given in self._exchanged(data)]
 
     def abort(self, reason: str) -> NoReturn:
         """Let the others fail, and raise an error.

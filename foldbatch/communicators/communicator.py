@@ -40,11 +40,12 @@ class Communicator(Protocol):
         """
         ...
 
-    def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
+    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Send one part to each rank; return the parts sent to this rank, in the order of their senders.
 
         Args:
-            parts: for each rank ``[n] uint8``; what a rank is sent has one size, whoever sends it.
+            data: ``[sum(sizes)] uint8``: the parts, in the order of ranks.
+            sizes: of the part for each rank; the same on all ranks.
 
         Raises:
             ProcessError: when another process has ended.

@@ -42,14 +42,13 @@ class MPICommunicator:
             raise self._lost() from error
         return np.split(received, np.cumsum(sizes)[:-1])
 
-    def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
+    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Exchange a part with each rank; see `Communicator`."""
-        counts = [len(part) for part in parts]
-        own = [counts[self.rank]] * self.size
-        sent, received = np.concatenate(parts), np.empty(sum(own), np.uint8)
+        own = [sizes[self.rank]] * self.size
+        received = np.empty(sum(own), np.uint8)
         try:
             self._comm.Alltoallv(
-                [sent, (counts, _starts(counts)), MPI.BYTE], [received, (own, _starts(own)), MPI.BYTE]
+                [data, (sizes, _starts(sizes)), MPI.BYTE], [received, (own, _starts(own)), MPI.BYTE]
             )
         except MPI.Exception as error:
             raise self._lost() from error

@@ -43,13 +43,11 @@ class TorchCommunicator:
         self._do(lambda: distributed.all_gather(received, self._tensor(padded), group=self._group))
         return [whole.cpu().numpy()[:size] for whole, size in zip(received, sizes, strict=True)]
 
-    def all_to_all(self, parts: Sequence[Bytes]) -> list[Bytes]:
+    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Exchange a part with each rank; see `Communicator`."""
-        counts = [len(part) for part in parts]
-        own = [counts[self.rank]] * self.size
-        sent = self._tensor(np.concatenate(parts))
+        own, sent = [sizes[self.rank]] * self.size, self._tensor(data)
         received = torch.empty(sum(own), dtype=torch.uint8, device=self._device)
-        self._do(lambda: distributed.all_to_all_single(received, sent, own, counts, group=self._group))
+        self._do(lambda: distributed.all_to_all_single(received, sent, own, list(sizes), group=self._group))
         return list(received.cpu().numpy().reshape(self.size, -1))
 
     def abort(self, reason: str) -> NoReturn:

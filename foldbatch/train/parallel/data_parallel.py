@@ -133,7 +133,7 @@ class DataParallel:
         header = (float(own), signal, counts_of(gradients))
         losses, signals, counts = zip(*share(self.communicator, header), strict=True)
         try:
-            sums, sent = summed(self.communicator, gradients, counts)
+            sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)
         except ProcessError:
             raise
         except Exception as error:  # noqa: BLE001 - others wait for what this rank does not send
