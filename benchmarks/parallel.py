@@ -187,19 +187,24 @@ def tables(found: dict[str, Any]) -> str:
     for size, of_ranks in found["imbalance"].items():
         parts = [f"N={n} {dealt:.3f} ({counted:.3f})" for n, (dealt, counted) in of_ranks.items()]
         lines.append(f"  batch {size}: {', '.join(parts)}")
+    return "\n".join([*lines, *_on_paper(found)])
+
+
+def _on_paper(found: dict[str, Any]) -> list[str]:
+    """Return the model on paper: one batch for all ranks, and one for each, dealt evenly."""
+    one, batch = found["runs"]["1"], found["batch"]
     seconds = {int(size): value for size, value in one["compute"].items()}
     whole = seconds[batch] + one["update"]
-    dealt = found["imbalance"].get(str(batch), {})
-    lines.append(f"on paper, batch {batch}: speed-up (efficiency) over {ETHERNET.name}; {INFINIBAND.name}")
-    for n in (n for n in RANKS if str(n) in dealt):
-        compute = interpolated(seconds, batch / n) * dealt[str(n)][0]
-        parts = []
-        for network in (ETHERNET, INFINIBAND):
-            gain = whole / (compute + one["update"] + exchange(n, one["dense"], one["rows"], network))
-            parts.append(f"{gain:.1f} ({gain / n:.0%})")
-        lines.append(f"  N={n}: {'; '.join(parts)}")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    networks = (ETHERNET, INFINIBAND)
+    lines = [f"on paper, speed-up (efficiency) over {ETHERNET.name}; {INFINIBAND.name}"]
+    for n, (dealt, _) in found["imbalance"].get(str(batch), {}).items():
+        ranks = int(n)
+        own = interpolated(seconds, batch / ranks) * dealt + one["update"]
+        gains = [whole / (own + exchange(ranks, one["dense"], one["rows"], each)) for each in networks]
+        more = [
+            whole / (whole + exchange(ranks, one["dense"], ranks * one["rows"], each)) for each in networks
+        ]
+        shared = "; ".join(f"{gain:.1f} ({gain / ranks:.0%})" for gain in gains)
+        grown = "; ".join(f"{ranks * gain:.1f} ({gain:.0%})" for gain in more)
+        lines.append(f"  N={n}: batch {batch}: {shared}; batch {batch} a rank: {grown}")
+    return lines
