@@ -208,3 +208,7 @@ def _on_paper(found: dict[str, Any]) -> list[str]:
         grown = "; ".join(f"{ranks * gain:.1f} ({gain:.0%})" for gain in more)
         lines.append(f"  N={n}: batch {batch}: {shared}; batch {batch} a rank: {grown}")
     return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
