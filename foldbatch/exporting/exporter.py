@@ -1,0 +1,113 @@
+"""Exporter: a program as an ONNX graph, the tables of examples for it, and results from what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from foldbatch.blocks.lower import lower
+from foldbatch.engines.results import Metrics, MetricValues, Results
+from foldbatch.exporting.graph import OPSET, model_proto
+from foldbatch.exporting.interface import interface_of
+from foldbatch.exporting.tables import Tables, decoded, tables_of
+from foldbatch.params import Array
+from foldbatch.program import Program
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.traced import listed
+from foldbatch.trees.vocabulary import Vocabulary
+
+ASIDES = frozenset({"metrics"})
+
+
+class Exporter:
+    """What leads from a program to another runtime: the graph, and the tables of examples.
+
+    Args:
+        program: the program; its parameters are those at the time of `proto`.
+
+    Raises:
+        ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
+
+    >>> import foldbatch as fb
+    >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
+    >>> exporter.tables([[1, 2], [], [3]]).inputs["cell1.owner0"]
+    array([0, 0, 2])
+    """
+
+    def __init__(self, program: Program) -> None:
+        full = program.lowered
+        policy, tracer = find_policy("by_component"), full.tracer
+        self.lowered = lower(full.block, policy, full.model.kept_bytes, tracer.max_calls, ASIDES)
+        self.interface = interface_of(self.lowered.model)
+
+    def proto(self, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
+        """Return the program as an `onnx.ModelProto`, checked.
+
+        Args:
+            metadata: texts to keep in the file.
+            opset: the version of ONNX's operators.
+
+        Raises:
+            BlockValueError: when there is no such version, or it is too old.
+        """
+        return model_proto(self.lowered.model, metadata, opset)
+
+    def tables(self, examples: Iterable[Any]) -> Tables:
+        """Return the arrays that the graph takes for a batch of examples.
+
+        Raises:
+            ExampleError: when an example does not fit the program.
+        """
+        batch = listed(examples)
+        traces = self.lowered.by_columns(batch)
+        if traces is None:
+            traces = self.lowered.tracer.trace_all(batch, range(len(batch)))
+        return tables_of(self.lowered.model, self.interface, traces)
+
+    def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
+        """Return what the graph yielded for a batch, as `Program.run` does: results, and metrics beside them.
+
+        Args:
+            tables: those that the graph was given.
+            outputs: the tensors that it yielded, by name.
+        """
+        metrics = {}
+        for name, examples in tables.examples.items():
+            starts = np.searchsorted(examples, examples)
+            nodes = np.arange(len(examples)) - starts
+            metrics[name] = MetricValues(outputs[f"metrics.{name}"], examples, nodes, None)
+        return Results(decoded(self.lowered.model, tables, outputs), Metrics(metrics))
+
+    def vocabularies(self) -> list[Vocabulary]:
+        """Return the vocabularies by which the program reads words as numbers."""
+        found = map(_vocabulary, self.lowered.tracer.globals.values())
+        return list(dict.fromkeys(each for each in found if each is not None))
+
+
+def _vocabulary(function: Any) -> Vocabulary | None:
+    owner = getattr(function, "__self__", function)
+    return owner if isinstance(owner, Vocabulary) else None
+
+
+def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
+    """Return a program as an `onnx.ModelProto`, checked; it takes examples of every shape.
+
+    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.interface`.
+
+    Args:
+        program: the program.
+        metadata: texts to keep in the file.
+        opset: the version of ONNX's operators.
+
+    Raises:
+        ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
+        BlockValueError: when there is no such version of the operators, or it is too old.
+
+    >>> import foldbatch as fb
+    >>> proto = to_onnx(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
+    >>> [x.name for x in proto.graph.input], [x.name for x in proto.graph.output]
+    (['cell0.feed0', 'cell1.operand0', 'cell1.owner0', 'cell1.calls', 'results.rows'], ['results'])
+    """
+    return Exporter(program).proto(metadata, opset)

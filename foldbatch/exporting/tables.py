@@ -1,0 +1,189 @@
+"""Tables: from the traces of a batch to the arrays that an exported graph takes.
+
+The names and the order of rows are those of `foldbatch.exporting.interface`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.results import decode
+from foldbatch.exporting.interface import CellInterface, Interface
+from foldbatch.model.model import Model
+from foldbatch.params import Array
+from foldbatch.scheduler.merge import Merged, merge
+from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a batch.
+
+    Attributes:
+        inputs: the arrays by name: what a runtime is given.
+        examples: per metric, the example of each value: ``[m] int64``.
+        numbers: per output that holds results, the numbers of its values, in order.
+        offsets: what was added to the value numbers of each example.
+        results: each example's result, as its trace holds it.
+    """
+
+    inputs: dict[str, Array]
+    examples: dict[str, Index]
+    numbers: dict[str, Index]
+    offsets: Index
+    results: tuple[object, ...]
+
+
+def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Tables:
+    """Return the tables of a batch.
+
+    Args:
+        model: the model that was exported.
+        interface: what its graph takes.
+        traces: of examples, for this model, with levels that count within components.
+    """
+    merged = merge(list(traces), model.signatures)
+    trace = merged.trace
+    level_of = trace.levels
+    turns = {cell.number: _turns(cell, level_of[cell.number], trace) for cell in interface.cells}
+    rows = np.zeros(trace.values, np.int64)  # of each value, in its arena
+    sizes = np.zeros(len(model.arenas), np.int64)
+    inputs: dict[str, Array] = {}
+    for component in interface.components:
+        starts = _starts(component, level_of, turns)
+        for level in range(starts.shape[1] - 1):
+            for cell, bounds in zip(component, starts, strict=True):
+                calls = turns[cell.number][bounds[level] : bounds[level + 1]]
+                bases = trace.calls[cell.number][calls, 0]
+                for output, arena in enumerate(model.signatures[cell.number].outputs):
+                    rows[bases + output] = sizes[arena] + (0 if cell.once else np.arange(len(calls)))
+                    sizes[arena] += 1 if cell.once else len(calls)
+        for cell, bounds in zip(component, starts, strict=True):
+            inputs |= _inputs(model, cell, trace, turns[cell.number], bounds, rows)
+    examples: dict[str, Index] = {}
+    for name in interface.metrics:
+        order, examples[name] = _order(model, interface, name, merged, turns)
+        if name in interface.ordered:
+            inputs[f"order.{name}"] = order
+    numbers = _numbers(model, interface, merged, traces)
+    inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
+    return Tables(inputs, examples, numbers, merged.offsets, tuple([trace.result for trace in traces]))
+
+
+def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[Any]:
+    """Return the result of each example.
+
+    Args:
+        model: the model.
+        tables: those of the batch.
+        outputs: the tensors of the graph, by name.
+    """
+    values: dict[int, Array] = {}
+    for name, numbers in tables.numbers.items():
+        values |= zip(numbers.tolist(), map(np.asarray, outputs[name]), strict=True)
+    offsets = tables.offsets.tolist()
+    return decode(model.result, tables.results, offsets, lambda asked: [values[n] for n in asked])
+
+
+def _turns(cell: CellInterface, level_of: NDArray[np.int32], trace: Trace) -> Index:
+    """Return the calls of a cell in the order in which they run: of visits, in a recursive cell by level."""
+    return np.argsort(level_of if cell.recursive else trace.calls[cell.number][:, 0], kind="stable")
+
+
+def _starts(
+    component: Sequence[CellInterface], level_of: Sequence[NDArray[np.int32]], turns: Mapping[int, Index]
+) -> Index:
+    """Return where the calls of each level start, for each cell: ``[cells, levels + 1]``."""
+    if not component[0].recursive:
+        return np.array([[0, len(turns[component[0].number])]])
+    own = [level_of[cell.number] for cell in component]
+    count = max([int(part.max()) + 1 for part in own if len(part)], default=0)
+    return np.array([np.searchsorted(np.sort(part), np.arange(count + 1)) for part in own])
+
+
+def _inputs(
+    model: Model, cell: CellInterface, trace: Trace, turns: Index, bounds: Index, rows: Index
+) -> dict[str, Array]:
+    """Return the tables of a cell."""
+    k, signature = cell.number, model.signatures[cell.number]
+    inputs: dict[str, Array] = {}
+    for i in cell.feeds:
+        type_ = model.feeds[k][i].type
+        column = trace.feeds[k][i] if len(turns) else np.zeros((0, *type_.shape), type_.dtype)
+        inputs[cell.name("feed", i)] = column[turns]
+    arguments = arguments_of(trace, model.signatures, k)[turns]
+    elements: dict[int, Index] = {}
+    for s in cell.sequences:
+        lengths = lengths_of(trace, model.signatures, k, s)
+        elements[s] = _elements(lengths, turns)
+        inputs[cell.name("owner", s)] = np.repeat(np.arange(len(turns)), lengths[turns])
+        if cell.recursive:
+            ends = np.concatenate([[0], np.cumsum(lengths[turns], dtype=np.int64)])
+            inputs[cell.name("begins", s)] = ends[bounds]
+    for i in cell.operands:
+        operand = signature.operands[i]
+        if operand.sequence is None:
+            read = rows[arguments[:, list(operand.columns)]]
+            inputs[cell.name("operand", i)] = read if len(operand.columns) > 1 else read[:, 0]
+        else:
+            values = trace.elements[k][operand.sequence][:, operand.member]
+            inputs[cell.name("operand", i)] = rows[values[elements[operand.sequence]]]
+    if cell.counted:
+        inputs[cell.name("calls")] = np.array([len(turns)])
+    if cell.recursive:
+        inputs[cell.name("starts")] = bounds
+    return inputs
+
+
+def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
+    """Return the elements of calls that are put in another order."""
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    sizes = lengths[turns].astype(np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    places: Index = np.arange(int(sizes.sum())) + np.repeat(starts[turns] - firsts, sizes)
+    return places
+
+
+def _order(
+    model: Model, interface: Interface, name: str, merged: Merged, turns: Mapping[int, Index]
+) -> tuple[Index, Index]:
+    """Return where the values of a metric stand, in the order of visits, and the example of each."""
+    cells = {cell.number: cell for cell in interface.cells}
+    places, visits, examples, before = [], [], [], 0
+    for k, i in interface.metrics[name]:
+        own = merged.examples(k)[turns[k]]
+        mark = dict(model.marks[k]).get(i)
+        visit = merged.trace.calls[k][turns[k], 0]
+        if mark is not None:
+            visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[own]
+        rows = np.zeros(len(own), np.int64) if cells[k].once else np.arange(len(own))
+        places.append(before + rows)
+        visits.append(visit.astype(np.int64))
+        examples.append(own)
+        before += 1 if cells[k].once else len(own)
+    order = np.argsort(np.concatenate(visits), kind="stable")
+    return np.concatenate(places)[order], np.concatenate(examples)[order]
+
+
+def _numbers(model: Model, interface: Interface, merged: Merged, traces: Sequence[Trace]) -> dict[str, Index]:
+    """Return, for each arena of results, the numbers of its values in the order of the examples."""
+    arena_of = np.full(merged.trace.values, -1, np.int64)
+    for rows, signature in zip(merged.trace.calls, model.signatures, strict=True):
+        for output, arena in enumerate(signature.outputs):
+            arena_of[rows[:, 0] + output] = arena
+    asked: list[int] = []
+
+    def note(numbers: Sequence[int]) -> list[Array]:
+        asked.extend(numbers)
+        return [np.zeros(())] * len(numbers)
+
+    results = tuple([trace.result for trace in traces])
+    decode(model.result, results, merged.offsets.tolist(), note)
+    numbers = np.array(list(dict.fromkeys(asked)), np.int64)
+    arenas = arena_of[numbers]
+    return {interface.results_name(i): numbers[arenas == arena] for i, arena in enumerate(interface.results)}

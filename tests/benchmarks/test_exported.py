@@ -1,0 +1,22 @@
+"""The exported graph beside the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.exported import main
+
+
+def test_every_batch_is_measured(capsys):
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+    main("--trees 3 --batch 1 2 --repeats 1 --hidden 2 --backend numpy".split())
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert float(first.split()[-1]) < 1e-5
+    assert [row.split()[1] for row in rows] == ["1", "2"]
+    assert all(float(number) > 0 for row in rows for number in row.split()[2:])
+
+
+def test_wrong_input_is_answered_in_one_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["--batch", "0"])
+    assert "expected 1 or more, found 0" in capsys.readouterr().err.splitlines()[-1]

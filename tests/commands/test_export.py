@@ -1,0 +1,69 @@
+"""The command that writes ONNX files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+
+from foldbatch.cli import main  # noqa: E402
+from foldbatch.commands import export  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def file(run, tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "model.onnx"
+    assert main(["export", str(run), str(path)]) == 0
+    return path
+
+
+def test_the_file_says_what_a_reader_must_know(file):
+    texts = {x.key: json.loads(x.value) for x in onnx.load(file).metadata_props}
+    assert texts["task"] == "nodes" and len(texts["classes"]) == 5
+    assert texts["vocabulary"][0] == "<unk>" and "film" in texts["vocabulary"]
+
+
+def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys, monkeypatch):
+    command = [
+        "export",
+        str(run),
+        str(tmp_path / "model.onnx"),
+        "--check",
+        str(treebank / "test.txt"),
+        "--opset",
+        "20",
+    ]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert (
+        "opset 20" in out
+        and "takes cell0.feed0, cell1.operand0" in out
+        and "largest difference on 6 examples: " in out
+    )
+    monkeypatch.setattr(export, "TOLERANCE", -1.0)
+    assert main(command) == 1
+
+
+def test_the_check_is_of_the_test_part_where_no_file_is_named(run, tmp_path, capsys):
+    assert main(["export", str(run), str(tmp_path / "model.onnx"), "--check"]) == 0
+    assert "largest difference on 6 examples: " in capsys.readouterr().out
+
+
+def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    assert main(["export", str(run), str(tmp_path / "model.onnx")]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: export: expected the library onnx, found none; pip install 'foldbatch[onnx]'\n"
+    )
+
+
+def test_a_place_that_cannot_be_written_to_is_named(run, tmp_path, capsys):
+    assert main(["export", str(run), str(tmp_path / "none" / "model.onnx")]) == 2
+    assert str(tmp_path / "none" / "model.onnx") in capsys.readouterr().err
+    assert main(["export", str(run), str(tmp_path / "model.onnx"), "--opset", "9"]) == 2
+    assert "opset: expected a version from 18 to 23, found 9" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
