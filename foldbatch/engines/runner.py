@@ -40,6 +40,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
+from foldbatch.updates import Updates
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
@@ -107,6 +108,8 @@ class Runner:
         self.engine = load_engine(
             choose_engine(options.backend), model, debug=options.debug, precision=options.precision
         )
+        if isinstance(self.engine.updates, Updates):
+            self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
         start_in_each_process(self, Runner._start)
 
@@ -146,12 +149,10 @@ class Runner:
     ) -> tuple[float, dict[Parameter, Gradient]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model.
 
-        `numbers` are those of `example_numbers`, where the batch is a part of a larger one.
+        The examples of a part of a larger batch have `numbers` in that.
         """
-        given = None
-        if len(numbers):
-            counted = [1] * len(batch) if isinstance(batch, list) else [len(part.traces) for part in batch]
-            given = example_numbers(numbers, sum(counted))
+        count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
+        given = example_numbers(numbers, count) if len(numbers) else None
         differentiate = partial(self._differentiate, step, None, numbers=given)
         parts = self._each(differentiate, batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
