@@ -7,7 +7,7 @@ computation in it into static cells and runs any mixture of examples as a few la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foldbatch import errors, schema, train, trees, types, zoo
+from foldbatch import communicators, errors, schema, train, trees, types, zoo
 from foldbatch.blocks import (
     RNN,
     RNTN,
@@ -148,6 +148,7 @@ __all__ = [
     "Zip",
     "ZipWith",
     "bench",
+    "communicators",
     "compile",
     "draw_schedule",
     "errors",

@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Cotangents, Run, choose_engine, load_engine
-from foldbatch.engines.keys import keyed
+from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.naming import Naming
 from foldbatch.engines.parts import Begun, Derived, Seeds
 from foldbatch.engines.planned import SubBatch
@@ -121,9 +122,17 @@ class Runner:
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
 
-    def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
-        """Return the summed loss, and its gradient for every trainable parameter of the model."""
-        parts = self._each(partial(self._differentiate, step, None), batch, training=True)
+    def value_and_grad(
+        self, batch: Work, step: int, numbers: Sequence[int] = ()
+    ) -> tuple[float, dict[Parameter, Gradient]]:
+        """Return the summed loss, and its gradient for every trainable parameter of the model.
+
+        The examples of a part of a larger batch have `numbers` in that.
+        """
+        count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
+        given = example_numbers(numbers, count) if len(numbers) else None
+        differentiate = partial(self._differentiate, step, None, numbers=given)
+        parts = self._each(differentiate, batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
@@ -295,11 +304,20 @@ class Runner:
             part.ready[training] = self.engine.ready(part.batch, training=training)
         return part.batch, part.ready[training]
 
-    def _forward(self, part: SubBatch, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
+    def _forward(
+        self,
+        part: SubBatch,
+        ready: tuple[Batch, Any],
+        memory: Any,
+        step: int,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Run:
         batch, made = ready
         feeds = batch.feeds
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
+            if numbers is not None:
+                examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
         run = self.engine.forward(made, feeds, memory)
         run.within = Naming(self.model, batch, part.first)
@@ -322,12 +340,14 @@ class Runner:
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
+        numbers: NDArray[np.int64] | None = None,
     ) -> Derived:
         """Run a part forward and backward.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
+        `numbers` are those of `value_and_grad`.
         """
-        begun = self.begin(step, seeds is not None, part, ready, memory)
+        begun = self.begin(step, seeds is not None, part, ready, memory, numbers)
         results = None
         if asides is not None:
             with Naming(self.model, begun.batch, part.first):
@@ -347,6 +367,7 @@ class Runner:
         part: SubBatch,
         ready: tuple[Batch, Any],
         memory: Any,
+        numbers: NDArray[np.int64] | None = None,
     ) -> Begun:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
@@ -355,16 +376,10 @@ class Runner:
             batch = replace(batch, schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            return Begun(part, batch, self._forward(part, ready, memory, step))
+            return Begun(part, batch, self._forward(part, ready, memory, step, numbers))
 
     @np.errstate(all="ignore")
-    def finish(
-        self,
-        begun: Begun,
-        cotangents: Cotangents,
-        *,
-        visited: bool,
-    ) -> Derived:
+    def finish(self, begun: Begun, cotangents: Cotangents, *, visited: bool) -> Derived:
         """Run a part that has begun backward, once; where `visited`, list the calls that read data."""
         part, batch, run = begun.part, begun.batch, begun.run
         with Naming(self.model, batch, part.first):
