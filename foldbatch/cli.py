@@ -51,6 +51,7 @@ MODULES = {
     "train": ("train, test and save a model as a configuration says", "foldbatch.commands.train"),
     "eval": ("the figures of a saved model on labelled data", "foldbatch.commands.evaluate"),
     "predict": ("what a saved model tells of new data, as JSON lines", "foldbatch.commands.predict"),
+    "serve": ("predictions of a saved model over HTTP", "foldbatch.commands.serve"),
     "export": ("write a saved model as an ONNX graph", "foldbatch.commands.export"),
     "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.inspect"),
     "data": ("count, check, convert and split files of trees", "foldbatch.commands.data"),

@@ -324,11 +324,11 @@ class Program(Differentiable, Savable):
         trains, bad = gradients is not None, None
         if isinstance(loss, Pending):
             if gradients and NotFiniteWarning not in self._warned:
-                bad = look_for_not_finite(gradients)
+                bad = look_for_not_finite(gradients, self._params.updates)
             loss.then(partial(self._warn_of, bad=bad, trains=trains))
         else:
             if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
-                bad = look_for_not_finite(gradients)
+                bad = look_for_not_finite(gradients, self._params.updates)
             self._warn_of(loss, bad, trains=trains)
 
     def _warn_of(self, loss: float, bad: Callable[[], str | None] | None, *, trains: bool) -> None:

@@ -6,15 +6,10 @@ the places where parameters are: NumPy's arrays or a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from foldbatch.params import Parameter
-
-Loop = Callable[..., None]
 
 
 class Rule(NamedTuple):
@@ -67,19 +62,31 @@ class Change(NamedTuple):
     by_rows: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Updates:
-    """Compiled loops that an engine hands to optimizers: None for a dtype that it has none for.
+    """Optimizers' steps on NumPy's arrays, compiled by an engine.
 
     Attributes:
-        step: returns a rule's loop for a dtype: ``(p [n], g [r * width], each moment [n], rows [r] int64,
-            width, factor, each number)``, a step on rows of flat tables; `rows` are distinct.
-        faults: returns what finds whether a gradient has a NaN, an infinity, or rows not ascending or not in
-            the table: ``(values [n], rows [r] int64, height, answer [1] int64)``; the answer is 0 or 1.
+        helped: whether another core may help.
     """
 
-    step: Callable[[Rule, np.dtype[Any]], Loop | None]
-    faults: Callable[[np.dtype[Any]], Loop | None]
+    helped: bool
+
+    def apply(
+        self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
+    ) -> list[Change]:
+        """Change parameters and moments, arrays that share no memory; return the changes that it cannot do.
+
+        Args:
+            changes: see there.
+            look: raises an error if a gradient has a NaN, an infinity, or rows not ascending or not in its
+                table. It is asked of what cannot be done here, and of all changes where there is a fault;
+                nothing has changed then. None where the gradients are good.
+        """
+        raise NotImplementedError
+
+    def good(self, gradients: Iterable[Any]) -> bool:
+        """Return whether no gradient has a fault; also False where compiled code cannot tell."""
+        raise NotImplementedError
 
 
 class RemoteUpdates:

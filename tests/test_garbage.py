@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 import foldbatch as fb
-from foldbatch.garbage import no_garbage
+from foldbatch.garbage import no_garbage, set_aside
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -39,3 +41,12 @@ def test_tracing_and_planning_a_long_chain_search_for_none() -> None:
     finally:
         gc.callbacks.pop()
     assert len(searches) < 12
+
+
+def test_what_was_set_aside_is_looked_through_once_more(monkeypatch) -> None:
+    calls: list[str] = []
+    names = ("unfreeze", "collect", "freeze")  # called in earnest they would look through all of the tests
+    fake = SimpleNamespace(**{name: partial(calls.append, name) for name in names})
+    monkeypatch.setattr("foldbatch.garbage.gc", fake)
+    set_aside()
+    assert calls == list(names)

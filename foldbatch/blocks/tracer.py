@@ -48,6 +48,7 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 TraceAll: TypeAlias = (
     "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
 )
+Look: TypeAlias = "Callable[[Sequence[Sequence[list[Any]]]], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,17 @@ class Tracer:
         """
         return self.trace_all([example], [number])[0]
 
-    def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> list[Trace]:
         """Return the calls that examples make, each in a trace of its own.
 
         Args:
             examples: what the root block reads.
             numbers: the examples' numbers in their batch, for errors.
+            look: is given the data that were read before they become arrays, and may put others in their
+                places: per cell and feed, a list in the order of calls. It is called again with the data of
+                the next examples where there are very many.
 
         Raises:
             ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
@@ -123,7 +129,7 @@ class Tracer:
         while len(traces) < len(examples):
             done = len(traces)
             with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:])
+                record = self.record(examples[done:], numbers[done:], look)
             traces += self.traces_of(record)
         return traces
 
@@ -135,7 +141,7 @@ class Tracer:
         height = levels(self.policy, cells, batched.calls, batched.elements, values, self.arithmetic)
         return Together(replace(batched, levels=height), self.form).traces()
 
-    def record(self, examples: Sequence[Any], numbers: Sequence[int]) -> Record:
+    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Record:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
@@ -156,6 +162,8 @@ class Tracer:
                         recorder.end(root(example, depth))
                     if recorder.full:
                         break
+            if look is not None:
+                look(recorder.data)
             return recorder.record()
         except UnsuitedError:
             assert numbered is not None, "its functions raise it"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.params import Gradient, Remote, SparseRows
 from foldbatch.static.evaluate import Value
+from foldbatch.updates import Updates
 
 LISTED = 8  # numbers of an array that are printed; of a larger one, its range
 
@@ -24,8 +26,10 @@ def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
     return look_for_not_finite(gradients)()
 
 
-def look_for_not_finite(gradients: Mapping[str, Gradient]) -> Callable[[], str | None]:
+def look_for_not_finite(gradients: Mapping[str, Gradient], updates: Any = None) -> Callable[[], str | None]:
     """Look for a NaN or an infinity now; return what tells the first gradient that has one, see above.
+
+    Where an engine has compiled `updates`, these look first.
 
     Gradients on a device are looked at there, and only the one who asks for the name waits.
     """
@@ -35,6 +39,8 @@ def look_for_not_finite(gradients: Mapping[str, Gradient]) -> Callable[[], str |
         first = next(iter(remote.values())).first_not_finite(list(remote.values()))
         names = list(remote)
         return lambda: None if (number := first()) is None else names[number]
+    if isinstance(updates, Updates) and updates.good(gradients.values()):
+        return lambda: None
     # BLAS would wake its other threads, which then wait for more work and take the time of a core
     with single_threaded_blas(), np.errstate(all="ignore"):
         for name, values in arrays.items():

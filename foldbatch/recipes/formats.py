@@ -24,6 +24,7 @@ from foldbatch.trees import (
     read_sst,
     standard_library_functions,
 )
+from foldbatch.trees.bracket_lines import plain_trees
 from foldbatch.trees.stdlib_functions import VERBS, Corpus
 from foldbatch.trees.tree import trusted_tree
 from foldbatch.types import describe_value
@@ -85,7 +86,9 @@ def _brackets(path: Path, data: Data) -> Iterator[Sample]:
 def _bracket_structures(lines: Iterable[str], where: str) -> Iterator[Named]:
     """Yield a tree of each line in brackets, and the words of any other line."""
     for number, line in enumerate(lines, 1):
-        if line.lstrip().startswith("("):
+        if (trees := plain_trees(line)) is not None:
+            yield from ((None, tree) for tree in trees)
+        elif line.lstrip().startswith("("):
             try:
                 yield from ((None, tree) for tree in read_brackets([line]))
             except ReadError as error:

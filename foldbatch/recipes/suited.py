@@ -53,8 +53,7 @@ def check_arity(configuration: Configuration, example: Any, where: str) -> None:
         ReadError: when it is such a tree.
     """
     if _name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
-        starts, _ = example.tree.csr
-        odd = set(np.diff(starts).tolist()) - {0, 2}
+        odd = set(np.bincount(example.tree.parents[:-1]).tolist()) - {0, 2}  # the root is last, and no child
         if odd:
             found, fix = f"a node with {min(odd)}", "binarise the trees, or train with model.name child_sum"
             raise ReadError(where, "two children at each inner node", found, fix)

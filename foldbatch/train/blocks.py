@@ -1,4 +1,4 @@
-"""Changes of parameters on the host: in one pass where a loop is compiled, else block by block.
+"""Changes of parameters on the host: in one call where an engine compiles steps, else block by block.
 
 Blocks stay in a core's cache, so that the only temporary arrays are a few blocks kept between steps.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from foldbatch.params import Array, SparseRows
 from foldbatch.train.formulas import formula
-from foldbatch.train.gradients import WHOLE, takes
+from foldbatch.train.gradients import check_numbers
 from foldbatch.updates import Change, Updates
 
 BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
@@ -31,25 +31,29 @@ class Blocks:
     def __init__(self) -> None:
         self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}
 
-    def apply(self, change: Change, updates: Updates | None) -> None:
-        """Change a parameter's array and its moments in place, with compiled loops where there are any."""
-        tables: list[Array] = [change.parameter, *change.moments]
-        if not tables[0].ndim:
-            tables = [table.reshape(1) for table in tables]
-        sparse = isinstance(change.gradient, SparseRows)
-        by_rows = sparse and change.by_rows
-        if sparse == by_rows and _in_one_pass(change, updates, tables, change.gradient, change.factor):
-            return
-        if by_rows:
-            self._rows(change, tables)
-        else:
-            self._all(change, updates, tables)
+    def apply(self, changes: Sequence[Change], updates: Updates | None) -> None:
+        """Change parameters' arrays and their moments in place, with compiled code where there is any.
+
+        Raises:
+            ParameterError: when a gradient is not good, see `check_numbers`; nothing has changed then.
+        """
+        if updates is None:
+            _look(changes)
+        for change in changes if updates is None else updates.apply(changes, _look):
+            tables: list[Array] = [change.parameter, *change.moments]
+            if not tables[0].ndim:
+                tables = [table.reshape(1) for table in tables]
+            if isinstance(change.gradient, SparseRows) and change.by_rows:
+                self._rows(change, tables)
+            else:
+                self._all(change, updates, tables)
 
     def _all(self, change: Change, updates: Updates | None, tables: Sequence[Array]) -> None:
         for start, stop in cuts(tables[0]):
-            block = [table[start:stop] for table in tables]
-            g = self._gradient(change, block[0], start, stop)
-            if not _in_one_pass(change, updates, block, g, 1.0):
+            p, *moments = block = [table[start:stop] for table in tables]
+            g = self._gradient(change, p, start, stop)
+            part = change._replace(parameter=p, moments=moments, gradient=g, factor=1.0)
+            if updates is None or updates.apply([part], None):
                 self._apply(change, block, g)
 
     def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
@@ -87,22 +91,5 @@ class Blocks:
         return buffer[: like.size].reshape(like.shape)
 
 
-def _in_one_pass(
-    change: Change, updates: Updates | None, tables: Sequence[Array], gradient: Any, factor: float
-) -> bool:
-    """Change tables with a compiled loop; return whether there is one that can.
-
-    If not, nothing has changed. Of `SparseRows` only the rows are changed. Shapes: tables ``[n, *]``, alike.
-    """
-    loop = updates.step(change.rule, tables[0].dtype) if updates is not None else None
-    if loop is None:
-        return False
-    p = tables[0]
-    g, rows, width = gradient, WHOLE, p.size
-    if isinstance(gradient, SparseRows):
-        g, rows, width = gradient.values, gradient.rows, p.size // max(1, len(p))
-    if rows.dtype != np.int64 or not all(map(takes, (*tables, g, rows))):
-        return False
-    flat, *moments = [table.reshape(-1) for table in tables]
-    loop(flat, g.reshape(-1), *moments, rows, width, factor, *change.numbers)
-    return True
+def _look(changes: Sequence[Change]) -> None:
+    check_numbers([(change.name, change.gradient) for change in changes])

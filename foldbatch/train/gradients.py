@@ -6,7 +6,7 @@ In: gradients by parameter name, each an array or `SparseRows`. Out: the same, c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.params import Remote, SparseRows
 from foldbatch.types import describe_value
-from foldbatch.updates import Updates
 
 Array = NDArray[Any]
 Gradients = Mapping[str, Any]  # each an array or SparseRows
-WHOLE = np.zeros(1, np.int64)  # the rows of a dense gradient, whose whole table is one row
 
 
 def scale(grads: Gradients, factor: float) -> dict[str, Any]:
@@ -80,18 +78,15 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return gradient * factor
 
 
-def fitting_gradient(
-    name: str, parameter: object, gradient: Any, factor: float = 1.0, updates: Updates | None = None
-) -> tuple[Any, float]:
+def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float = 1.0) -> tuple[Any, float]:
     """Check that a gradient, times a factor, fits its parameter; return it in the parameter's dtype.
 
     The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
-    1 where it had to be applied first. With compiled `updates` the check is one pass.
+    1 where it had to be applied first. Its numbers are not looked at; see `check_numbers`.
 
     Raises:
         ParameterError: when the parameter cannot be updated in place, or the gradient has another
-            shape or no numbers, or holds a NaN or an infinity (in the parameter's dtype), or its
-            rows are not ascending, distinct and within the table.
+            shape or no numbers.
 
     >>> fitting_gradient("w", np.zeros(2, "float32"), np.array([1, 2]))
     (array([1., 2.], dtype=float32), 1.0)
@@ -99,31 +94,44 @@ def fitting_gradient(
     if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
         found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
         raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
-    return fitting(name, parameter.shape, parameter.dtype, gradient, factor, updates)
+    shape, dtype = parameter.shape, parameter.dtype
+    plain = type(gradient) is np.ndarray and gradient.shape == shape != () and gradient.dtype == dtype
+    if plain and abs(factor) <= 1:  # as it comes in most steps
+        return gradient, factor
+    return fitting(name, shape, dtype, gradient, factor)
 
 
 def fitting(
-    name: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    gradient: Any,
-    factor: float,
-    updates: Updates | None = None,
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, factor: float
 ) -> tuple[Any, float]:
     """Do what `fitting_gradient` does, for a parameter of a shape and dtype."""
-    where = f"{name} gradient"
     values = _numbers(gradient)
-    _check_shape(where, shape, dtype, gradient, values)
+    _check_shape(f"{name} gradient", shape, dtype, gradient, values)
     if values.dtype != dtype or abs(factor) > 1:  # digits or finite numbers may be lost
         with np.errstate(all="ignore"):
             values, factor = np.asarray(values * factor, dtype), 1.0
-    if updates is None or not _is_known_good(gradient, values, updates):
-        if isinstance(gradient, SparseRows):
-            _check_rows(where, gradient)
-        _check_numbers(where, gradient, values)
     if isinstance(gradient, SparseRows):
         return SparseRows(gradient.rows, values, shape), factor
     return values if values.ndim else values.reshape(1), factor
+
+
+def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
+    """Look for what is not finite in gradients, each with the name of its parameter.
+
+    Raises:
+        ParameterError: when a gradient holds a NaN or an infinity, or its rows are not ascending, distinct
+            and within the table.
+
+    >>> check_numbers([("w", np.array([1.0, np.inf]))])
+    Traceback (most recent call last):
+    ...
+    foldbatch.errors.ParameterError: w gradient: expected finite numbers, found inf at (1,); nothing was...
+    """
+    for name, gradient in gradients:
+        where = f"{name} gradient"
+        if isinstance(gradient, SparseRows):
+            _check_rows(where, gradient)
+        _check_numbers(where, gradient, _numbers(gradient))
 
 
 def fitting_there(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any) -> bool:
@@ -149,29 +157,6 @@ def _check_shape(
     if found != shape or values.dtype.kind not in "fiub":
         fix = "check the name"
         raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {found}", fix)
-
-
-def takes(array: NDArray[Any]) -> bool:
-    """Return whether compiled loops can read an array of their dtype, flattened without a copy."""
-    flags = array.flags
-    return flags.c_contiguous and flags.aligned
-
-
-def _is_known_good(gradient: Any, values: Array, updates: Updates) -> bool:
-    """Return whether there is a compiled check, and it finds no fault; it cannot say which fault."""
-    check = updates.faults(values.dtype)
-    if check is None or not takes(values):
-        return False
-    rows, height = WHOLE, 1
-    if isinstance(gradient, SparseRows):
-        rows, height = gradient.rows, gradient.shape[0]
-        if rows.dtype != np.int64 or rows.ndim != 1 or not takes(rows):
-            return False
-        if values.shape != (len(rows), *gradient.shape[1:]):
-            return False
-    answer = np.empty(1, np.int64)
-    check(values.reshape(-1), rows, height, answer)
-    return not answer[0]
 
 
 def _check_numbers(where: str, gradient: Any, values: Array) -> None:

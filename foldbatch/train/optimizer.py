@@ -18,7 +18,14 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
 from foldbatch.params import Parameter
 from foldbatch.store import ParameterStore
 from foldbatch.train.blocks import Blocks
-from foldbatch.train.gradients import Array, Gradients, fitting, fitting_gradient, fitting_there
+from foldbatch.train.gradients import (
+    Array,
+    Gradients,
+    check_numbers,
+    fitting,
+    fitting_gradient,
+    fitting_there,
+)
 from foldbatch.types import describe_value
 from foldbatch.updates import Change, RemoteUpdates, Rule
 
@@ -79,7 +86,7 @@ def _take_back(
     memory: dict[str, float],
     before: dict[str, float],
 ) -> None:
-    """Take back the counts of a step that a device refused, the moments of a first step, and the memory."""
+    """Take back the counts of a step that was refused, the moments of a first step, and the memory."""
     memory.clear()
     memory.update(before)
     for name in names:
@@ -181,15 +188,22 @@ class Optimizer:
         ready = []
         for name, gradient in given.items():
             parameter = params[name]
-            ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale, updates)))
+            ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
             self._check_moments(name, parameter)
         self._bring_home()
+        names, before = [name for name, *_ in ready], dict(self._memory)
         self._memory.update(memory)
         formulas: Formulas = {}
+        changes = []
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
                 self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
-            self._blocks.apply(self._change(name, parameter, gradient, factor, formulas), updates)
+            changes.append(self._change(name, parameter, gradient, factor, formulas))
+        try:
+            self._blocks.apply(changes, updates)
+        except ParameterError:
+            _take_back(self._steps, self._moments, names, self._memory, before)
+            raise
 
     def _bring_home(self) -> None:
         """Copy moments to the host, if the last step was taken on a device."""
@@ -211,8 +225,10 @@ class Optimizer:
         for name, gradient in grads.items():
             parameter = parameters[name]
             shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
-            there = fitting_there(name, shape, dtype, gradient)
-            fit = (gradient, scale) if there else fitting(name, shape, dtype, gradient, scale)
+            fit = gradient, scale
+            if not fitting_there(name, shape, dtype, gradient):
+                fit = fitting(name, shape, dtype, gradient, scale)
+                check_numbers([(name, fit[0])])
             ready.append((name, parameter, *fit))
             self._check_moments(name, np.broadcast_to(np.zeros((), dtype), shape))
         before = dict(self._memory)

@@ -1,37 +1,15 @@
-"""Saved models are found by file or by folder; others are refused."""
+"""Numbers on the command line."""
 
 from __future__ import annotations
 
-import shutil
+from argparse import ArgumentTypeError
 
 import pytest
 
-import foldbatch as fb
-from foldbatch.commands.saved import load_model, load_models
+from foldbatch.commands.saved import count
 
 
-def test_a_folder_stands_for_the_model_in_it(run):
-    program, notes, configuration = load_model(run)
-    assert notes["task"] == "nodes" and configuration.model.hidden == 2
-    assert program.params.keys() == load_model(run / "model.safetensors")[0].params.keys()
-
-
-def test_seeds_of_a_run_are_loaded_together(run, tmp_path):
-    for seed in (0, 1):
-        (tmp_path / f"seed-{seed}").mkdir()
-        shutil.copy(run / "model.safetensors", tmp_path / f"seed-{seed}")
-    programs, notes, _ = load_models(tmp_path)
-    assert len(programs) == 2 and notes["task"] == "nodes" and len(load_models(run)[0]) == 1
-    notes["classes"] = ["other"]
-    (tmp_path / "seed-1" / "model.safetensors").unlink()
-    programs[1].save(tmp_path / "seed-1" / "model.safetensors", notes=notes)
-    with pytest.raises(fb.errors.ReadError, match="seed-1.*expected the task and classes of the other seeds"):
-        load_models(tmp_path)
-
-
-def test_a_model_of_another_hand_is_refused(tmp_path):
-    fb.compile(fb.Vector(2) >> fb.Linear(1)).save(tmp_path / "mine.safetensors")
-    with pytest.raises(
-        fb.errors.ReadError, match="expected a model that foldbatch train wrote, found another one"
-    ):
-        load_model(tmp_path / "mine.safetensors")
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "x", ""])
+def test_a_count_is_a_whole_number_of_one_or_more(text):
+    with pytest.raises(ArgumentTypeError, match="expected a whole number of 1 or more"):
+        count(text)

@@ -81,9 +81,9 @@ def on_host(arrays, updates=None):
 
 def with_numba(arrays):
     """Return arrays as the parameters of a program of the Numba engine."""
-    from foldbatch.engines.numba.updates import UPDATES  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.updates import Compiled  # noqa: PLC0415 - it needs Numba
 
-    return on_host(arrays, UPDATES)
+    return on_host(arrays, Compiled())
 
 
 def on_device(arrays):

@@ -28,7 +28,7 @@ def test_blocks_cover_a_table_once(shape):
 def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
     p, m = np.ones((4, 2)), np.ones((4, 2))
     gradient = SparseRows(np.array([1, 3]), np.full((2, 2), 4.0), (4, 2))
-    Blocks().apply(Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows), None)
+    Blocks().apply([Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows)], None)
     assert m[:, 0].tolist() == [1, 3, 1, 3]
     assert p[:, 0].tolist() == ([1, -0.5, 1, -0.5] if by_rows else [0.5, -0.5, 0.5, -0.5])
     assert (gradient.values == 4).all()
@@ -37,8 +37,8 @@ def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
 def test_scratch_arrays_are_kept_for_the_next_step():
     one, p = Blocks(), np.ones((3, 3), "float32")
     change = Change("w", p, [np.zeros_like(p)], np.ones_like(p), 2.0, RULE, (0.5,), False)
-    one.apply(change, None)
+    one.apply([change], None)
     buffers = {key: id(buffer) for key, buffer in one._buffers.items()}
-    one.apply(change, None)
+    one.apply([change], None)
     assert {key: id(buffer) for key, buffer in one._buffers.items()} == buffers
     assert (p == 1 - 1 - 2).all()

@@ -12,7 +12,7 @@ from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.numba.integers import compiled as arithmetic
 from foldbatch.engines.numba.loop_texts import TARGET
-from foldbatch.engines.numba.updates import UPDATES, sum_copies
+from foldbatch.engines.numba.updates import Compiled, sum_copies
 from foldbatch.model.model import Model
 
 SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
@@ -25,7 +25,7 @@ def load(model: Model, *, debug: bool = False) -> ArrayEngine:
         BackendError: when Numba is not installed.
     """
     return ArrayEngine(
-        "numba", model, TARGET, _make, arithmetic(), UPDATES, sum_copies, splits=SPLITS, debug=debug
+        "numba", model, TARGET, _make, arithmetic(), Compiled(), sum_copies, splits=SPLITS, debug=debug
     )
 
 

@@ -175,7 +175,13 @@ _loaded = _Loaded()
 
 
 @lru_cache(4096)
-def native(text: str, more: Callable[[], Mapping[str, Any]] | None = None, source: str = "") -> Native:
+def native(
+    text: str,
+    more: Callable[[], Mapping[str, Any]] | None = None,
+    source: str = "",
+    *,
+    rounded: bool = False,
+) -> Native:
     """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
 
     The text is in the language of `translation`. Its first line tells the kinds of the numbers that x0, x1
@@ -186,6 +192,7 @@ def native(text: str, more: Callable[[], Mapping[str, Any]] | None = None, sourc
         text: of the function.
         more: returns what the text calls besides `vector_functions.SCOPE`, by name.
         source: the text of what `more` returns.
+        rounded: whether every product is rounded before something is added to it.
 
     Raises:
         BackendError: when Numba is not installed.
@@ -193,22 +200,32 @@ def native(text: str, more: Callable[[], Mapping[str, Any]] | None = None, sourc
     numba()
     from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs Numba
 
-    key = digest(f"{_translated()}{machine.identity()}{source}\n{text}")
+    key = digest(f"{_translated()}{machine.identity()}{source}{' rounded' * rounded}\n{text}")
     with _loaded.lock:
         function = _loaded.functions.get(key)
         if function is None:
             name = f"native_{key}"
-            content = keep(f"{name}.o", partial(_machine_code, name, text, more))
+            content = keep(f"{name}.o", partial(_machine_code, name, text, more, rounded))
             count = len(text.split("\n", 1)[0].removeprefix("#").split())
             function = _loaded.functions[key] = Native(machine.load(name, content), count)
     return function
 
 
-def _machine_code(name: str, text: str, more: Callable[[], Mapping[str, Any]] | None) -> bytes:
+def _machine_code(
+    name: str,
+    text: str,
+    more: Callable[[], Mapping[str, Any]] | None,
+    rounded: bool,  # noqa: FBT001 - called by position
+) -> bytes:
     from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need Numba
 
     scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
-    return timed(lambda: machine.assemble(translation.translate(name, text, scope)))
+    return timed(lambda: machine.assemble(_rounded(translation.translate(name, text, scope), rounded)))
+
+
+def _rounded(text: str, rounded: bool) -> str:  # noqa: FBT001 - called by position
+    """Return LLVM's text, without leave to round a sum of a product once if every product is `rounded`."""
+    return text.replace(" contract ", " ") if rounded else text
 
 
 def keep(name: str, make: Callable[[], bytes]) -> bytes:

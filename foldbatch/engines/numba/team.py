@@ -6,7 +6,8 @@ Where the helper sleeps, the walking thread does all parts. The helper waits in 
 microseconds, then it gives way to other threads, then it sleeps.
 
 A busy neighbour may take the helper's core while it is at a part, and the walking thread has to wait. That is
-a *stall*. After one, or where the helper had no core at all, it is left alone for a while, longer each time.
+a *stall*. After one, or where the helper had no core at all, it is left alone for a while, longer each time,
+and sleeps: giving way again and again it would be in the way of the walking thread on a core that many want.
 
 The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
 Importing this needs Numba.
@@ -41,10 +42,11 @@ LINE = 16  # words from one that changes to the next: two lines of a cache, as p
     JOB,  # its function, the number of its pointers, where arguments of the first part are, words to the next
     DONE,  # how many parts the helper has done
     AWAKE,  # whether the helper is there
+    ASLEEP,  # whether it is to sleep at once
     STALLS,  # how often the walking thread has waited for too long
     YIELD,  # the address of what lets other threads run
     WORDS,
-) = (LINE * i for i in range(7))
+) = (LINE * i for i in range(8))
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
 SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at each, and then until it sleeps
@@ -110,6 +112,8 @@ def _help(words: Any) -> None:
             looks += 1
             if looks < SPINS:
                 pause()
+            elif load(words + 8 * ASLEEP) != 0:
+                looks = i8(SPINS + TURNS)
             else:
                 give_way(at(words + 8 * YIELD)[0])
         elif swap(words + 8 * STATE, state, state - 1):
@@ -122,7 +126,7 @@ def _help(words: Any) -> None:
 def source() -> str:
     """Return the text of what compiled code calls."""
     parts = (inspect.getsource(part) for part in (_do, _share, _help))
-    constants = LINE, STATE, JOB, DONE, AWAKE, STALLS, YIELD, PART, JOBS, SPINS, TURNS, PATIENCE, FAIR
+    constants = LINE, STATE, JOB, DONE, AWAKE, ASLEEP, STALLS, YIELD, PART, JOBS, SPINS, TURNS, PATIENCE, FAIR
     return "\n\n".join([f"# {constants}", *parts])
 
 
@@ -188,6 +192,7 @@ class Team:
             return 0
         words: int = self._words.ctypes.data
         self._before = self.jobs, self.helped, self.stalls
+        self._words[ASLEEP] = 0
         if not self._words[AWAKE]:
             self._wake()
         return words
@@ -206,6 +211,7 @@ class Team:
         idle = self.helped == helped and self.jobs > jobs + ENOUGH and time.monotonic() > self._woken + WAKING
         if idle or self.stalls > stalls:
             self._until, self._rest = time.monotonic() + self._rest, min(2 * self._rest, LONGEST)
+            self._words[ASLEEP] = 1
         else:
             self._rest = max(self._rest * 0.99, REST)
         self._lock.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from typing import Any
@@ -129,3 +130,31 @@ def test_a_forked_process_has_a_helper_of_its_own(team: Any, chains: list[Any]) 
     if not child:
         os._exit(0 if np.array_equal(shared.run(chains)[0], expected) and team.jobs > 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("asleep", [0, 1])
+def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None:
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+
+    calls: list[int] = []
+    give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)
+    words = np.zeros(module.WORDS + module.LINE, np.int64)
+    words[module.YIELD] = ctypes.cast(give_way, ctypes.c_void_p).value
+    words[module.AWAKE], words[module.ASLEEP] = 1, asleep
+    module.compiled()(words.ctypes.data)
+    assert bool(calls) != bool(asleep)
+    assert not words[module.AWAKE]
+
+
+def test_a_helper_that_is_left_alone_is_to_sleep_until_it_is_taken(team: Any) -> None:
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+
+    team.take()
+    team._words[module.STALLS] += 1
+    team.leave()
+    assert team._words[module.ASLEEP]
+    team._until = 0.0
+    assert team.take()
+    assert not team._words[module.ASLEEP]
+    team.leave()
+    assert not team._words[module.ASLEEP]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.updates import UPDATES, sum_copies
+from foldbatch.engines.numba.updates import Compiled, sum_copies
 from foldbatch.errors import ParameterError
 from foldbatch.params import SparseRows
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
-from foldbatch.train.gradients import WHOLE, fitting_gradient
-from foldbatch.updates import Rule
+from foldbatch.train.gradients import check_numbers
+from foldbatch.updates import Change, Rule
 
 DTYPES = st.sampled_from(["float32", "float64"])
 LINES = (
@@ -26,15 +26,11 @@ LINES = (
     "p = p - q",
 )
 RULE = Rule(LINES, ("mean", "square"), ("decay", "keep"))
-NUMBERS = (0.5, 0.9, 0.1)  # factor, decay, keep
 
 
-def step(dtype):
-    return UPDATES.step(RULE, np.dtype(dtype))
-
-
-def faults(dtype):
-    return UPDATES.faults(np.dtype(dtype))
+def change(tables, gradient):
+    p, *moments = tables
+    return Change("w", p, moments, gradient, 0.5, RULE, (0.9, 0.1), True)
 
 
 class Parameters(dict):
@@ -48,9 +44,24 @@ class Parameters(dict):
 class TestCompiled:
     """With Numba."""
 
-    def test_of_other_numbers_nothing_is_compiled(self) -> None:
-        for dtype in ("float16", "int64", np.dtype("float32").newbyteorder()):
-            assert step(dtype) is None
+    def test_what_compiled_code_cannot_read_is_left_as_it_is(self) -> None:
+        for dtype in ("float16", np.dtype("float32").newbyteorder()):
+            tables = [np.ones((4, 3), dtype) for _ in range(3)]
+            left = change(tables, np.ones((4, 3), dtype))
+            assert Compiled().apply([left], None) == [left]
+            assert not Compiled().good([left.gradient])
+            assert all((table == 1).all() for table in tables)
+        wide = [np.ones((4, 6), "float32") for _ in range(3)]
+        for tables, gradient in (
+            ([table[:, ::2] for table in wide], np.ones((4, 3), "float32")),
+            ([np.ones((4, 3), "float32")] * 3, wide[0][:, ::2]),
+            (
+                [np.ones((4, 3), "float32")] * 3,
+                SparseRows(np.array([1], np.int32), wide[0][:1, :3].copy(), (4, 3)),
+            ),
+        ):
+            left = change(tables, gradient)
+            assert Compiled().apply([left], None) == [left]
 
     @given(
         st.sampled_from(
@@ -79,7 +90,7 @@ class TestCompiled:
             params = Parameters(
                 {name: rng.normal(size=(20, width)).astype(dtype) for name in ("dense", "sparse")}
             )
-            params.updates = UPDATES if compiled else None
+            params.updates = Compiled() if compiled else None
             params["transposed"] = np.asfortranarray(rng.normal(size=(5, 4)).astype(dtype))
             optimizer = kind(0.1, weight_decay=decay)
             for _ in range(3):
@@ -104,9 +115,9 @@ class TestCompiled:
         tables = [rng.random((9, width)).astype(dtype) for _ in range(3)]
         values = rng.normal(size=(len(rows), width)).astype(dtype)
         copies, expected = [table[rows] for table in tables], [table.copy() for table in tables]
-        loop = step(dtype)
-        for p, mean, square, *where in ((*tables, rows, width), (*copies, WHOLE, values.size)):
-            loop(p.reshape(-1), values.reshape(-1), mean.reshape(-1), square.reshape(-1), *where, *NUMBERS)
+        assert not Compiled().apply(
+            [change(tables, SparseRows(rows, values, (9, width))), change(copies, values)], None
+        )
         for table, copy, whole in zip(tables, copies, expected, strict=True):
             whole[rows] = copy
             np.testing.assert_array_equal(table, whole)
@@ -117,29 +128,52 @@ class TestCompiled:
         if values.size:
             values.flat[-1] = data.draw(st.sampled_from([1, np.finfo(dtype).max, np.nan, np.inf, -np.inf]))
         gradient = SparseRows(rows, values, (5, width))
-        outcomes = []
-        for compiled in (True, False):
-            try:
-                fitting_gradient(
-                    "w", np.zeros(gradient.shape, dtype), gradient, updates=UPDATES if compiled else None
-                )
-                outcomes.append("")
-            except ParameterError as error:
-                outcomes.append(str(error))
-        assert outcomes[0] == outcomes[1]
-        answer = np.empty(1, np.int64)
-        faults(np.dtype(dtype))(values.reshape(-1), rows, 5, answer)
-        assert answer[0] == bool(outcomes[0])
+        tables, fault = [np.ones((5, width), dtype) for _ in range(3)], False
+        try:
+            check_numbers([("w", gradient)])
+        except ParameterError:
+            fault = True
+        asked = []
+        Compiled().apply([change(tables, gradient)], asked.append)
+        assert asked == [[]] + [[change(tables, gradient)]] * fault
+        assert Compiled().good([gradient]) == (not fault)
+        assert not fault or all((table == 1).all() for table in tables)
 
     @given(DTYPES, st.integers(1, 300), st.data())
     def test_a_fault_is_found_wherever_it_stands(self, dtype, size, data) -> None:
-        values, answer = np.full(size, np.finfo(dtype).max), np.empty(1, np.int64)
-        check = faults(np.dtype(dtype))
-        check(values := values.astype(dtype), WHOLE, 1, answer)
-        assert answer[0] == 0
-        values[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
-        check(values, WHOLE, 1, answer)
-        assert answer[0] == 1
+        good = [np.full(n, np.finfo(dtype).max, dtype) for n in (3, size)]
+        assert Compiled().good(good)
+        good[1][data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+        assert not Compiled().good(good)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_with_a_helper_no_bit_changes(self, dtype, monkeypatch) -> None:
+        """Large tables are cut into parts; a fault in any of them is found."""
+        from foldbatch.engines.numba import jobs, team  # noqa: PLC0415 - they need Numba
+
+        fresh, rng = team.Team(), np.random.default_rng(0)
+        monkeypatch.setattr(team, "available_cores", lambda: 2)
+        monkeypatch.setattr(team, "REST", 0.0)
+        monkeypatch.setattr(team, "team", lambda: fresh)
+        sizes, rows = (9 * jobs.EACH + 3, jobs.EACH, 7), np.arange(0, 900, 2)
+        gradients = [rng.normal(size=n).astype(dtype) for n in sizes]
+        gradients.append(SparseRows(rows, rng.normal(size=(len(rows), 200)).astype(dtype), (900, 200)))
+        start = [[rng.random(g.shape).astype(dtype) for _ in range(3)] for g in gradients]
+        results = []
+        for helped in (False, True):
+            updates, changes = Compiled(), []
+            updates.helped = helped
+            for tables, gradient in zip(start, gradients, strict=True):
+                changes.append(change([table.copy() for table in tables], gradient))
+            for _ in range(3):
+                assert updates.good(gradients)
+                assert not updates.apply(changes, None)
+            results.append([table for one in changes for table in (one.parameter, *one.moments)])
+        assert fresh.jobs > 0
+        for left, right in zip(*results, strict=True):
+            np.testing.assert_array_equal(left, right)
+        gradients[0][-1] = np.nan
+        assert not updates.good(gradients)
 
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_rows_are_summed_in_order(self, dtype) -> None:

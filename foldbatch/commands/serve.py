@@ -1,0 +1,94 @@
+"""The command ``foldbatch serve``: predictions of a saved model over HTTP."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+
+from foldbatch.commands.saved import count
+from foldbatch.errors import BackendError
+from foldbatch.garbage import set_aside
+from foldbatch.serve.limits import Limits
+
+LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
+HOST, PORT, WATCH, GRACE = "127.0.0.1", 8000, 1.0, 10.0
+WHAT = {
+    "body": "bytes of a request",
+    "examples": "examples of a request",
+    "nodes": "nodes of an example: of a tree, words of a list, values of a record",
+    "depth": "levels of an example",
+    "batch": "examples that run together",
+    "batch_nodes": "nodes that run together",
+    "queue_nodes": "nodes that wait; beyond it the answer is 503",
+    "deadline": "seconds that a request may take",
+}
+
+
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Serve a model until SIGTERM or Ctrl-C; return the exit status.
+
+    Args:
+        arguments: of the command.
+        prog: what help and errors call it.
+
+    Raises:
+        FoldbatchError: for what the user can mend, such as a library that is missing or a port in use.
+        OSError: when the model's file cannot be read.
+    """
+    options = _parser(prog, Limits()).parse_args(arguments)
+    limits = Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
+    missing = [name for name in LIBRARIES if not find_spec(name)]
+    if missing:
+        fix = "pip install 'foldbatch[serve]'"
+        raise BackendError(prog, ", ".join(LIBRARIES), f"no {missing[0]}", fix)
+    from foldbatch.serve.running import listen, run  # noqa: PLC0415 - needs the extra
+    from foldbatch.serve.service import Service  # noqa: PLC0415
+
+    def started(address: str) -> None:
+        print(f"{options.model}: served at {address}, described at {address}/docs", flush=True)
+
+    with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
+        service = Service(options.model, options.backend, set_aside)
+        run(service, limits, listening, watch=options.watch, grace=options.grace, started=started)
+    return 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ArgumentTypeError(f"expected seconds, 0 or more, found {text}")
+    return seconds
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
+        raise ArgumentTypeError(f"expected a port from 0 to 65535, found {text}")
+    return int(text)
+
+
+def _parser(prog: str, limits: Limits) -> ArgumentParser:
+    what = "Serve predictions of a saved model over HTTP, in batches across requests."
+    parser = ArgumentParser(prog=prog, description=what)
+    what = "a model.safetensors, or the folder of a run, of several seeds, too"
+    parser.add_argument("model", type=Path, metavar="MODEL", help=what)
+    what = f"address to listen at (default {HOST}: this machine alone)"
+    parser.add_argument("--host", default=HOST, help=what)
+    parser.add_argument("--port", type=_port, default=PORT, help=f"0: any that is free (default {PORT})")
+    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    for field in fields(limits):
+        default = getattr(limits, field.name)
+        kind, metavar = (count, "N") if isinstance(default, int) else (_seconds, "SECONDS")
+        what = f"{WHAT[field.name]} (default {default})"
+        name = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)
+    what = f"seconds between looks whether the model's file has changed; 0: none (default {WATCH:g})"
+    parser.add_argument("--watch", type=_seconds, default=WATCH, metavar="SECONDS", help=what)
+    what = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"
+    parser.add_argument("--grace", type=_seconds, default=GRACE, metavar="SECONDS", help=what)
+    return parser

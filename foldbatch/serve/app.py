@@ -1,0 +1,133 @@
+"""The application: routes, the watch over the model's file, and what happens at start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+import foldbatch
+from foldbatch.errors import FoldbatchError
+from foldbatch.serve.batching import Batching
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.metrics import Metrics
+from foldbatch.serve.openapi import document, page
+from foldbatch.serve.predict import Predict
+from foldbatch.serve.service import Service
+
+
+def application(
+    service: Service,
+    limits: Limits,
+    *,
+    watch: float = 0.0,
+    started: Callable[[], None] = lambda: None,
+    draining: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Return the application of ASGI that serves a model.
+
+    Args:
+        service: the model.
+        limits: of requests, batches and the queue.
+        watch: seconds between two looks at the model's file; 0 for none.
+        started: is called when requests are taken.
+        draining: whether the server is about to end.
+    """
+    metrics = Metrics()
+    batching = Batching(service.answer, limits, metrics)
+    predict = Predict(service, batching, limits, metrics)
+    metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
+    described = document(service.model.configuration.data.format, limits)
+    written = page(described)
+
+    async def about(request: Request) -> Response:
+        model = service.model
+        return JSONResponse(
+            {
+                "foldbatch": foldbatch.__version__,
+                "format": model.configuration.data.format,
+                "model": model.configuration.model.__struct_config__.tag,
+                "task": model.notes["task"],
+                "classes": list(model.notes["classes"]),
+                "docs": "/docs",
+            }
+        )
+
+    async def health(request: Request) -> Response:
+        ending = draining()
+        return JSONResponse({"status": "draining" if ending else "ready"}, 503 if ending else 200)
+
+    async def figures(request: Request) -> Response:
+        return Response(metrics.text(), headers={"content-type": metrics.content_type})
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(written)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batching.start()
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # only the main thread hears signals
+            loop.add_signal_handler(signal.SIGHUP, asked.set)
+        watcher = asyncio.create_task(_reload_when_changed(service, metrics, asked, watch))
+        started()
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            await asyncio.to_thread(batching.stop)
+
+    routes = Starlette(
+        routes=[
+            Route("/", about),
+            Route("/predict", predict, methods=["POST"]),
+            Route("/healthz", health),
+            Route("/metrics", figures),
+            Route("/openapi.json", openapi),
+            Route("/docs", docs),
+        ],
+        lifespan=lifespan,
+    )
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        # the way through the routes would cost a request as much as its own work here
+        hot = scope["type"] == "http" and scope["path"] == "/predict" and scope["method"] == "POST"
+        await (predict if hot else routes)(scope, receive, send)
+
+    return app
+
+
+async def _reload_when_changed(
+    service: Service, metrics: Metrics, asked: asyncio.Event, seconds: float
+) -> None:
+    """Read the model anew when its file has changed, or when somebody asks for it."""
+    while True:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), seconds or None)
+        if not asked.is_set() and not service.changed():
+            continue
+        asked.clear()
+        try:
+            await asyncio.to_thread(service.reload)
+        except (FoldbatchError, OSError) as error:
+            metrics.reloaded("failed")
+            _log(f"{service.path}: not read anew, the former model answers on: {error}")
+        else:
+            metrics.reloaded("ok")
+            _log(f"{service.path}: read anew")
+
+
+def _log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

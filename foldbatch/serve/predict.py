@@ -1,0 +1,214 @@
+"""The route ``/predict``: from the bytes of a request to those of its answer, and to a status of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from math import ceil, isfinite
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.serve.batching import Batching, DeadlineError
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.metrics import Metrics
+from foldbatch.serve.queue import QueueFullError, Request
+from foldbatch.serve.reading import (
+    Ask,
+    Example,
+    MediaTypeError,
+    Read,
+    TooLargeError,
+    numbered,
+    read_body,
+)
+from foldbatch.serve.service import Service
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+DEADLINE = "deadline-seconds"  # the header
+SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
+MOST_DIGITS = 18  # of a length that can be true
+INTERNAL = "server: expected an answer, found an error of the server; its log says more"
+
+
+class GoneError(Exception):
+    """The client has closed its connection."""
+
+
+class SlowError(FoldbatchError):
+    """The body of a request does not come in time."""
+
+
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (QueueFullError, 503),
+    (DeadlineError, 504),
+    (SlowError, 408),
+    (TooLargeError, 413),
+    (MediaTypeError, 415),
+    (FoldbatchError, 400),
+)
+
+
+class Predict:
+    """Answers requests for predictions; an application of ASGI.
+
+    Args:
+        service: the model.
+        batching: its engine.
+        limits: of requests.
+        metrics: count what is done.
+    """
+
+    def __init__(self, service: Service, batching: Batching, limits: Limits, metrics: Metrics) -> None:
+        self._service = service
+        self._batching = batching
+        self._limits = limits
+        self._metrics = metrics
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        start = time.perf_counter()
+        more: Headers = []
+        try:
+            status, content = await self._answer(scope, receive)
+        except GoneError:
+            self._metrics.request(499, time.perf_counter() - start)
+            return
+        except Exception as error:  # noqa: BLE001 - the server goes on
+            status = next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
+            content = {"error": str(error) if isinstance(error, FoldbatchError) else _logged(error)}
+            if status == 503:
+                more = [(b"retry-after", b"%d" % max(1, ceil(self._batching.seconds())))]
+            elif status in (408, 413):
+                more = [(b"connection", b"close")]  # what is left of the body is not read
+        body = msgspec.json.encode(content)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        self._metrics.request(status, time.perf_counter() - start)
+
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[int, Any]:
+        """Return status and content of the answer."""
+        arrived = self._batching.now()
+        headers = dict(scope["headers"])
+        body = await self._body(headers, receive)
+        kind = headers.get(b"content-type", b"").decode("latin-1")
+        configuration = self._service.model.configuration
+        if len(body) > SHORT:
+            read, ask = await asyncio.to_thread(read_body, body, kind, configuration, self._limits)
+        else:
+            read, ask = read_body(body, kind, configuration, self._limits)
+        nodes, seconds = self._wishes(ask, headers, scope["query_string"])
+        examples = [each for each in read if isinstance(each, Example)]
+        answers: Sequence[Any] = ()
+        if examples:
+            request = Request(
+                [example.structure for example in examples],
+                [example.size for example in examples],
+                arrived + seconds,
+                nodes,
+            )
+            answers = await self._unless_gone(request, receive)
+        return self._told(read, answers)
+
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """Return the body of a request, of which no more is held than the limit."""
+        announced = headers.get(b"content-length", b"0")[:MOST_DIGITS]
+        size, most = int(announced) if announced.isdigit() else 0, self._limits.body
+        chunks: list[bytes] = []
+        if size <= most:
+            size, more = 0, True
+            try:
+                async with asyncio.timeout(self._limits.deadline):
+                    while more and size <= most:
+                        message = await receive()
+                        if message["type"] == "http.disconnect":
+                            raise GoneError
+                        chunks.append(message.get("body", b""))
+                        size += len(chunks[-1])
+                        more = message.get("more_body", False)
+            except TimeoutError:
+                found, fix = f"{size:,} bytes of it", "send it faster, or in several requests"
+                raise SlowError("body", f"a body in {self._limits.deadline:g} s", found, fix) from None
+        if size > most:
+            fix = "send the examples in several requests"
+            raise TooLargeError("body", f"{most:,} bytes or fewer", "more", fix)
+        return b"".join(chunks)
+
+    def _wishes(self, ask: Ask, headers: Mapping[bytes, bytes], query: bytes) -> tuple[bool, float]:
+        """Return whether nodes are wanted, and the seconds that the request may take."""
+        asked = parse_qs(query.decode("latin-1")) if query else {}
+        nodes = ask.nodes or asked.get("nodes", ["false"])[-1].lower() in ("1", "true", "yes")
+        if nodes and self._service.model.notes["task"] != "nodes":
+            found = f"the task {self._service.model.notes['task']}"
+            raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
+        seconds = self._limits.deadline if ask.deadline is None else ask.deadline
+        texts = [*asked.get("deadline", ()), headers.get(DEADLINE.encode(), b"").decode("latin-1")]
+        for text in filter(None, texts):
+            try:
+                seconds = float(text)
+            except ValueError:
+                seconds = -1.0
+            if not (seconds > 0 and isfinite(seconds)):
+                raise ReadError("deadline", "seconds above 0", repr(text), "send a number such as 0.5")
+        return nodes, min(seconds, self._limits.deadline)
+
+    async def _unless_gone(self, request: Request, receive: Receive) -> Sequence[Any]:
+        """Return the answers to a request; forget it where the client goes away."""
+        answers = self._batching.ask(request)
+        listener = asyncio.ensure_future(_cancel_when_gone(receive, answers))
+        try:
+            return await answers
+        except asyncio.CancelledError:
+            if listener.done():
+                raise GoneError from None
+            raise
+        finally:
+            listener.cancel()
+
+    def _told(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+        """Return status and content for examples, those that were refused among them."""
+        rest = iter(answers)
+        told: list[dict[str, Any]] = []
+        internal = refused = 0
+        for number, each in enumerate(read):
+            answer = next(rest) if isinstance(each, Example) else each
+            if isinstance(answer, FoldbatchError):
+                refused += 1
+                if answer is each:
+                    reason, text = ("size" if isinstance(each, TooLargeError) else "format"), str(each)
+                else:
+                    reason, text = "model", str(numbered(answer, number))
+                self._metrics.refused(reason)
+                answer = {"error": text}
+            elif isinstance(answer, Exception):
+                internal += 1
+                self._metrics.refused("internal")
+                answer = {"error": _logged(answer)}
+            name = each.name if isinstance(each, Example) else None
+            told.append({"name": name, **answer} if name else answer)
+        status = 500 if internal else 422 if refused == len(read) else 200
+        return status, {"predictions": told}
+
+
+async def _cancel_when_gone(receive: Receive, answers: asyncio.Future[Any]) -> None:
+    """Cancel the wait for answers when the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    answers.cancel()
+
+
+def _logged(error: Exception) -> str:
+    """Write an error of the server to the log; return what the client is told."""
+    print("error while answering:", file=sys.stderr)
+    traceback.print_exception(error)
+    return INTERNAL

@@ -1,0 +1,146 @@
+"""The service: a saved model that answers batches, refuses single examples, and can be read anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.program import Program
+from foldbatch.recipes.predicting import predictions
+from foldbatch.recipes.saved import load_models, model_files
+from foldbatch.recipes.settings import Configuration
+
+NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
+Signature = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A saved model, ready to answer.
+
+    Attributes:
+        programs: one, or those of several seeds, whose mean is the answer.
+        notes: that were saved with it: ``task`` and ``classes``.
+        configuration: what it was trained by.
+    """
+
+    programs: Sequence[Program]
+    notes: dict[str, Any]
+    configuration: Configuration
+
+    def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
+        """Return the predictions of structures, as `foldbatch.recipes.predicting.predictions` does."""
+        return list(predictions(self.programs, self.notes, structures, nodes=nodes))
+
+
+def load(path: Path, backend: str) -> Model:
+    """Return the model of a file or of a folder, compiled for its first batch.
+
+    Raises:
+        ReadError: when a file is damaged, or ``foldbatch train`` did not write it.
+        OSError: when there is no such file.
+    """
+    programs, notes, configuration = load_models(path, backend)
+    for program in programs:
+        program.run([])
+        if notes["task"] == "nodes":
+            program.run([], metrics=True)
+    return Model(programs, notes, configuration)
+
+
+class Service:
+    """The model that answers now.
+
+    Args:
+        path: of a model's file, or of the folder of a run.
+        backend: what computes.
+        loaded: is called when a model has been read, and the former one is not needed any more.
+
+    Attributes:
+        model: the model.
+
+    Raises:
+        ReadError: when a file is damaged, or ``foldbatch train`` did not write it.
+        OSError: when there is no such file.
+    """
+
+    def __init__(self, path: Path, backend: str = "auto", loaded: Callable[[], None] = lambda: None) -> None:
+        self.path = path
+        self._backend = backend
+        self._loaded = loaded
+        self._seen = self._signature()
+        self.model = load(path, backend)
+        loaded()
+
+    def changed(self) -> bool:
+        """Return whether the files of the model are others than when it was last read."""
+        return self._signature() != self._seen
+
+    def reload(self) -> None:
+        """Read the model anew. A batch that runs ends on the former model, which stays where this fails.
+
+        Raises:
+            ReadError: when a file is damaged, or the new model reads examples of another format.
+            OSError: when there is no such file.
+        """
+        self._seen = self._signature()
+        model = load(self.path, self._backend)
+        former, new = self.model.configuration.data.format, model.configuration.data.format
+        if new != former:
+            fix = "start another server for it"
+            raise ReadError(str(self.path), f"a model of format {former}", f"one of {new}", fix)
+        self.model = model
+        self._loaded()
+
+    def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
+        """Return a prediction for each structure, or the error of the one that the model cannot read.
+
+        They run together. Where that fails, the rest runs without the one that is to blame.
+
+        Args:
+            structures: trees, lists of words or records.
+            nodes: whether predictions hold all nodes, too.
+        """
+        model = self.model
+        answers: list[Any] = [None] * len(structures)
+        parts = [list(range(len(structures)))]
+        while parts:
+            part = parts.pop()
+            try:
+                predicted = model.predict([structures[number] for number in part], nodes=nodes)
+            except Exception as error:  # noqa: BLE001 - one example's error must not be another's
+                if len(part) == 1:
+                    answers[part[0]] = error
+                else:
+                    parts += _divided(part, error)
+            else:
+                for number, prediction in zip(part, predicted, strict=True):
+                    answers[number] = prediction
+        return answers
+
+    def _signature(self) -> Signature:
+        """Return what changes when a file of the model is written anew."""
+        found = []
+        for file in model_files(self.path):
+            try:
+                status = file.stat()
+            except OSError:
+                continue  # it is just being exchanged
+            found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(found)
+
+
+def _divided(part: list[int], error: Exception) -> list[list[int]]:
+    """Return parts of a part that failed: the example that the error names, and the rest in halves.
+
+    So each example that is to blame ends up alone, after few runs.
+    """
+    named = NUMBER.search(error.where) if isinstance(error, FoldbatchError) else None
+    blamed = part[int(named[1]) :][:1] if named else []
+    rest = [number for number in part if number not in blamed]
+    half = (len(rest) + 1) // 2
+    return [each for each in (blamed, rest[:half], rest[half:]) if each]

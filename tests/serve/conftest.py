@@ -1,0 +1,26 @@
+"""A tiny saved model of sentiments, which nobody has trained."""
+
+from __future__ import annotations
+
+import pytest
+
+import foldbatch as fb
+from foldbatch.zoo import Task, Words, tree_lstm
+
+NEEDS = "needs what serves: pip install 'foldbatch[around]'"
+CLASSES = ["bad", "good"]
+GOOD, BAD, LONG = "(1 (1 good) (1 film))", "(0 (0 bad) (0 film))", "(1 (1 a) (1 (1 good) (1 film)))"
+
+
+def save_model(path, *, seed=0, task="nodes", model="tree_lstm", format="sst-binary"):
+    words = Words(fb.trees.Vocabulary(["good", "bad", "film"]), 3)
+    configuration = {"data": {"format": format}, "model": {"name": model, "hidden": 2}}
+    notes = {"task": task, "classes": CLASSES, "configuration": configuration}
+    fb.compile(tree_lstm(words, Task(task, 2), hidden=2), "numpy", seed=seed).save(path, notes)
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "model.safetensors"
+    save_model(path)
+    return path

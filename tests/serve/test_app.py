@@ -1,0 +1,121 @@
+"""Routes, called as a server would call them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import Service
+from tests.serve.conftest import BAD, GOOD, NEEDS, save_model
+
+httpx = pytest.importorskip("httpx", reason=NEEDS)
+application = pytest.importorskip("foldbatch.serve.app", reason=NEEDS).application
+LIMITS = Limits()
+
+
+@pytest.fixture(scope="module")
+def service(saved):
+    return Service(saved, "numpy")
+
+
+@asynccontextmanager
+async def client(service, limits=LIMITS, **options):
+    app = application(service, limits, **options)
+    events: asyncio.Queue = asyncio.Queue()
+    answers: asyncio.Queue = asyncio.Queue()
+    life = asyncio.ensure_future(app({"type": "lifespan"}, events.get, answers.put))
+    await events.put({"type": "lifespan.startup"})
+    assert (await answers.get())["type"] == "lifespan.startup.complete"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as opened:
+        yield opened
+    await events.put({"type": "lifespan.shutdown"})
+    await life
+
+
+def asked(scenario, service, *args, **options):
+    async def run():
+        async with client(service, *args, **options) as opened:
+            return await scenario(opened)
+
+    return asyncio.run(run())
+
+
+def test_the_small_routes_answer(service):
+    ending = []
+
+    async def scenario(opened):
+        about = (await opened.get("/")).json()
+        assert about["format"] == "sst-binary" and about["classes"] == ["bad", "good"]
+        assert (await opened.get("/healthz")).json() == {"status": "ready"}
+        assert "/predict" in (await opened.get("/openapi.json")).json()["paths"]
+        assert "POST /predict" in (await opened.get("/docs")).text
+        assert (await opened.get("/predict")).status_code == 405
+        figures = await opened.get("/metrics")
+        assert figures.headers["content-type"].startswith("text/plain")
+        assert "foldbatch_queue_nodes 0.0" in figures.text
+        ending.append(True)
+        drained = await opened.get("/healthz")
+        assert (drained.status_code, drained.json()) == (503, {"status": "draining"})
+
+    asked(scenario, service, draining=lambda: bool(ending))
+
+
+def test_a_model_that_changes_is_read_anew_and_a_damaged_one_is_not(tmp_path, capsys):
+    save_model(tmp_path / "model.safetensors")
+    service = Service(tmp_path / "model.safetensors", "numpy")
+
+    async def counted(opened, text):
+        for _ in range(1000):
+            if text in (await opened.get("/metrics")).text:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(text)
+
+    async def scenario(opened):
+        async def label():
+            return (await opened.post("/predict", json={"examples": [GOOD]})).json()
+
+        first = await label()
+        save_model(service.path, seed=5)
+        await counted(opened, 'foldbatch_reloads_total{outcome="ok"} 1.0')
+        second = await label()
+        assert first != second
+        service.path.write_bytes(b"damaged")
+        await counted(opened, 'foldbatch_reloads_total{outcome="failed"} 1.0')
+        assert await label() == second
+
+    asked(scenario, service, watch=0.01)
+    assert "the former model answers on" in capsys.readouterr().err
+
+
+def test_a_signal_asks_for_the_model_anew(service, capsys):
+    async def scenario(opened):
+        os.kill(os.getpid(), signal.SIGHUP)
+        for _ in range(1000):
+            if 'outcome="ok"} 1.0' in (await opened.get("/metrics")).text:
+                return
+            await asyncio.sleep(0.01)
+
+    asked(scenario, service)
+    assert "read anew" in capsys.readouterr().err
+
+
+def test_clients_at_once_share_batches(service):
+    async def scenario(opened):
+        answers = await asyncio.gather(
+            *(opened.post("/predict", json={"examples": [GOOD if k % 2 else BAD]}) for k in range(20))
+        )
+        figures = (await opened.get("/metrics")).text
+        return [answer.json()["predictions"][0] for answer in answers], figures
+
+    told, figures = asked(scenario, service)
+    assert told[::2] == told[:1] * 10 and told[1::2] == told[1:2] * 10 and told[0] != told[1]
+    batches = float(figures.split("foldbatch_batch_examples_count ")[1].split()[0])
+    assert batches < 20 and "foldbatch_batch_examples_sum 20.0" in figures
+    assert json.loads(json.dumps(told))

@@ -1,0 +1,141 @@
+"""Batches across requests, deadlines, cancelled requests and errors, with an engine that a test holds back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from foldbatch.serve.batching import Batching, DeadlineError
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.queue import QueueFullError, Request
+
+LIMITS = Limits()
+
+
+class Engine:
+    """Answers with the words in capitals, batch by batch, when it is let."""
+
+    def __init__(self):
+        self.batches, self.free, self.nodes = [], threading.Semaphore(0), []
+
+    def __call__(self, words, nodes):
+        self.free.acquire()
+        self.batches.append(words)
+        self.nodes.append(nodes)
+        if "poison" in words:
+            raise KeyError("poison")
+        return [word.upper() for word in words]
+
+
+def served(scenario, limits=LIMITS):
+    """Run a coroutine of an engine, a batching, and a function that asks."""
+    engine = Engine()
+
+    async def run():
+        batching = Batching(engine, limits)
+        batching.start()
+
+        def ask(*words, seconds=20.0, nodes=False):
+            deadline = batching.now() + seconds
+            return batching.ask(Request(words, [1] * len(words), deadline, nodes))
+
+        try:
+            return await scenario(engine, batching, ask)
+        finally:
+            engine.free.release(99)
+            batching.stop()
+
+    return asyncio.run(run())
+
+
+async def _until(condition):
+    while not condition():  # noqa: ASYNC110 - what is waited for gives no events
+        await asyncio.sleep(0.001)
+
+
+def test_what_waits_while_a_batch_runs_is_the_next_batch():
+    async def scenario(engine, batching, ask):
+        asked = [ask("a")]
+        await _until(lambda: batching.running)
+        asked += [ask("b", "c"), ask("d")]
+        engine.free.release(2)
+        answers = await asyncio.gather(*asked)
+        assert answers == [["A"], ["B", "C"], ["D"]]
+        assert [list(batch) for batch in engine.batches] == [["a"], ["b", "c", "d"]]
+        assert batching.seconds() == 0.0  # nothing waits
+
+    served(scenario)
+
+
+def test_requests_that_come_together_leave_together():
+    async def scenario(engine, batching, ask):
+        engine.free.release(9)
+        assert await asyncio.gather(ask("a"), ask("b"), ask("c", nodes=True)) == [["A"], ["B"], ["C"]]
+        assert engine.batches == [["a", "b"], ["c"]] and engine.nodes == [False, True]
+
+    served(scenario)
+
+
+def test_a_request_is_split_between_batches():
+    async def scenario(engine, batching, ask):
+        engine.free.release(9)
+        assert await ask("a", "b", "c") == ["A", "B", "C"]
+        assert [len(batch) for batch in engine.batches] == [2, 1]
+
+    served(scenario, Limits(batch=2))
+
+
+def test_a_deadline_ends_the_wait_and_its_examples_do_not_run():
+    async def scenario(engine, batching, ask):
+        first = ask("a")
+        await _until(lambda: batching.running)
+        late, last = ask("b", seconds=0.01), ask("c")
+        with pytest.raises(DeadlineError, match="found 1 of 1 still to come"):
+            await late
+        assert batching.queue.examples == 1
+        engine.free.release(9)
+        assert await first == ["A"] and await last == ["C"]
+        assert engine.batches == [["a"], ["c"]]
+
+    served(scenario)
+
+
+def test_a_cancelled_request_leaves_the_queue_and_a_running_one_harms_nobody():
+    async def scenario(engine, batching, ask):
+        running = ask("a")
+        await _until(lambda: batching.running)
+        waiting, last = ask("b"), ask("c")
+        await _until(lambda: batching.queue.examples == 2)
+        waiting.cancel()
+        running.cancel()
+        engine.free.release(9)
+        assert await last == ["C"] and engine.batches == [["a"], ["c"]]
+
+    served(scenario)
+
+
+def test_a_full_queue_refuses_and_says_for_how_long():
+    async def scenario(engine, batching, ask):
+        assert batching.seconds() == 1.0  # nothing is known yet
+        first = ask("a")
+        await _until(lambda: batching.running)
+        second = ask("b", "c")
+        await _until(lambda: batching.queue.examples == 2)
+        with pytest.raises(QueueFullError, match="ask again later"):
+            ask("d")
+        engine.free.release(9)
+        assert await first == ["A"] and await second == ["B", "C"] and await ask("e") == ["E"]
+
+    served(scenario, Limits(queue_nodes=2))
+
+
+def test_an_engine_that_fails_answers_with_its_error_and_goes_on():
+    async def scenario(engine, batching, ask):
+        engine.free.release(9)
+        (error,) = await ask("poison")
+        assert isinstance(error, KeyError)
+        assert await ask("a") == ["A"]
+
+    served(scenario)

@@ -1,0 +1,42 @@
+"""The description names what there is, and its page loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from foldbatch.recipes.formats import FORMATS
+from foldbatch.recipes.settings import Configuration
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.openapi import SAMPLES, document, page
+from foldbatch.serve.reading import Ask, Example, read_body
+
+
+def test_the_body_is_described_with_all_that_is_read():
+    described = document("sst", Limits(examples=7))
+    assert described["openapi"].startswith("3.1")
+    body = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert list(body["properties"]) == list(Ask.__struct_fields__)
+    assert body["properties"]["examples"]["maxItems"] == 7
+    msgspec.json.encode(described)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_samples_can_be_read(format):
+    model = {"conllu": "child_sum", "python": "child_sum", "functions": "child_sum", "jsonlines": "json"}
+    configuration = msgspec.convert(
+        {"data": {"format": format}, "model": {"name": model.get(format, "tree_lstm")}}, Configuration
+    )
+    content = document(format, Limits())["paths"]["/predict"]["post"]["requestBody"]["content"]
+    body = msgspec.json.encode(content["application/json"]["example"])
+    ((example,), _) = read_body(body, "application/json", configuration, Limits())
+    assert isinstance(example, Example), example
+    assert SAMPLES.keys() == FORMATS.keys()
+
+
+def test_the_page_needs_nothing_else():
+    text = page(document("jsonlines", Limits()))
+    assert not re.search(r"<script|<link|src=|href=", text)
+    assert "POST /predict" in text and "Deadline-Seconds" in text and "&quot;ada&quot;" in text

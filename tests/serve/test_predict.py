@@ -1,0 +1,186 @@
+"""The route of predictions: each refusal has its status, and one example's fault is told of it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from foldbatch.cli import main
+from foldbatch.serve.batching import Batching
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import Service
+from tests.serve.conftest import BAD, GOOD, LONG, NEEDS, save_model
+
+Metrics = pytest.importorskip("foldbatch.serve.metrics", reason=NEEDS).Metrics
+Predict = pytest.importorskip("foldbatch.serve.predict", reason=NEEDS).Predict
+LIMITS = Limits()
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def service(saved):
+    return Service(saved, "numpy")
+
+
+def post(service, *bodies, headers=JSON, query="", limits=LIMITS, answer=None, chunks=1, leave=None):
+    """Return status, headers and content of the answer to each of several requests that come at once."""
+
+    async def one(predict, body):
+        size = len(body or b"") // chunks + 1
+        sent, pieces = [], [(body or b"")[k * size : (k + 1) * size] for k in range(chunks)]
+        messages = [{"type": "http.request", "body": p, "more_body": True} for p in pieces]
+        messages[-1]["more_body"] = False
+        if body is None:
+            messages.clear()
+
+        async def receive():
+            if messages:
+                return messages.pop(0)
+            await asyncio.sleep(100 if leave is None else leave)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await predict({"type": "http", "headers": named, "query_string": query.encode()}, receive, send)
+        if not sent:
+            return None
+        content = b"".join(message.get("body", b"") for message in sent)
+        return sent[0]["status"], dict(sent[0]["headers"]), json.loads(content)
+
+    async def run():
+        batching = Batching(answer or service.answer, limits)
+        batching.start()
+        metrics = Metrics()
+        predict = Predict(service, batching, limits, metrics)
+        try:
+            results = await asyncio.gather(*(one(predict, body) for body in bodies))
+        finally:
+            batching.stop()
+        return [*results, metrics.text().decode()]
+
+    return asyncio.run(run())
+
+
+def examples(*listed, **options):
+    return json.dumps({"examples": listed} | options).encode()
+
+
+def test_answers_equal_those_of_the_command(service, saved, tmp_path, capsys):
+    (tmp_path / "trees.txt").write_text(f"{GOOD}\n{BAD}\n{LONG}\n")
+    for nodes in ([], ["--nodes"]):
+        assert main(["predict", str(saved), str(tmp_path / "trees.txt"), "--backend", "numpy", *nodes]) == 0
+        expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        (status, _, content), _ = post(service, examples(GOOD, BAD, LONG, nodes=bool(nodes)))
+        assert status == 200 and content["predictions"] == expected
+        (_, _, content), _ = post(
+            service,
+            (tmp_path / "trees.txt").read_bytes(),
+            headers={"content-type": "text/plain"},
+            query="nodes=true" if nodes else "",
+        )
+        assert content["predictions"] == expected
+
+
+def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
+    bodies = [
+        examples(GOOD, "(1 (1", ["no", "tree"], LONG),
+        examples(BAD),
+        examples(["no", "tree"]),
+    ]
+    first, second, third, figures = post(service, *bodies)
+    assert first[0] == second[0] == 200 and third[0] == 422
+    good, brackets, words, long = first[2]["predictions"]
+    assert good["label"] and long["label"] and second[2]["predictions"][0]["label"]
+    assert "example 1:1:" in brackets["error"]
+    assert words["error"].startswith("predict at example 2: expected a tree, found list")
+    assert third[2]["predictions"][0]["error"].startswith("predict at example 0: expected a tree")
+    assert 'foldbatch_refused_examples_total{reason="model"} 2.0' in figures
+    assert 'foldbatch_refused_examples_total{reason="format"} 1.0' in figures
+
+
+@pytest.mark.parametrize(
+    "body, options, status, message",
+    [
+        (b"{", {}, 400, "expected a JSON object"),
+        (b"a", {"headers": {"content-type": "image/png"}}, 415, "found image/png"),
+        (examples(GOOD, GOOD), {"limits": Limits(examples=1)}, 413, "expected 1 examples or fewer"),
+        (examples(GOOD), {"limits": Limits(body=10)}, 413, "expected 10 bytes or fewer"),
+        (examples(GOOD), {"limits": Limits(body=10), "chunks": 3}, 413, "expected 10 bytes or fewer"),
+        (examples(GOOD), {"query": "deadline=soon"}, 400, "expected seconds above 0, found 'soon'"),
+        (
+            examples(GOOD),
+            {"headers": {"deadline-seconds": "-1"}},
+            400,
+            "expected seconds above 0, found '-1'",
+        ),
+        (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
+        (examples(GOOD), {"headers": {"deadline-seconds": "1e-9"}}, 504, "expected all answers in time"),
+    ],
+)
+def test_a_request_that_is_refused_as_a_whole(service, body, options, status, message):
+    (found, _, content), figures = post(service, body, **options)
+    assert found == status and message in content["error"]
+    assert f'foldbatch_requests_total{{status="{status}"}} 1.0' in figures
+
+
+def test_a_length_that_is_announced_is_refused_before_the_body_is_read(service):
+    headers = JSON | {"content-length": "999999999"}
+    (status, answered, _), _ = post(service, b"", headers=headers)
+    assert status == 413 and answered[b"connection"] == b"close"
+
+
+def test_a_body_that_does_not_come_is_408(service):
+    (status, answered, content), _ = post(service, None, limits=Limits(deadline=0.02))
+    assert status == 408 and answered[b"connection"] == b"close"
+    assert content["error"].startswith("body: expected a body in 0.02 s, found 0 bytes of it")
+
+
+def test_a_full_queue_is_503_with_the_time_to_come_again(service):
+    *answered, _ = post(service, *[examples(GOOD, LONG)] * 3, limits=Limits(queue_nodes=10))
+    statuses = [status for status, _, _ in answered]
+    assert statuses == [200, 503, 503]
+    assert int(answered[1][1][b"retry-after"]) >= 1 and "ask again later" in answered[1][2]["error"]
+
+
+def test_an_error_of_the_server_is_500_and_stays_in_its_log(service, capsys):
+    def fail(structures, nodes):
+        raise KeyError("secret")
+
+    (status, _, content), _ = post(service, examples(GOOD), answer=fail)
+    assert status == 500 and "secret" not in json.dumps(content)
+    assert "secret" in capsys.readouterr().err
+
+
+def test_a_client_that_goes_away_gets_nothing_and_its_examples_do_not_run(service):
+    ran, free = [], threading.Event()
+
+    def hold(structures, nodes):
+        ran.append(len(structures))
+        free.wait(0.2)
+        return [{}] * len(structures)
+
+    answered, figures = post(
+        service, examples(GOOD, GOOD, GOOD), answer=hold, limits=Limits(batch=1), leave=0.01
+    )
+    assert answered is None and 'status="499"} 1.0' in figures
+    assert len(ran) < 3
+
+
+def test_nodes_need_a_model_that_tells_them(tmp_path):
+    save_model(tmp_path / "root.safetensors", task="root")
+    (status, _, content), _ = post(
+        Service(tmp_path / "root.safetensors", "numpy"), examples(GOOD, nodes=True)
+    )
+    assert status == 400 and content["error"].startswith(
+        "nodes: expected a model that is trained on every node"
+    )
+
+
+def test_long_bodies_are_read_too(service):
+    (status, _, content), _ = post(service, examples(*[GOOD] * 900))
+    assert status == 200 and len(content["predictions"]) == 900

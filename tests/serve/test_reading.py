@@ -1,0 +1,129 @@
+"""Bodies: JSON, lines and text become examples; a fault in one is told of it alone."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.recipes.settings import Configuration
+from foldbatch.serve.limits import Limits
+from foldbatch.serve.reading import JSON, LINES, TEXT, MediaTypeError, TooLargeError, numbered, read_body
+
+LIMITS = Limits()
+GOOD = "(1 (1 good) (1 film))"
+
+
+def settings(format="sst", model="tree_lstm"):
+    return msgspec.convert({"data": {"format": format}, "model": {"name": model}}, Configuration)
+
+
+def read(body, kind=JSON, format="sst", model="tree_lstm", limits=LIMITS):
+    data = (
+        body
+        if isinstance(body, bytes)
+        else body.encode()
+        if isinstance(body, str)
+        else json.dumps(body).encode()
+    )
+    return read_body(data, kind, settings(format, model), limits)
+
+
+def told(each):
+    return str(each) if isinstance(each, FoldbatchError) else each.structure
+
+
+def test_json_lines_and_text_hold_the_same_examples():
+    by_json, ask = read({"examples": [GOOD, ["good", "film"]], "nodes": True, "deadline": 2})
+    by_lines, _ = read(f"{json.dumps(GOOD)}\n\n{json.dumps(['good', 'film'])}\n", LINES)
+    by_text, _ = read(f"{GOOD}\r\ngood film\n", f"{TEXT}; charset=utf-8")
+    assert list(map(told, by_json)) == list(map(told, by_lines)) == list(map(told, by_text))
+    assert [each.size for each in by_json] == [3, 2] and ask.nodes and ask.deadline == 2
+
+
+@pytest.mark.parametrize("kind", [JSON, LINES, TEXT])
+def test_one_bad_example_is_refused_alone_with_its_number(kind):
+    texts = [GOOD, "(1 (1 good)", GOOD, "(1 (1 a) (1 b) (1 c))"]
+    body = {
+        JSON: json.dumps({"examples": texts}),
+        LINES: "\n".join(map(json.dumps, texts)),
+        TEXT: "\n".join(texts),
+    }[kind]
+    good, bad, also_good, ternary = read(body, kind)[0]
+    assert good.structure == also_good.structure
+    assert bad.where.startswith("example 1:1") and "example 1:1:1" in bad.expected
+    assert str(ternary).startswith("example 3: expected two children at each inner node, found a node with 3")
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (5, "example 0: expected a text or a list of words, found int 5"),
+        (["a", 5], "example 0: expected a text or a list of words"),
+        ("", "example 0: expected one example, found 0 in one text"),
+        (f"{GOOD} {GOOD}", "example 0: expected one example, found 2 in one text"),
+        (["a"] * 9, "example 0: expected 5 nodes or fewer, found 9"),
+        ("(1 (1 (1 (1 a))))", "example 0: expected two children"),
+    ],
+)
+def test_what_is_no_example_of_the_format_is_refused(value, message):
+    (refused,), _ = read({"examples": [value]}, limits=Limits(nodes=5))
+    assert str(refused).startswith(message)
+
+
+def test_depth_is_limited_of_trees_and_of_records():
+    limits = Limits(depth=2)
+    (tree,), _ = read(
+        {"examples": ["(1 (1 (1 (1 a))))"]}, format="brackets", model="child_sum", limits=limits
+    )
+    record, deep = read('{"a": [1]}\n{"a": [{"b": 1}]}', LINES, "jsonlines", "json", limits)[0]
+    assert record.structure == {"a": [1]} and record.size == 2
+    for refused in (tree, deep):
+        assert isinstance(refused, TooLargeError) and "expected 2 levels or fewer, found 3" in str(refused)
+
+
+def test_a_text_of_python_holds_many_functions_with_names():
+    text = "def read_line(file):\n    return file.readline()\n\n\ndef write(x):\n    pass\n"
+    examples, _ = read(text, TEXT, "functions", "child_sum")
+    assert len(examples) == 2 and "read_line" in examples[0].name and "write" in examples[1].name
+    (broken,), _ = read("def f(:\n", TEXT, "functions", "child_sum")
+    assert isinstance(broken, FoldbatchError)
+
+
+def test_sentences_stand_between_blank_lines():
+    word = "1\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n"
+    first, broken, last = read(f"# sent_id = s1\n{word}\n1\tbroken\n\n{word}", TEXT, "conllu", "child_sum")[0]
+    assert first.name == "s1" and first.structure == last.structure
+    assert broken.where == "example 1, lines:1:1"
+
+
+@pytest.mark.parametrize(
+    "body, kind, error, message",
+    [
+        (b"{", JSON, ReadError, "expected a JSON object with examples"),
+        (b'{"examples": [], "extra": 1}', JSON, ReadError, "unknown field `extra`"),
+        (b'{"examples": []}', JSON, ReadError, "expected an example or more, found none"),
+        (b'{"examples": ["\xff"]}', JSON, ReadError, "body: expected"),
+        (b'{"examples": ' + b"[" * 100_000, JSON, ReadError, "body: expected"),
+        (b"\xff", TEXT, ReadError, "expected text in UTF-8, found the byte 0xff"),
+        (b"[1]", "application/xml", MediaTypeError, "found application/xml"),
+        (b"a\n" * 9, TEXT, TooLargeError, "expected 8 examples or fewer, found 9"),
+        (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, TooLargeError, "found 9"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_as_a_whole(body, kind, error, message):
+    with pytest.raises(error, match="body: ") as caught:
+        read(body, kind, limits=Limits(examples=8))
+    assert message in str(caught.value)
+
+
+def test_a_bad_line_is_refused_alone():
+    bad, deep, good = read(b'{"a"\n' + b"[" * 100_000 + b'\n{"a": 1}', LINES, "jsonlines", "json")[0]
+    assert str(bad).startswith("example 0: expected a JSON value") and good.structure == {"a": 1}
+    assert "example 1" in str(deep)
+
+
+def test_an_error_of_an_example_that_ran_alone_is_numbered_as_in_its_request():
+    assert numbered(ReadError("predict", "a tree", "a list"), 4).where == "predict at example 4"

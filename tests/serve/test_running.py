@@ -1,0 +1,79 @@
+"""A server in a process of its own: it starts, answers, reads its model anew, and ends as it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+import foldbatch as fb
+from tests.serve.conftest import GOOD, LONG, NEEDS, save_model
+
+running = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ask(address, path="/healthz", examples=None):
+    body = None if examples is None else json.dumps({"examples": examples}).encode()
+    request = Request(address + path, body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as answer:
+        text = answer.read().decode()
+    return json.loads(text) if path != "/metrics" else text
+
+
+def batches(address):
+    return ask(address, "/metrics").split("foldbatch_batch_examples_count ")[1].split()[0]
+
+
+def test_a_server_from_its_start_to_its_end(saved, tmp_path):
+    model = tmp_path / "model.safetensors"
+    shutil.copy(saved, model)
+    command = [sys.executable, "-m", "foldbatch.cli", "serve", str(model), "--port", "0", "--watch", "0.05"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*command, "--backend", "numpy"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as server:
+        try:
+            address = server.stdout.readline().split(" served at ")[1].split(",")[0]
+            assert ask(address) == {"status": "ready"}
+            good, bad, long = ask(address, "/predict", [GOOD, "(1 (1", LONG])["predictions"]
+            assert good["label"] and "example 1:1:" in bad["error"] and long["label"]
+            save_model(model, seed=9)
+            for _ in range(600):
+                if ask(address, "/predict", [GOOD])["predictions"] != [good]:
+                    break
+                time.sleep(0.05)
+            assert 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics")
+            host, port = address.removeprefix("http://").split(":")
+            before = batches(address)
+            connection = HTTPConnection(host, int(port), timeout=60)
+            connection.request("POST", "/predict?nodes=1", f"{LONG}\n" * 1000, {"Content-Type": "text/plain"})
+            while batches(address) == before:
+                time.sleep(0.01)
+            server.send_signal(signal.SIGTERM)  # what is being answered is answered
+            answer = connection.getresponse()
+            assert answer.status == 200 and len(json.loads(answer.read())["predictions"]) == 1000
+            assert server.wait(60) == 0
+            assert "read anew" in server.stderr.read()
+        finally:
+            server.kill()
+
+
+def test_an_address_in_use_is_told():
+    with running.listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(fb.errors.ReadError, match=f"127.0.0.1:{port}: expected an address that is free"):
+            running.listen("127.0.0.1", port)

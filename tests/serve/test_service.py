@@ -1,0 +1,102 @@
+"""A saved model answers batches, refuses single examples, and is read anew."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ExampleError, ReadError
+from foldbatch.recipes.predicting import predictions
+from foldbatch.serve.service import Service
+from tests.serve.conftest import BAD, GOOD, LONG, save_model
+
+TREES = list(fb.trees.read_brackets([GOOD, BAD, LONG]))
+
+
+@pytest.fixture
+def service(tmp_path):
+    save_model(tmp_path / "model.safetensors")
+    return Service(tmp_path / "model.safetensors", "numpy")
+
+
+def test_answers_are_those_of_predict(service):
+    model = service.model
+    for nodes in (False, True):
+        expected = list(predictions(model.programs, model.notes, TREES, nodes=nodes))
+        assert service.answer(TREES, nodes) == expected
+
+
+@pytest.mark.parametrize("bad", [{0}, {2}, {1, 4}, {0, 1, 2, 3, 4, 5}])
+def test_examples_that_cannot_be_read_are_refused_alone(service, bad, monkeypatch):
+    examples = [["no", "tree"] if k in bad else TREES[k % 3] for k in range(6)]
+    answers = service.answer(examples)
+    assert {k for k, answer in enumerate(answers) if isinstance(answer, ExampleError)} == bad
+    (first, second, third) = service.answer(TREES)
+    for number, answer in enumerate(answers):
+        if number not in bad:
+            assert answer["label"] == (first, second, third)[number % 3]["label"]
+
+
+def test_an_example_that_an_error_names_costs_few_runs(service, monkeypatch):
+    runs = []
+
+    def predict(model, structures, *, nodes):
+        runs.append(len(structures))
+        if "bad" in structures:
+            raise ExampleError(f"model at example {structures.index('bad')} ['a']", "a tree", "none")
+        return structures
+
+    monkeypatch.setattr("foldbatch.serve.service.Model.predict", predict)
+    answers = service.answer([*range(40), "bad", *range(23)])
+    assert runs.count(1) == 1 and len(runs) == 4 and isinstance(answers[40], ExampleError)
+    assert [a for a in answers if not isinstance(a, Exception)] == [*range(40), *range(23)]
+
+
+def test_any_error_of_an_example_stays_its_own(service, monkeypatch):
+    def predict(model, structures, *, nodes):
+        return [1 / structure for structure in structures]
+
+    monkeypatch.setattr("foldbatch.serve.service.Model.predict", predict)
+    answers = service.answer([1, 2, 0, 4])
+    assert isinstance(answers[2], ZeroDivisionError) and answers[:2] + answers[3:] == [1, 0.5, 0.25]
+
+
+def test_a_new_file_is_noticed_and_read(service):
+    before = service.answer(TREES)
+    assert not service.changed()
+    save_model(service.path, seed=7)
+    assert service.changed()
+    service.reload()
+    assert not service.changed() and service.answer(TREES) != before
+
+
+def test_a_former_model_is_freed(tmp_path):
+    save_model(tmp_path / "model.safetensors")
+    loaded = []
+    service = Service(tmp_path / "model.safetensors", "numpy", lambda: loaded.append(gc.collect()))
+    former = weakref.ref(service.model.programs[0])
+    service.answer(TREES)
+    service.reload()
+    assert former() is None and len(loaded) == 2
+
+
+def test_a_damaged_file_leaves_the_former_model(service):
+    before = service.answer(TREES)
+    service.path.write_bytes(service.path.read_bytes()[:-9])
+    assert service.changed()
+    with pytest.raises(ReadError, match="damaged"):
+        service.reload()
+    assert service.answer(TREES) == before and not service.changed()  # it is not read again and again
+    service.path.unlink()
+    assert service.changed()
+    with pytest.raises(OSError, match="No such file"):
+        service.reload()
+
+
+def test_a_model_of_another_format_is_refused(service):
+    save_model(service.path, format="brackets")
+    with pytest.raises(ReadError, match="expected a model of format sst-binary, found one of brackets"):
+        service.reload()
