@@ -342,10 +342,9 @@ class Runner:
         asides: Collection[str] | None = None,
         numbers: NDArray[np.int64] | None = None,
     ) -> Derived:
-        """Run a part forward and backward.
+        """Run a part forward and backward; `numbers` are those of `value_and_grad`.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
-        `numbers` are those of `value_and_grad`.
         """
         begun = self.begin(step, seeds is not None, part, ready, memory, numbers)
         results = None
