@@ -4,7 +4,10 @@ Describe a model for one parse tree, record or sequence with blocks; `compile` t
 computation in it into static cells and runs any mixture of examples as a few large kernels.
 """
 
-from foldbatch import errors, schema, train, trees, types, zoo
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from foldbatch import communicators, errors, schema, train, trees, types, zoo
 from foldbatch.blocks import (
     RNN,
     RNTN,
@@ -71,6 +74,10 @@ from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, l
 from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
+
+if TYPE_CHECKING:
+    from foldbatch import torch as torch
+    from foldbatch.torch import from_torch as from_torch
 
 __version__ = "0.1.0"
 
@@ -141,6 +148,7 @@ __all__ = [
     "Zip",
     "ZipWith",
     "bench",
+    "communicators",
     "compile",
     "draw_schedule",
     "errors",
@@ -158,7 +166,19 @@ __all__ = [
     "zoo",
 ]
 
+_LATER = ("from_torch", "torch")  # what needs PyTorch; a star import must not
+
+
+if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
+
+    def __getattr__(name: str) -> Any:
+        """Load what needs PyTorch when it is first asked for."""
+        if name in _LATER:
+            room = import_module("foldbatch.torch")
+            return room if name == "torch" else room.from_torch
+        raise AttributeError(f"module 'foldbatch' has no attribute {name!r}")
+
 
 def __dir__() -> list[str]:
     """Return the public names only: importing makes a name of each module, too."""
-    return [*__all__, "__version__"]
+    return [*__all__, *_LATER, "__version__"]

@@ -8,7 +8,7 @@ from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.engine import check_precision, choose_engine
+from foldbatch.engines.engine import check_precision, choose_engine, planning_arithmetic
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.program import Program
@@ -119,7 +119,9 @@ def prepare(
     options = Options(engine, policy, layout, batched, cores, debug, share, precision)
     find_layout(layout)
     find_share(share)
-    return lower(as_block(block), find_policy(policy), kept_bytes, max_calls), options
+    arithmetic = planning_arithmetic(engine)
+    lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls, arithmetic=arithmetic)
+    return lowered, options
 
 
 def _evaluate(block: Any, example: Any, backend: str) -> Any:

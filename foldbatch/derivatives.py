@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foldbatch.engines.cotangents import seeds_of
+from foldbatch.engines.held import Pool
+from foldbatch.engines.parts import Seeds
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.results import Metrics
-from foldbatch.engines.runner import Runner, Seeds
+from foldbatch.engines.runner import Runner
 from foldbatch.engines.visits import InputGradients, Visits, gather
 from foldbatch.errors import ParameterError, UnknownNameError
 from foldbatch.forks import start_in_each_process
@@ -69,6 +71,7 @@ class Derivatives:
         }
         start_in_each_process(self, Derivatives._start)
         self._runners: dict[tuple[bool, ...], Runner] = {}
+        self._pools: dict[Runner, Pool] = {}
 
     def _start(self) -> None:
         self._lock = threading.Lock()
@@ -121,21 +124,52 @@ class Derivatives:
         def gathered(visits: Visits) -> Metrics:
             return Metrics({name: gather(visits, *read) for name, read in reads.items()})
 
-        key = (losses, seeds is not None, parameters, inputs)
+        runner = self.gradients_of(
+            losses=losses, results=seeds is not None, parameters=parameters, inputs=inputs
+        )
+        results, gradients = runner.vjp(traces, step, seeds, gathered)
+        named = {name: gradients[p] for name, p in self.parameters.items() if parameters and p in gradients}
+        return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
+
+    def gradients_of(
+        self,
+        *,
+        losses: bool = True,
+        results: bool = False,
+        parameters: bool = True,
+        inputs: bool = False,
+        training: bool = True,
+    ) -> Runner:
+        """Return a runner whose cells yield these gradients; arguments are those of `with_gradients`."""
+        key = (losses, results, parameters, inputs, training)
         with self._lock:
             if key not in self._runners:
                 model = with_gradients(
                     self.runner.model,
                     losses=losses,
-                    results=seeds is not None,
+                    results=results,
                     parameters=parameters,
                     inputs=inputs,
+                    training=training,
                 )
                 self._runners[key] = self._running(model)
-            runner = self._runners[key]
-        results, gradients = runner.vjp(traces, step, seeds, gathered)
-        named = {name: gradients[p] for name, p in self.parameters.items() if parameters and p in gradients}
-        return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
+            return self._runners[key]
+
+    def pool_of(self, *, losses: bool, results: bool, inputs: bool, training: bool) -> Pool:
+        """Return what runs batches forward and holds them until these gradients are wanted.
+
+        Arguments are those of `with_gradients`; gradients of parameters are always among them.
+        """
+        if losses and training and not results and not inputs:
+            return self.own_pool
+        runner = self.gradients_of(losses=losses, results=results, inputs=inputs, training=training)
+        with self._lock:
+            return self._pools.setdefault(runner, Pool(runner))
+
+    @cached_property
+    def own_pool(self) -> Pool:
+        """What runs batches forward with the program's own cells: of losses they yield gradients."""
+        return Pool(self.runner)
 
     def _assign(self, tangents: Tangents) -> None:
         if not isinstance(tangents, Mapping):

@@ -103,6 +103,10 @@ class TrainingError(FoldbatchError, ValueError):
     """An optimizer or a schedule is given a setting or a state it cannot use."""
 
 
+class ProcessError(FoldbatchError, RuntimeError):
+    """A process that trains together with this one has failed or ended."""
+
+
 class ReadError(FoldbatchError, ValueError):
     """A file is malformed; *where* is ``file:line:column``."""
 

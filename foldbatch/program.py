@@ -13,7 +13,7 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -226,7 +226,7 @@ class Program(Differentiable, Savable):
         return results
 
     def value_and_grad(
-        self, examples: Iterable[Any] | Planned, *, step: int | None = None
+        self, examples: Iterable[Any] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
     ) -> tuple[float, dict[str, Gradient]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
@@ -234,17 +234,17 @@ class Program(Differentiable, Savable):
         `dense()` does. Frozen parameters have none. Parameters are not changed.
 
         Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
-        the same again.
+        the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
+            BlockValueError: when `numbers` has not one whole number for each example.
 
         Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
         `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
-        loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step))
-        named = self._named(gradients)
-        self._look_at(loss, named)
+        loss, gradients = self._runner.value_and_grad(self._batch(examples), self._drawing(step), numbers)
+        self._look_at(loss, named := self._named(gradients))
         return loss, named
 
     def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:

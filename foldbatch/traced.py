@@ -23,7 +23,7 @@ from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, is_arrow, records_of
-from foldbatch.types import describe_value
+from foldbatch.types import describe_value, has_objects
 
 PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
@@ -70,6 +70,7 @@ class Traces:
     def __init__(self, lowered: Lowered, plan: Callable[[list[Trace]], tuple[SubBatch, ...]]) -> None:
         self._lowered = lowered
         self._plan = plan
+        self._may_hold = has_objects(lowered.model.result) or any(lowered.model.labels)
         self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
@@ -129,13 +130,14 @@ class Traces:
                 made = (trace_all or self._lowered.tracer.trace_all)(unseen, new)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
-                self._remember(examples[number], trace)
+                if isinstance(example := examples[number], Tree):
+                    self._remember(example, trace)
         return traces
 
-    def _remember(self, example: Any, trace: Trace) -> None:
+    def _remember(self, example: Tree, trace: Trace) -> None:
         """Keep the trace of a tree, which cannot change, as long as the tree lives."""
         # a tree must not live as long as the program, nor the program as long as a tree
-        if isinstance(example, Tree) and not holds_objects(self._lowered.model, trace):
+        if not self._may_hold or not holds_objects(self._lowered.model, trace):
             key = id(example)
             if (
                 key in self._known

@@ -59,7 +59,8 @@ class Variants:
         """
         if isinstance(examples, Planned):
             return self.full
-        if not isinstance(examples, Records) and any(isinstance(example, Prepared) for example in examples):
+        kinds = set() if isinstance(examples, Records) else {*map(type, examples)}
+        if any(issubclass(kind, Prepared) for kind in kinds):
             return self.full
         asides &= asides_of(self.full.lowered.model)
         with self._lock:
@@ -70,7 +71,7 @@ class Variants:
     def _build(self, asides: frozenset[str]) -> Variant:
         full = self.full.lowered
         tracer, kept_bytes = full.tracer, full.model.kept_bytes
-        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides)
+        lowered = lower(full.block, tracer.policy, kept_bytes, tracer.max_calls, asides, tracer.arithmetic)
         assert {*lowered.model.parameters} <= {*full.model.parameters}, "the model is not that of the block"
         return self._ready(lowered)
 

@@ -104,7 +104,7 @@ def test_no_file_holds_what_a_merge_left():
 
 def test_dir_of_the_package_lists_what_is_public():
     """Not its modules, which completion in an editor or a notebook would offer."""
-    assert dir(foldbatch) == sorted([*foldbatch.__all__, "__version__"])
+    assert dir(foldbatch) == sorted([*foldbatch.__all__, *foldbatch._LATER, "__version__"])
 
 
 if __name__ == "__main__":

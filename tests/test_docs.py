@@ -17,9 +17,12 @@ PAGES = sorted(set(DOCS.glob("**/*.md")) - {DOCS / "cookbook.md"})  # whose prog
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page):
     names: dict[str, object] = {}
-    for code in re.findall(
+    programs = re.findall(
         r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    ):
+    )
+    if any("import torch" in code for code in programs):
+        pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    for code in programs:
         exec(compile(code, str(page), "exec"), names)
 
 

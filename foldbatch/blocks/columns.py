@@ -57,7 +57,7 @@ def _column(
 
     try:
         array = np.asarray(items)
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients
         raise bad("give numbers, in rows of one length", ExampleTypeError) from None
     allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
     empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []

@@ -29,6 +29,7 @@ from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow, components
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Trace
@@ -58,7 +59,7 @@ class Lowered:
 
     def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
         """Return the traces of examples; None where the tracing program must be run on each."""
-        if isinstance(self.columns, str):
+        if isinstance(self.columns, str) or not self.columns.pay(examples):
             return None
         traces: list[Trace] = []
         with no_garbage():  # many traces are many objects
@@ -76,6 +77,7 @@ def lower(
     kept_bytes: int | None = None,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
@@ -86,6 +88,7 @@ def lower(
         max_calls: how many calls an example may make.
         asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
             nothing else.
+        arithmetic: what finds the levels of calls.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
@@ -115,7 +118,7 @@ def lower(
     source = write_source(functions)
     names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls=max_calls)
+    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls, arithmetic)
     return Lowered(block, model, tracer, find(functions, names, model))
 
 

@@ -93,6 +93,11 @@ class Recorder:
         self._ends.append([*map(len, self._counted)])
 
     @property
+    def data(self) -> list[list[list[Any]]]:
+        """What was read: per cell and feed, in the order of calls."""
+        return self._feeds
+
+    @property
     def full(self) -> bool:
         """Whether so much is noted that a record should be made of it."""
         return self._noted > MANY
@@ -119,8 +124,7 @@ class Recorder:
         return [0, *(ends[k] // self._row_widths[k] for ends in self._ends)]
 
     def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
-        feed = self.model.feeds[k][i]
-        return column(items, feed.type, self._bounds[k][i], feed.declared)
+        return _array(items, self.model.feeds[k][i], self._bounds[k][i])
 
     def _joint_column(self, k: int, i: int) -> NDArray[Any]:
         """Return the data of all examples: in one go, or example by example where they fit only so."""
@@ -172,7 +176,18 @@ def _matrix(part: list[Any], width: int) -> Ints:
 
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
     def check(item: Any) -> None:
-        column([item], feed.type, bound, feed.declared)
+        _array([item], feed, bound)
         items.append(item)
 
     return check
+
+
+def _array(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
+    """Return data as one array; of a tensor of PyTorch that requires gradients, its numbers."""
+    try:
+        return column(items, feed.type, bound, feed.declared)
+    except BadDataError:
+        if not any(hasattr(item, "detach") for item in items):
+            raise
+        numbers = [item.detach() if hasattr(item, "detach") else item for item in items]
+        return column(numbers, feed.type, bound, feed.declared)

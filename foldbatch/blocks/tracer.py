@@ -18,6 +18,7 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
+from foldbatch.blocks.by_number import FIELDS, TREES, Numbered, UnsuitedError, by_number, fields_of
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
@@ -32,6 +33,7 @@ from foldbatch.errors import (
 )
 from foldbatch.garbage import no_garbage
 from foldbatch.model.model import Model
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Record, Together, renumbered
@@ -46,6 +48,7 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 TraceAll: TypeAlias = (
     "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
 )
+Look: TypeAlias = "Callable[[Sequence[Sequence[list[Any]]]], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,11 @@ class Tracer:
         collections: the variables that hold lists of collected values.
         memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
         max_calls: how many calls an example may make.
+        arithmetic: what finds levels.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
-        code: the compiled text, of generators and of plain functions.
+        code: the compiled text, of generators, of plain functions and of functions on trees.
+        numbered: the program on trees, where it gains something.
         unused: globals of runs that have ended, for other runs.
     """
 
@@ -77,16 +82,21 @@ class Tracer:
     collections: Sequence[str] = ()
     memos: Sequence[str] = ()
     max_calls: int = MAX_CALLS
+    arithmetic: Arithmetic = NUMPY
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
-    code: tuple[CodeType, CodeType] = field(init=False, repr=False)
+    code: tuple[CodeType, ...] = field(init=False, repr=False)
+    numbered: Numbered | None = field(init=False, repr=False)
     unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        code = compile(self.source, FILENAME, "exec"), compile(direct(self.source), FILENAME, "exec")
-        object.__setattr__(self, "code", code)
+        plain = direct(self.source)
+        numbered = by_number(plain, self.globals)
+        texts: list[Any] = [self.source, plain, *([numbered.module] if numbered else [])]
+        object.__setattr__(self, "code", tuple([compile(text, FILENAME, "exec") for text in texts]))
+        object.__setattr__(self, "numbered", numbered)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -100,12 +110,17 @@ class Tracer:
         """
         return self.trace_all([example], [number])[0]
 
-    def trace_all(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> list[Trace]:
         """Return the calls that examples make, each in a trace of its own.
 
         Args:
             examples: what the root block reads.
             numbers: the examples' numbers in their batch, for errors.
+            look: is given the data that were read before they become arrays, and may put others in their
+                places: per cell and feed, a list in the order of calls. It is called again with the data of
+                the next examples where there are very many.
 
         Raises:
             ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
@@ -114,7 +129,7 @@ class Tracer:
         while len(traces) < len(examples):
             done = len(traces)
             with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:])
+                record = self.record(examples[done:], numbers[done:], look)
             traces += self.traces_of(record)
         return traces
 
@@ -123,24 +138,37 @@ class Tracer:
         cells = self.model.signatures
         batched = renumbered(record, [cell.arguments for cell in cells])
         values = int(batched.offsets[-1])
-        height = levels(self.policy, cells, batched.calls, batched.elements, values)
+        height = levels(self.policy, cells, batched.calls, batched.elements, values, self.arithmetic)
         return Together(replace(batched, levels=height), self.form).traces()
 
-    def record(self, examples: Sequence[Any], numbers: Sequence[int]) -> Record:
+    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Record:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
         """
         recorder = self._recorder(careful=False)
+        numbered = self.numbered if self.numbered is not None and self.numbered.usable else None
         try:
             with self._namespace(recorder) as namespace:
                 root, depth = namespace[PLAIN + self.functions[0].name], _depth()
+                if numbered is not None:
+                    namespace.update(numbered.tables_of_run())
                 for example in examples:
                     namespace.update(recorder.begin())
-                    recorder.end(root(example, depth))
+                    if numbered is not None and type(example) in TREES:
+                        namespace.update(fields_of(example))
+                        recorder.end(namespace[numbered.root](example.index, depth))
+                    else:
+                        recorder.end(root(example, depth))
                     if recorder.full:
                         break
+            if look is not None:
+                look(recorder.data)
             return recorder.record()
+        except UnsuitedError:
+            assert numbered is not None, "its functions raise it"
+            numbered.suited = False
+            return self.record(examples, numbers)
         except Exception as error:  # noqa: BLE001 - raised again, as an error of ours
             number, cause = recorder.first_bad() or (recorder.ended, error)
             refused = self._refused(examples[number], numbers[number], cause)
@@ -200,7 +228,9 @@ class Tracer:
             yield namespace
         finally:
             namespace.update(
-                dict.fromkeys([*recorder.bindings, "call", "numbers", *self.collections, *self.memos])
+                dict.fromkeys(
+                    [*recorder.bindings, "call", "numbers", *self.collections, *self.memos, *FIELDS]
+                )
             )
             self.unused.append(namespace)
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
+from foldbatch.commands.ranks import first_speaks
 from foldbatch.commands.saved import count
+from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError
 from foldbatch.gain.glance import glance
 from foldbatch.output import write_whole
@@ -34,7 +36,7 @@ SEED = "seed-"  # begins the names of the folders of several seeds
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Train, test and save; return the exit status.
+    """Train, test and save; return the exit status. Processes that a launcher started do it together.
 
     Args:
         arguments: of the command.
@@ -44,32 +46,47 @@ def main(arguments: Sequence[str], prog: str) -> int:
         FoldbatchError: for what the user can mend.
         OSError: when a file cannot be read or written.
     """
+    communicator = find()
+    with first_speaks(communicator), together(communicator):
+        _main(arguments, prog, communicator)
+        share(communicator, None)  # none leaves before all are done
+    return 0
+
+
+def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
     overrides, rest = _separated(arguments)
     options = _parser(prog).parse_args(rest)
     given = read_configuration(options.config, split_overrides(overrides))
     configuration = with_absolute_paths(given)
     name = options.config.stem if options.config else configuration.data.format
-    folder = _folder(options.folder, name, resume=options.resume)
+    first = communicator.rank == 0
+    chosen = _folder(options.folder, name, resume=options.resume) if first else None
+    folder = from_first(communicator, chosen)
     dataset = read_dataset(configuration)
     counts = f"{len(dataset.train)} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
     if options.seeds == 1:
-        fitted = [fit(configuration, dataset, folder, resume=options.resume)]
+        fitted = [fit(configuration, dataset, folder, resume=options.resume, communicator=communicator)]
         for part in ("dev", "test"):
             if part in fitted[0].figures:
                 print(f"{part}: {', '.join(_numbers(fitted[0].figures[part]))}")
     else:
-        fitted = _several(configuration, dataset, folder, options)
+        fitted = _several(configuration, dataset, folder, options, communicator)
+    if not first:
+        return
     for one in fitted:
         print(f"model: {one.path}")
     _show_one(fitted[0], dataset)
     if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch)):
         print(gain)
-    return 0
 
 
 def _several(
-    configuration: Configuration, dataset: Dataset, folder: Path, options: Namespace
+    configuration: Configuration,
+    dataset: Dataset,
+    folder: Path,
+    options: Namespace,
+    communicator: Communicator,
 ) -> list[Fitted]:
     """Train a model for each seed, and compare them with their ensemble."""
     fitted = []
@@ -77,7 +94,10 @@ def _several(
         train = msgspec.structs.replace(configuration.train, seed=configuration.train.seed + number)
         seeded = msgspec.structs.replace(configuration, train=train)
         print(f"seed {train.seed}")
-        fitted.append(fit(seeded, dataset, folder / f"{SEED}{train.seed}", resume=options.resume))
+        own = folder / f"{SEED}{train.seed}"
+        fitted.append(fit(seeded, dataset, own, resume=options.resume, communicator=communicator))
+    if communicator.rank:
+        return fitted
     report: dict[str, Any] = {}
     for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
         if examples:

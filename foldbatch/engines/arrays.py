@@ -286,11 +286,19 @@ class ArrayRun:
         return array[: self.ready.batch.schedule.arena_rows[arena]]
 
     def _seed(self, cotangents: Cotangents) -> None:
-        """Add the cotangents that the caller gives, value by value: a value may have several."""
-        rows = self.ready.batch.schedule.row_of
-        arenas = self._arenas if cotangents else rows
-        for number, cotangent in cotangents:
-            self._arena("cotangents", int(arenas[number]))[rows[number]] += cotangent
+        """Add the cotangents that the caller gives; a value may have several."""
+        if not cotangents:
+            return
+        numbers = np.array([number for number, _ in cotangents], np.int64)
+        arenas, rows = self._arenas.take(numbers), self.ready.batch.schedule.row_of.take(numbers)
+        for arena in np.unique(arenas).tolist():
+            places = np.flatnonzero(arenas == arena)
+            array = self._arena("cotangents", arena)
+            values = np.stack([cotangents[place][1] for place in places.tolist()]).astype(array.dtype)
+            if len(np.unique(rows[places])) == len(places):
+                array[rows[places]] += values
+            else:
+                np.add.at(array, rows[places], values)
 
     def _dense_gradients(self) -> dict[Parameter, Array]:
         """Return memory for the gradients that launches yield, zero where several are added up."""

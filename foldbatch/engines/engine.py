@@ -129,6 +129,7 @@ ENGINES: dict[str, tuple[str, str]] = {
 }
 AUTO = ("cuda", "numba", "numpy")  # the fastest first
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what ``auto`` is
+PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 
@@ -185,9 +186,15 @@ def load_engine(name: str, model: Model, *, debug: bool = False, precision: str 
     return engine
 
 
-def planning_arithmetic() -> Arithmetic:
-    """Return what the host of a device plans with: Numba's loops where Numba is installed, else NumPy."""
-    arithmetic: Arithmetic = _import("numba").arithmetic() if _works("numba") else NUMPY
+def planning_arithmetic(name: str) -> Arithmetic:
+    """Return what an engine plans with: NumPy's functions in one of NumPy, else Numba's loops if installed.
+
+    >>> planning_arithmetic("numpy") is NUMPY
+    True
+    """
+    if name in PLAIN or not _works("numba"):
+        return NUMPY
+    arithmetic: Arithmetic = _import("numba").arithmetic()
     return arithmetic
 
 

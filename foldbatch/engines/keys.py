@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from foldbatch.errors import BlockValueError, counted
 from foldbatch.params import Array
 from foldbatch.static.ops.random import GAMMA, WORD, mixed
+from foldbatch.types import describe_value
 
 
 def call_keys(seed: int, step: int, examples: Array, calls: Array) -> NDArray[np.int64]:
@@ -56,3 +58,19 @@ def keyed(
         )
         for columns, which, numbers in zip(feeds, keys, examples, strict=True)
     )
+
+
+def example_numbers(numbers: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Return the numbers that examples have in a larger batch: ``[N]``.
+
+    Raises:
+        BlockValueError: when there is not a whole number for each example.
+
+    >>> example_numbers([4, 0], 2)
+    array([4, 0])
+    """
+    array = np.asarray(numbers)
+    if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
+        expected, found = f"{counted(count, 'whole number')}", describe_value(numbers)
+        raise BlockValueError("value_and_grad numbers", expected, found, "give one for each example")
+    return array.astype(np.int64)

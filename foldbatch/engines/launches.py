@@ -20,6 +20,9 @@ WHOLE = len(
 )  # the code of a step that goes through all stages; one of a single stage has its place in ALL
 CODES: dict[tuple[str, ...], int] = {**{(stage,): code for code, stage in enumerate(ALL)}, ALL: WHOLE}
 MIRRORED = np.array([ALL.index(MIRROR[stage]) for stage in ALL] + [WHOLE])
+CHOSEN = np.eye(WHOLE + 1, WHOLE, dtype=bool)  # the stages of each code
+CHOSEN[WHOLE] = True
+GROUPS = ALL.index("step"), WHOLE  # the codes of steps that run one group of calls
 
 
 class StepRuns(NamedTuple):
@@ -61,15 +64,14 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     cells, codes, bounds = _columns(schedule.steps)
     runs = _runs(cells, codes)
     forward = _launches(bound.stages["forward"], runs)
-    backward = np.zeros((0, HEAD), np.int64)
+    yields = dict.fromkeys(bound.summed, 0)
     if bound.training:
         backward = _launches(bound.stages["backward"], _mirrored(runs, len(cells)))
-    yields = dict.fromkeys(bound.summed, 0)
-    levels = np.zeros(len(bound.routines), np.int64)
-    np.add.at(levels, backward[:, 0], backward[:, 2] - backward[:, 1])
-    for kernel in np.flatnonzero(levels).tolist():
-        for parameter in bound.gradients[kernel]:
-            yields[parameter] += int(levels[kernel])
+        levels = np.zeros(len(bound.routines), np.int64)
+        np.add.at(levels, backward[:, 0], backward[:, 2] - backward[:, 1])
+        for kernel in np.flatnonzero(levels).tolist():
+            for parameter in bound.gradients[kernel]:
+                yields[parameter] += int(levels[kernel])
     facts, index = facts_of(schedule, _widest(schedule, cells, codes, bounds))
     facts += [int(count == 1) for count in yields.values()]  # then it is stored, and not summed
     values = np.array(facts, np.int64)
@@ -84,18 +86,24 @@ def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
 
 def _columns(steps: Sequence[Step]) -> tuple[Ints, Ints, Ints]:
     """Return the cell of each step, the code of its stages, and its calls: ``[n]``, ``[n]``, ``[n, 2]``."""
-    columns = list(zip(*steps, strict=True)) or [(), (), (), ()]
-    cells, first, last = (np.array(columns[i], np.int64) for i in (0, 2, 3))
-    codes = np.fromiter(map(CODES.__getitem__, columns[1]), np.int64, len(steps))
-    return cells, codes, np.stack([first, last], 1)
+    if not steps:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+    cells, stages, first, last = zip(*steps, strict=True)
+    numbers = np.array([cells, [CODES[some] for some in stages], first, last], np.int64)
+    return numbers[0], numbers[1], numbers[2:].T.copy()
 
 
 def _runs(cells: Ints, codes: Ints) -> StepRuns:
     """Return the runs of steps; ``cells: [n]``, ``codes: [n]``."""
-    begins = np.ones(len(cells), bool)
-    begins[1:] = (cells[1:] != cells[:-1]) | (codes[1:] != codes[:-1]) | (codes[1:] == WHOLE)
-    first = np.flatnonzero(begins)
-    return StepRuns(cells[first], codes[first], first, np.append(first[1:], len(cells))[: len(first)])
+    kinds = cells * (WHOLE + 1) + codes
+    begins = codes == WHOLE
+    begins[1:] |= kinds[1:] != kinds[:-1]
+    begins[:1] = True
+    first = begins.nonzero()[0]
+    last = np.empty_like(first)
+    last[:-1] = first[1:]
+    last[-1:] = len(cells)
+    return StepRuns(cells.take(first), codes.take(first), first, last)
 
 
 def _mirrored(runs: StepRuns, steps: int) -> StepRuns:
@@ -109,10 +117,13 @@ def _launches(kernels: Ints, runs: StepRuns) -> Ints:
 
     A run of one stage is one launch. Of several stages, a step goes through all before the next step does.
     """
-    chosen = (runs.codes[:, None] == np.arange(len(ALL))) | (runs.codes == WHOLE)[:, None]
     candidates = kernels.take(runs.cells, axis=0)
-    run, stage = np.nonzero(chosen & (candidates >= 0))
-    return np.stack([candidates[run, stage], runs.first[run], runs.last[run]], 1)
+    places = (CHOSEN.take(runs.codes, axis=0) & (candidates >= 0)).ravel().nonzero()[0]
+    run = places // WHOLE
+    launches = np.empty((len(places), HEAD), np.int64)
+    launches[:, 0] = candidates.ravel().take(places)
+    launches[:, 1], launches[:, 2] = runs.first.take(run), runs.last.take(run)
+    return launches
 
 
 def _widest(schedule: Schedule, cells: Ints, codes: Ints, bounds: Ints) -> dict[int, tuple[int, ...]]:
@@ -120,8 +131,8 @@ def _widest(schedule: Schedule, cells: Ints, codes: Ints, bounds: Ints) -> dict[
 
     Shapes: ``cells: [n]``, ``codes: [n]``, ``bounds: [n, 2]``, as from `_columns`.
     """
-    groups = np.flatnonzero((codes == ALL.index("step")) | (codes == WHOLE))
-    cells, (first, last) = cells[groups], bounds[groups].T
+    groups = ((codes == GROUPS[0]) | (codes == GROUPS[1])).nonzero()[0]
+    cells, (first, last) = cells.take(groups), bounds.take(groups, axis=0).T
     calls = np.zeros(len(schedule.cells), np.int64)
     np.maximum.at(calls, cells, last - first)
     widest = {}

@@ -16,24 +16,25 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
-from foldbatch.engines.engine import Run, choose_engine, load_engine
-from foldbatch.engines.keys import keyed
+from foldbatch.engines.engine import Cotangents, Run, choose_engine, load_engine
+from foldbatch.engines.keys import example_numbers, keyed
+from foldbatch.engines.naming import Naming
+from foldbatch.engines.parts import Begun, Derived, Seeds
 from foldbatch.engines.planned import SubBatch
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Alternative, Report, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
 from foldbatch.engines.visits import Visits
-from foldbatch.errors import ExampleError
 from foldbatch.forks import start_in_each_process
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.params import Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify
@@ -43,9 +44,6 @@ from foldbatch.updates import Updates
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
-Seeds: TypeAlias = (
-    "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +58,6 @@ class Options:
     debug: bool
     share: str | None = "leaves"
     precision: str = "fp32"
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """The results of the backward pass of a part.
-
-    Attributes:
-        losses: the part's losses.
-        gradients: the gradients, by parameter.
-        visits: the gradients of data, where the model's cells yield them.
-        size: how many examples the part has.
-        results: its results and metrics, where they are asked for.
-    """
-
-    losses: Losses
-    gradients: dict[Parameter, Gradient]
-    visits: Visits
-    size: int
-    results: Results | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +122,17 @@ class Runner:
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
 
-    def value_and_grad(self, batch: Work, step: int) -> tuple[float, dict[Parameter, Gradient]]:
-        """Return the summed loss, and its gradient for every trainable parameter of the model."""
-        parts = self._each(partial(self._differentiate, step, None), batch, training=True)
+    def value_and_grad(
+        self, batch: Work, step: int, numbers: Sequence[int] = ()
+    ) -> tuple[float, dict[Parameter, Gradient]]:
+        """Return the summed loss, and its gradient for every trainable parameter of the model.
+
+        The examples of a part of a larger batch have `numbers` in that.
+        """
+        count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
+        given = example_numbers(numbers, count) if len(numbers) else None
+        differentiate = partial(self._differentiate, step, None, numbers=given)
+        parts = self._each(differentiate, batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
@@ -174,6 +161,34 @@ class Runner:
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
         joined = join(results) if results else Results([], gather(Visits({}, calls, calls)), Losses(0.0, {}))
         return joined, self._summed(parts)
+
+    def forward(
+        self, batch: Work, step: int, memories: list[Any], *, seeded_results: bool, training: bool
+    ) -> list[Begun]:
+        """Run a batch forward in memory that the caller keeps, for its backward pass.
+
+        Args:
+            batch: the batch.
+            step: the step of training.
+            memories: one for each part; what is missing is made and added.
+            seeded_results: whether results will have cotangents.
+            training: whether it is computed as while training; else there is no backward pass.
+        """
+        work = partial(self.begin, step, seeded_results)
+        return self._each(work, batch, training=training, memories=memories)
+
+    def backward(
+        self, parts: Sequence[Begun], cotangents: Sequence[Cotangents], *, visited: bool
+    ) -> tuple[list[Visits], dict[Parameter, Gradient]]:
+        """Run parts that `forward` has begun backward, once, from cotangents of their values.
+
+        Returns the gradients of data per part, where `visited` with their calls, and those of parameters.
+        """
+        finish = partial(self.finish, visited=visited)
+        tasks = [partial(finish, *both) for both in zip(parts, cotangents, strict=True)]
+        with self._lock, single_threaded_blas():
+            done = self._side_by_side(tasks) if tasks else []
+        return [part.visits for part in done], self._summed(done)
 
     def report(self, traces: list[Trace], phases: dict[str, float], *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread.
@@ -239,24 +254,34 @@ class Runner:
             return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
         return np.zeros(shape, dtype)
 
-    def _each(self, work: Callable[[SubBatch, Any, Any], R], batch: Work, *, training: bool) -> list[R]:
-        """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory."""
+    def _each(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        batch: Work,
+        *,
+        training: bool,
+        memories: list[Any] | None = None,
+    ) -> list[R]:
+        """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory.
+
+        `memories`, if given, become those of the parts, one for each: so what is in them can stay.
+        """
         parts = self._cut(batch) if isinstance(batch, list) else batch
         if not parts:
             return []
         with self._lock, single_threaded_blas():
             self.engine.helped = len(parts) == 1 and self.options.threads > 1
-            if self._one_by_one:
+            if self._one_by_one and memories is None:
                 memory = self._memories[0]
                 return [work(part, self._ready(part, training=training), memory) for part in parts]
-            self._memories += [self.engine.memory() for _ in parts[len(self._memories) :]]
+            memories = self._memories if memories is None else memories
+            memories += [self.engine.memory() for _ in parts[len(memories) :]]
             # all are made ready in this thread: this is mostly Python, which threads cannot run side by side
             ready = [self._ready(part, training=training) for part in parts]
-            tasks = [
-                partial(work, part, made, memory)
-                for part, made, memory in zip(parts, ready, self._memories, strict=False)
-            ]
-            return in_threads(self._pool, tasks)
+            return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
+
+    def _side_by_side(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
+        return [task() for task in tasks] if self._one_by_one else in_threads(self._pool, tasks)
 
     @property
     def _one_by_one(self) -> bool:
@@ -279,11 +304,20 @@ class Runner:
             part.ready[training] = self.engine.ready(part.batch, training=training)
         return part.batch, part.ready[training]
 
-    def _forward(self, part: SubBatch, ready: tuple[Batch, Any], memory: Any, step: int) -> Run:
+    def _forward(
+        self,
+        part: SubBatch,
+        ready: tuple[Batch, Any],
+        memory: Any,
+        step: int,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Run:
         batch, made = ready
         feeds = batch.feeds
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
+            if numbers is not None:
+                examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
         run = self.engine.forward(made, feeds, memory)
         run.within = Naming(self.model, batch, part.first)
@@ -296,7 +330,6 @@ class Runner:
         with Naming(self.model, ready[0], part.first):
             return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
 
-    @np.errstate(all="ignore")
     def _differentiate(
         self,
         step: int,
@@ -307,27 +340,48 @@ class Runner:
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
+        numbers: NDArray[np.int64] | None = None,
     ) -> Derived:
-        """Run a part forward and backward.
+        """Run a part forward and backward; `numbers` are those of `value_and_grad`.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
         """
-        batch, _ = ready
-        cotangents: list[tuple[int, Array]] = []
+        begun = self.begin(step, seeds is not None, part, ready, memory, numbers)
+        results = None
+        if asides is not None:
+            with Naming(self.model, begun.batch, part.first):
+                results = collect(self.model, begun.batch, begun.run, asides)
+        cotangents: Cotangents = ()
         if seeds is not None:
+            own = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
+            cotangents = [pair for pairs in own for pair in pairs]
+        derived = self.finish(begun, cotangents, visited=visited)
+        return derived if results is None else replace(derived, results=results)
+
+    @np.errstate(all="ignore")
+    def begin(
+        self,
+        step: int,
+        seeded_results: bool,  # noqa: FBT001 - given by partial application
+        part: SubBatch,
+        ready: tuple[Batch, Any],
+        memory: Any,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> Begun:
+        """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
+        batch, _ = ready
+        if seeded_results:
             arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
             batch = replace(batch, schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
-            offsets = batch.merged.offsets.tolist()
-            own = seeds[part.first : part.first + len(part.traces)]
-            cotangents = [
-                (number + offset, g)
-                for offset, pairs in zip(offsets, own, strict=True)
-                for number, g in pairs
-            ]
         with Naming(self.model, batch, part.first):
-            run = self._forward(part, ready, memory, step)
-            results = None if asides is None else collect(self.model, batch, run, asides)
+            return Begun(part, batch, self._forward(part, ready, memory, step, numbers))
+
+    @np.errstate(all="ignore")
+    def finish(self, begun: Begun, cotangents: Cotangents, *, visited: bool) -> Derived:
+        """Run a part that has begun backward, once; where `visited`, list the calls that read data."""
+        part, batch, run = begun.part, begun.batch, begun.run
+        with Naming(self.model, batch, part.first):
             gradients = run.backward(cotangents)
             merged, tables = batch.merged, batch.schedule.cells
             inputs = {
@@ -336,40 +390,7 @@ class Runner:
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
-        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), results)
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """A context that changes errors of ids out of range into errors that name examples; calling it yields it.
-
-    Attributes:
-        model: the model.
-        batch: what runs.
-        first: the example that it begins with.
-
-    Raises:
-        ExampleError: in the place of an `OutOfRangeError`.
-    """
-
-    model: Model
-    batch: Batch
-    first: int
-
-    def __call__(self) -> Naming:
-        """Return the context itself."""
-        return self
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Change an error, if there is one."""
-        if isinstance(error, OutOfRangeError):
-            example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
-            where = f"{self.model.cells[error.cell].name} at example {example}"
-            fix = "correct what computes the id"
-            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
+        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
 
 
 def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:

@@ -6,15 +6,25 @@ the gradients of floats in examples, and start from given cotangents of results.
 
 from __future__ import annotations
 
+from functools import partial
+
 from foldbatch.model.active import Sources
 from foldbatch.model.model import Model, restaged
 from foldbatch.static.autodiff import trainable
+from foldbatch.static.cellgraph import transformed
 from foldbatch.static.graph import Node
+from foldbatch.static.passes.phase import in_phase
 from foldbatch.types import TensorType
 
 
 def with_gradients(
-    model: Model, *, losses: bool = True, results: bool = False, parameters: bool = True, inputs: bool = False
+    model: Model,
+    *,
+    losses: bool = True,
+    results: bool = False,
+    parameters: bool = True,
+    inputs: bool = False,
+    training: bool = True,
 ) -> Model:
     """Return a model whose cells yield other gradients than those of parameters from losses.
 
@@ -24,8 +34,10 @@ def with_gradients(
         results: whether gradients come from cotangents of results.
         parameters: whether gradients of parameters are wanted.
         inputs: whether gradients of the floats in examples are wanted.
+        training: whether what is differentiated is computed as while training, or as in inference.
     """
-    graphs = [cell.built for cell in model.cells]
+    settled = partial(in_phase, training=False)
+    graphs = [cell.built if training else transformed(cell.built, settled) for cell in model.cells]
     feeds = [
         frozenset(i for i, x in enumerate(graph.feeds) if inputs and x.type.is_float) for graph in graphs
     ]

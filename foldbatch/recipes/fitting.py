@@ -21,16 +21,16 @@ from typing import Any
 
 import msgspec
 
+from foldbatch.communicators import Alone, Communicator, cores
 from foldbatch.compiling import compile
 from foldbatch.output import write_whole
 from foldbatch.program import Program
 from foldbatch.recipes.building import build_model, build_optimizer
 from foldbatch.recipes.configuration import plain, to_toml
 from foldbatch.recipes.data import Dataset
-from foldbatch.recipes.ensemble import evaluate
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.steering import build_callbacks, has_best, metrics_of
-from foldbatch.train import Callback, Checkpoints, LambdaCallback, Trainer
+from foldbatch.train import Callback, Checkpoints, DataParallel, LambdaCallback, Trainer
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 
@@ -59,8 +59,9 @@ def fit(
     *,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    communicator: Communicator | None = None,
 ) -> Fitted:
-    """Train, test and save a model.
+    """Train, test and save a model; several processes do it together, and rank 0 writes the files.
 
     Args:
         configuration: all options.
@@ -68,6 +69,7 @@ def fit(
         folder: of the run; it is made.
         resume: whether to go on from the newest checkpoint of the folder.
         callbacks: more of them, such as what shows progress.
+        communicator: of several processes, each of which calls this; by default this one trains alone.
 
     Raises:
         FoldbatchError: when examples do not fit the model, or a setting is out of range.
@@ -75,34 +77,42 @@ def fit(
     """
     options = configuration.train
     metrics = metrics_of(dataset.kind, options.metrics)
-    program = compile(build_model(configuration, dataset), options.backend, seed=options.seed)
-    traced = replace(dataset, train=program.prepare(dataset.train), dev=program.prepare(dataset.dev))
+    communicator = communicator or Alone()
+    threads = None if communicator.size == 1 else cores(communicator)
+    program = compile(
+        build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
+    )
+    parallel = DataParallel(program, communicator)
+    traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
     steps = math.ceil(len(dataset.train) / options.batch)
     keep_options = LambdaCallback(  # when a checkpoint of other options has been refused
         on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     )
+    keep_options.first_only = True
     steering = build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
-        program,
+        parallel,
         build_optimizer(configuration.optimizer),
         batch=options.batch,
         metrics=metrics,
         callbacks=[keep_options, *steering, *callbacks],
         seed=options.seed,
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    if parallel.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
     history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
     if has_best(configuration, dataset.dev):
         _restore_best(trainer)
     figures: dict[str, Any] = {"epochs": history}
     figures |= {
-        part: evaluate([program], examples, metrics)
+        part: trainer.evaluate(examples)
         for part, examples in (("dev", traced.dev), ("test", dataset.test))
         if examples
     }
     notes = {"task": dataset.kind, "classes": list(dataset.classes), "configuration": plain(configuration)}
-    program.save(folder / MODEL, notes=notes)
-    write_whole(folder / FIGURES, as_json(figures))
+    if parallel.is_first:
+        program.save(folder / MODEL, notes=notes)
+        write_whole(folder / FIGURES, as_json(figures))
     return Fitted(program, notes, figures, folder / MODEL)
 
 

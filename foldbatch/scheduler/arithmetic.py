@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler import turns
-from foldbatch.scheduler.trace import Form, Index, Ints
+from foldbatch.scheduler.heights import levels
+from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
 SHORT = 2**16  # keys below it are sorted by their digits, in linear time
@@ -296,6 +297,7 @@ class Arithmetic:
     ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
     consecutive: Callable[[Index], bool]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
+    levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
     costs: Costs
 
 
@@ -310,5 +312,6 @@ NUMPY = Arithmetic(
     ranks,
     consecutive,
     drain,
+    levels,
     Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
 )

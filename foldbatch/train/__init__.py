@@ -34,6 +34,7 @@ from foldbatch.train.metrics import (
 from foldbatch.train.mistakes import draw_errors
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
+from foldbatch.train.parallel import DataParallel
 from foldbatch.train.pictures import plot_confusion, plot_history
 from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
@@ -53,6 +54,7 @@ __all__ = [
     "Checkpoints",
     "ClipGradients",
     "Confusion",
+    "DataParallel",
     "EarlyStopping",
     "Eve",
     "JSONLinesLog",

@@ -49,16 +49,26 @@ class Interrupts:
         if error is None:
             self.look()
 
-    def look(self) -> None:
+    @property
+    def noted(self) -> int:
+        """The signal that came, or 0."""
+        return self._noted or 0
+
+    def look(self, agreed: int | None = None) -> None:
         """Raise the exception of a signal that came.
+
+        Args:
+            agreed: the signal of which all processes know, or 0, where several train together; the one that
+                came to this process is not looked at then.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C (SIGINT).
             SystemExit: after SIGTERM; its code is 143, as shells say it of a process that SIGTERM ended.
         """
-        if self._noted is None:
+        number = self.noted if agreed is None else agreed
+        if not number:
             return
-        number, self._noted, self.raised = self._noted, None, True
+        self._noted, self.raised = None, True
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldbatch.engines.planned import Planned
-from foldbatch.errors import TrainingError
-from foldbatch.params import Gradient
+from foldbatch.communicators import Alone, from_first, together
+from foldbatch.communicators.sharing import told
+from foldbatch.errors import ProcessError, TrainingError
 from foldbatch.program import Program
 from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.callback import Callback
@@ -27,40 +26,25 @@ from foldbatch.train.checks import (
     sequence_of,
     several,
 )
+from foldbatch.train.evaluating import evaluate, in_parts
 from foldbatch.train.interrupts import Interrupts
-from foldbatch.train.metrics import Metric, Tally
+from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.prefetch import prefetched
-from foldbatch.train.resuming import Position, model_digest, take_over
+from foldbatch.train.parallel import DataParallel
+from foldbatch.train.resuming import Position, configuration, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
-from foldbatch.trees.records import Records, chosen
+from foldbatch.train.shares import Batch, Share, share_of, shares
+from foldbatch.trees.records import Records
 
 BATCH = 32  # examples of a batch, where nobody says how many
-EVALUATED = 256  # examples of a batch that is not trained on
-
-
-@dataclass(slots=True)
-class Batch:
-    """The batch under way: its examples, their places in the training set, then loss and gradients.
-
-    Attributes:
-        indices: of the examples in the training set.
-        examples: of the batch.
-        loss: the sum over the batch, once it was run.
-        gradients: of the sum, by parameter name.
-    """
-
-    indices: list[int]
-    examples: Sequence[Any]
-    loss: float = 0.0
-    gradients: dict[str, Gradient] = field(default_factory=dict)
 
 
 class Trainer:
     """Fits a program's parameters to examples, evaluates them, and predicts.
 
     Args:
-        program: whose parameters are trained.
+        program: whose parameters are trained; a `foldbatch.train.DataParallel` of it where several processes
+            train together.
         optimizer: what changes them; the loss of a batch is divided by its number of examples.
         batch: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
@@ -70,6 +54,8 @@ class Trainer:
         ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
 
     Attributes:
+        program: whose parameters are trained.
+        parallel: the processes that train it; one by default.
         epoch: how many epochs are done.
         epochs: how many are wanted in the end.
         steps: how many updates are done, in all epochs.
@@ -99,7 +85,7 @@ class Trainer:
 
     def __init__(
         self,
-        program: Program,
+        program: Program | DataParallel,
         optimizer: Optimizer,
         *,
         batch: int | None = None,
@@ -109,7 +95,11 @@ class Trainer:
         seed: int = 0,
         ahead: int = 0,
     ) -> None:
-        self.program = instance_of("program", program, Program, "a program", "fb.compile(block) makes one")
+        if not isinstance(program, DataParallel):
+            fix = "fb.compile(block) makes one"
+            program = DataParallel(instance_of("program", program, Program, "a program", fix), Alone())
+        self.parallel = program
+        self.program = program.program
         self.optimizer = instance_of(
             "optimizer", optimizer, Optimizer, "an optimizer", "for example fb.Adam()"
         )
@@ -125,7 +115,7 @@ class Trainer:
                 raise TrainingError(
                     "Trainer sampler", "the sampler to make batches", found, "leave out batch"
                 )
-        self.metrics = check_metrics(program, metrics)
+        self.metrics = check_metrics(self.program, metrics)
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
         self.epoch = 0
         self.epochs = 0
@@ -175,27 +165,36 @@ class Trainer:
                 when the checkpoint is one of another model, optimizer, sampler or number of examples.
             ExampleError: when an example does not fit the model, which needs labels for its losses.
             ReadError: when the checkpoint is damaged.
+            ProcessError: when a process that trains with this one has failed or ended; `Checkpoints` has then
+                written where to go on from.
 
         The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
-        self.epochs = check_count("fit epochs", epochs, 0)
-        training = self._checked("examples", examples)
-        held_out = None if dev is None else self._checked("dev", dev)
-        sampler = self._sampler_for(training)
-        path = self._checkpoint(resume)
-        self.examples, self.sampler = len(training), sampler
-        self.position, self.stopped, self._began = Position(), None, time.perf_counter()
-        if path is not None:
-            take_over(self, checkpoint.read(path), str(path))
+        with together(self.parallel.communicator):
+            self.epochs = check_count("fit epochs", epochs, 0)
+            training = self._checked("examples", examples)
+            held_out = None if dev is None else self._checked("dev", dev)
+            sampler = self._sampler_for(training)
+            kept = from_first(self.parallel.communicator, self._kept(resume))
+            self.examples, self.sampler = len(training), sampler
+            self.position, self.stopped, self._began = Position(), None, time.perf_counter()
+            if kept is not None:
+                take_over(self, *kept)
+            self.parallel.check_same({"training": (configuration(self), epochs, held_out and len(held_out))})
+            return self._fit(training, held_out)
+
+    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
         with Interrupts() as self._interrupts:
             self.fitting = True
             try:
                 self._call("on_fit_start")
-                while self.epoch < epochs and self.stopped is None:
+                while self.epoch < self.epochs and self.stopped is None:
                     self._run_epoch(training, held_out)
-                    self._interrupts.look()
-            except (KeyboardInterrupt, SystemExit):
+                    self._agree_to_stop()
+                    self._look()
+            except (KeyboardInterrupt, SystemExit) as error:
                 if self._interrupts.raised:  # so between two steps
+                    told(error)
                     self._call("on_interrupt")
                 raise
             finally:
@@ -219,7 +218,8 @@ class Trainer:
         given = several(examples)
         given = given if isinstance(given, Records) else list(given)
         batch = Batch(list(range(len(given))), given)
-        self._step(batch, batch.examples, Position())
+        with together(self.parallel.communicator):
+            self._step(share_of(self.parallel, batch), Position())
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
@@ -229,7 +229,8 @@ class Trainer:
             TrainingError: when there are no examples.
             ExampleError: when an example does not fit the model, which needs labels for its losses.
         """
-        return self._evaluate(examples, lambda: None)
+        with together(self.parallel.communicator):
+            return self._evaluate(examples, lambda: None)
 
     def predict(self, examples: Iterable[Any]) -> list[Any]:
         """Return the program's result for each example; labels are not needed.
@@ -237,7 +238,7 @@ class Trainer:
         Raises:
             ExampleError: when an example does not fit the model.
         """
-        return [result for part in _parts(examples) for result in self.program.run(part)]
+        return [result for part in in_parts(examples) for result in self.program.run(part)]
 
     def stop(self, reason: str) -> None:
         """Stop after the epoch under way; callbacks call it."""
@@ -250,7 +251,8 @@ class Trainer:
             TrainingError: when there is no such callback, or it keeps no best parameters.
             ReadError: when the file is damaged.
         """
-        self._checkpoints("restore_best").restore_best(self)
+        with together(self.parallel.communicator):
+            self._checkpoints("restore_best").restore_best(self)
 
     def seconds(self) -> float:
         """Return for how many seconds the epoch under way has been trained."""
@@ -279,16 +281,16 @@ class Trainer:
             raise TrainingError("Trainer sampler", f"a sampler of {len(examples)} examples", found, fix)
         return self._given_sampler
 
-    def _checkpoint(self, resume: bool | str | os.PathLike[str]) -> Path | None:  # noqa: FBT001 - see `fit`
-        """Return the file to resume from, if there is one."""
+    def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
+        """Return the state to resume from and its file, if there is one; rank 0 alone reads it."""
         if resume is False:
             return None
         if resume is not True:
             fix = "resume=True goes on from the checkpoint of Checkpoints"
             instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
-            return Path(resume)
-        last = self._checkpoints("fit resume").last
-        return last if last.exists() else None
+        path = self._checkpoints("fit resume").last if resume is True else Path(resume)
+        wanted = self.parallel.is_first and (resume is not True or path.exists())
+        return (checkpoint.read(path), str(path)) if wanted else None
 
     def _checkpoints(self, where: str) -> Checkpoints:
         for callback in self.callbacks:
@@ -305,49 +307,29 @@ class Trainer:
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
         self._began = time.perf_counter() - position.seconds
-        look = self._interrupts.look
         self._call("on_epoch_start")
-        for batch, ready in self._ready(examples, batches[position.batches :]):
-            with noting("the examples of this batch have the numbers {}", batch.indices):
-                self._step(batch, ready, position)
-            look()
-        loss = float(position.loss) / max(position.examples, 1)  # a GPU is waited for here
-        figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
-        if dev is not None:
-            figures |= {f"dev_{name}": value for name, value in self._evaluate(dev, look).items()}
+        with self._written_where_others_end():
+            for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
+                with noting("the examples of this batch have the numbers {}", share.indices):
+                    self._step(share, position)
+                self._look()
+            loss = float(position.loss) / max(position.examples, 1)  # a GPU is waited for here
+            figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
+            if dev is not None:
+                made = self._evaluate(dev, self._look)
+                figures |= {f"dev_{name}": value for name, value in made.items()}
         self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
         self.figures = figures
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _ready(
-        self, examples: Sequence[Any], batches: Sequence[list[int]]
-    ) -> Iterator[tuple[Batch, Sequence[Any] | Planned]]:
-        """Yield batches, each with what the program runs: its examples, or its plan made ahead."""
-        made = (Batch(indices, chosen(examples, indices)) for indices in batches)
-        if not self._ahead:
-            for batch in made:
-                yield batch, batch.examples
-            return
-        plans = prefetched(self.program, (chosen(examples, indices) for indices in batches), self._ahead)
-        yield from zip(made, plans, strict=True)
-
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
-        """Return figures; call a function after each part of the examples."""
-        tally, count = Tally(self.metrics), 0
-        for part in _parts(examples):
-            with noting("example 0 is the one of number {}", count):
-                tally.add(self.program.run(part, losses=True, metrics=bool(self.metrics)), len(part))
-            count += len(part)
-            between()
-        if not count:
-            raise TrainingError("evaluate examples", "one example or more", "none", "look at what reads them")
-        return tally.figures()
+        return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
-    def _step(self, batch: Batch, ready: Sequence[Any] | Planned, position: Position) -> None:
-        self.batch = batch
+    def _step(self, share: Share, position: Position) -> None:
+        self.batch = batch = share.batch
         self._call("on_step_start")
-        batch.loss, batch.gradients = self.program.value_and_grad(ready)
+        batch.loss, batch.gradients = self.parallel.sum_of(share.part, share.places, self._interrupts.noted)
         self._call("on_gradients")
         count = len(batch.examples)
         self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1), loss=batch.loss)
@@ -359,15 +341,28 @@ class Trainer:
 
     def _call(self, moment: str) -> None:
         for callback in self.callbacks:
-            getattr(callback, moment)(self)
+            if self.parallel.is_first or not callback.first_only:
+                getattr(callback, moment)(self)
 
+    # -- several processes
 
-def _parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the examples, as many at once as are run at once."""
-    given = several(examples)
-    if isinstance(given, Records):
-        yield from (given[first : first + EVALUATED] for first in range(0, len(given), EVALUATED))
-        return
-    left = iter(given)
-    while part := list(islice(left, EVALUATED)):
-        yield part
+    def _look(self) -> None:
+        """Raise the exception of a signal: of several processes all raise it at the same step."""
+        self._interrupts.look(None if self.parallel.is_alone else self.parallel.signal)
+
+    def _agree_to_stop(self) -> None:
+        """Stop where a callback of any process says so; the clocks of processes differ."""
+        if not self.parallel.is_alone:
+            reasons = self.parallel.agree(self.stopped, self._interrupts.noted)
+            self.stopped = next((reason for reason in reasons if reason is not None), None)
+
+    @contextmanager
+    def _written_where_others_end(self) -> Iterator[None]:
+        """Write a checkpoint of the last step that is done, where another process has failed or ended."""
+        try:
+            yield
+        except ProcessError as error:
+            self._call("on_interrupt")
+            paths = [one.last for one in self.callbacks if isinstance(one, Checkpoints) and one.last.exists()]
+            fix = f"go on from {paths[0]} with resume=True, or --resume" if paths else error.fix
+            raise ProcessError(error.where, error.expected, error.found, fix) from error

@@ -225,6 +225,15 @@ def _fill(
     _set(tree, "_hash", None)
 
 
+def kids_of(tree: Tree) -> list[Sequence[int]]:
+    """Return the numbers of each node's children, in lists that are not to be changed.
+
+    >>> kids_of(Tree([2, 2, -1]))
+    [(), (), [0, 1]]
+    """
+    return tree._kids or tree._list_kids()
+
+
 def trusted_tree(
     parents: NDArray[np.int32] | list[int], labels: Sequence[Label], tokens: Sequence[str | None]
 ) -> Tree:

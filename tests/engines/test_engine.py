@@ -337,6 +337,6 @@ def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if find_spec("numba") is not None:
-        assert planning_arithmetic() is not NUMPY
+        assert planning_arithmetic("cuda") is not NUMPY
     monkeypatch.setattr(engines, "_works", lambda name: False)
-    assert planning_arithmetic() is NUMPY
+    assert planning_arithmetic("cuda") is NUMPY

@@ -7,7 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from foldbatch.engines.keys import call_keys, keyed
+import foldbatch as fb
+from foldbatch.engines.keys import call_keys, example_numbers, keyed
+from foldbatch.errors import BlockValueError
 
 WORD = 2**64
 GAMMA = 0x9E3779B97F4A7C15
@@ -64,3 +66,23 @@ def test_only_the_columns_that_number_calls_become_keys():
     assert (first[1] == call_keys(3, 4, examples[0], numbers)).all()
     assert (empty, last) == ((), (numbers,))
     assert numbers.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("numbers", [[0, 1], [0.5], 3, [[1]]])
+def test_numbers_of_examples_are_whole_and_one_each(numbers):
+    with pytest.raises(BlockValueError, match="value_and_grad numbers: expected 1 whole number, found"):
+        example_numbers(numbers, 1)
+
+
+def test_a_part_of_a_batch_draws_what_it_draws_in_the_batch():
+    weight = fb.Parameter([], 1.0, name="w")
+    words = fb.Map(fb.Scalar() >> fb.Dropout(0.5)) >> fb.Sum()
+    program = fb.compile(words >> fb.Function(lambda x: x * weight) >> fb.Loss())
+    batch = [[float(n)] * 40 for n in range(1, 12)]
+    whole, _ = program.value_and_grad(batch, step=3)
+    parts = [[0, 3, 10], [1, 2, *range(4, 10)]]
+    batches = [[batch[i] for i in part] for part in parts]
+    losses = [program.value_and_grad(b, step=3, numbers=p)[0] for b, p in zip(batches, parts, strict=True)]
+    assert np.isclose(whole, sum(losses))
+    planned = program.value_and_grad(program.plan(batches[1]), step=3, numbers=parts[1])[0]
+    assert planned == losses[1] != program.value_and_grad(batches[1], step=3)[0]

@@ -6,6 +6,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.model import Model
 from foldbatch.model.sources import float_reads, with_gradients
+from foldbatch.static.graph import Graph
 from foldbatch.types import TensorType
 
 LOSS = fb.Function(ops.sum) >> fb.Loss()
@@ -24,6 +25,12 @@ def kinds(model: Model) -> list[set[str]]:
         found[-1] |= {"rows" for _ in cell.sums}
         found[-1] |= {"seed" for stage in stages for b in stage.given.values() if b.kind == "cotangent"}
     return found
+
+
+def graph_of(model: Model) -> Graph:
+    """What the first cell computes while training."""
+    graph = model.cells[0].graph
+    return Graph(graph.inputs, graph.results)
 
 
 def yielded(block: fb.Block) -> list[set[str]]:
@@ -138,3 +145,11 @@ def test_in_a_recursion_the_gradients_of_children_come_before_their_parents():
     assert found.values.tolist() == [6, 4, 8, 2, 10]
     assert found.nodes.tolist() == [0, 1, 2, 3, 0]
     assert program.run(examples, metrics=True).metrics["read"].values.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_what_inference_computes_has_gradients_too():
+    model = model_of(fb.Vector(2) >> fb.Dropout(0.5) >> fb.Linear(3) >> LOSS)
+    quiet = with_gradients(model, training=False)
+    assert kinds(quiet) == kinds(with_gradients(model)) == [{"gradient"}]
+    drawn = [{node.op.name for node in graph_of(m).nodes} & {"less_equal"} for m in (model, quiet)]
+    assert drawn == [{"less_equal"}, set()]

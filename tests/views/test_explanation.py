@@ -56,7 +56,7 @@ def test_how_examples_are_traced_is_told():
     program = fb.compile(recursive(len, label), "numpy")
     assert str(fb.explain(program)).startswith("tracing: by columns, all visits of a block at once\n")
     with pytest.raises(ExampleError):
-        program.run([fb.trees.Tree.leaf("one")] * 700)
+        program.run([fb.trees.Tree.leaf("one")] * 1300)
     assert "tree.case(0) Scalar('float32'): there is a datum" in fb.explain(program).tracing
     kept = fb.explain(recursive(lambda t: t.parent is None, label)).tracing
     assert "visit by visit. What keeps" in kept

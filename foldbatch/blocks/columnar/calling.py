@@ -62,9 +62,18 @@ class UserFunction:
                 return of_numbers(column.lengths)
         raise Refused(f"{_name(self.function)} reads a list")
 
+    def reads(self) -> frozenset[str]:
+        """Return the fields that the function reads of a few small trees.
+
+        Raises:
+            Refused: where it reads what has no column.
+        """
+        self._try()
+        return self.fields
+
     def _of_data(self, column: Data) -> Data:
         present = column.present()
-        objects = [column.objects[place] for place in present.tolist()]
+        objects = objects_at(column, present)
         if self.function not in BUILTINS and not are_immutable(objects):
             raise Refused(f"{_name(self.function)} reads an object that may change")
         results = self._call(objects)
@@ -119,6 +128,13 @@ class UserFunction:
         for reader in readers:
             if reader.unseen:
                 raise Refused(f"{_name(self.function)} reads {reader.unseen}")
+
+
+def objects_at(column: Data, present: Array) -> list[Any]:
+    """Return the objects that stand in lanes, given their places in ascending order."""
+    if len(present) == len(column.objects):
+        return list(column.objects)
+    return [column.objects[place] for place in present.tolist()]
 
 
 def of_numbers(numbers: Array) -> Data:

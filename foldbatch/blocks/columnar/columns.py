@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
-FEW = 700  # nodes: fewer are traced one by one, which takes no longer
+FEW = 1300  # nodes: fewer are traced one by one, which takes no longer
 FEW_VALUES = 1500  # of Arrow data, likewise
 MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
@@ -71,6 +71,12 @@ class Columns:
         """Whether the program recurs. Where it only has loops, it takes no longer than columns."""
         return any(function.recurs for function in self.functions.values())
 
+    def pay(self, examples: Sequence[Any]) -> bool:
+        """Return whether columns take less time than the program run on each example."""
+        if isinstance(examples, Records):
+            return examples.values >= FEW_VALUES
+        return self.recurs and sum(map(_size, examples)) >= FEW
+
     def trace(self, examples: Sequence[Any], max_calls: int) -> Record | None:
         """Return the calls that examples make; None where the program must be run on each.
 
@@ -79,11 +85,7 @@ class Columns:
             max_calls: how many calls an example may make.
         """
         refusals = self.refusals
-        if isinstance(examples, Records):
-            few = examples.values < FEW_VALUES
-        else:
-            few = not self.recurs or sum(map(_size, examples)) < FEW
-        if few:
+        if not self.pay(examples):
             return None
         if refusals.skipped:
             refusals.skipped -= 1
@@ -154,7 +156,7 @@ def parts_of(examples: Sequence[Any]) -> list[Sequence[Any]]:
 def _size(example: Any) -> int:
     """Return about how many nodes an example has: a tree, or a tuple or list with trees."""
     if type(example) is Tree:
-        return example.size
+        return len(example.labels)
     parts = example if type(example) in (tuple, list) else ()
     return 1 + sum(part.size for part in parts if type(part) is Tree)
 

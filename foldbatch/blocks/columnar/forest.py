@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain, compress, count
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,10 @@ class _Numbers(dict[Any, int]):
 
     def of(self, objects: Iterable[Any], size: int) -> Array:
         """Return the numbers of some objects."""
-        return np.fromiter(map(self.__getitem__, objects), np.int32, size)
+        given = list(objects)
+        if not self:  # all are new: numbered in one go
+            self.update(zip(dict.fromkeys(given), count()))
+        return np.fromiter(map(self.__getitem__, given), np.int32, size)
 
 
 _bytes: Any = bytes  # of a tuple of ints, which may be no bytes

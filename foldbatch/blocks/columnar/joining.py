@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from foldbatch.blocks.columnar.calling import objects_at
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
 from foldbatch.blocks.columnar.scope import Part, Run
@@ -159,7 +160,7 @@ class _Joined:
             given = given.data()
         assert isinstance(given, Data)
         present = given.present()
-        objects = [given.objects[place] for place in present.tolist()]
+        objects = objects_at(given, present)
         if feed.type.dtype.startswith("float") and len(set(map(type, objects))) > 1:
             raise Refused(
                 "numbers of several kinds are read as floats"

@@ -28,7 +28,7 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32") -> CudaE
     Raises:
         BackendError: as `device` does.
     """
-    return CudaEngine("cuda", model, device(precision), planning_arithmetic(), debug=debug)
+    return CudaEngine("cuda", model, device(precision), planning_arithmetic("cuda"), debug=debug)
 
 
 def check() -> None:

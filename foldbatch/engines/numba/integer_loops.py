@@ -172,3 +172,52 @@ def consecutive(rows: Index) -> bool:
     for i in range(u8(1), u8(len(rows))):
         jumps += rows[i] != rows[i - u8(1)] + 1
     return jumps == 0
+
+
+def levels(
+    rows: Ints, shapes: Index, elements: Ints, widths: Index, cursors: Index, of_value: Ints, found: Ints
+) -> bool:
+    """Write the levels `found`; return whether the calls of each cell are in the order of their values.
+
+    `shapes`, ``[cells, 5]``, hold the calls of each cell, its single arguments, outputs, first sequence and
+    number of sequences; `widths` are those of the sequences. `cursors` are zeros, two a cell and one a
+    sequence; `of_value` holds -1 for each value.
+    """
+    cells = len(shapes)
+    start, at, place = 0, 0, 0
+    for k in range(cells):
+        count, width = shapes[k, 0], 1 + shapes[k, 1] + shapes[k, 4]
+        cursors[k], cursors[cells + k] = at, place
+        for i in range(1, count):
+            if rows[at + i * width] < rows[at + (i - 1) * width]:
+                return False
+        for s in range(shapes[k, 3], shapes[k, 3] + shapes[k, 4]):
+            cursors[2 * cells + s] = start
+            for i in range(count):
+                start += rows[at + i * width + 1 + shapes[k, 1] + s - shapes[k, 3]] * widths[s]
+        at += count * width
+        place += count
+    place = 0
+    for _ in range(len(found)):  # of the next calls of all cells, the one with the lowest value
+        first = -1
+        place = 0
+        for k in range(cells):
+            place += shapes[k, 0]
+            if cursors[cells + k] < place and (first < 0 or rows[cursors[k]] < rows[cursors[first]]):
+                first = k
+        at, arguments, sequence = cursors[first], shapes[first, 1], shapes[first, 3]
+        level = -1
+        for i in range(at + 1, at + 1 + arguments):
+            level = max(level, of_value[rows[i]])
+        for s in range(shapes[first, 4]):
+            start = cursors[2 * cells + sequence + s]
+            stop = start + rows[at + 1 + arguments + s] * widths[sequence + s]
+            for i in range(start, stop):
+                level = max(level, of_value[elements[i]])
+            cursors[2 * cells + sequence + s] = stop
+        for value in range(rows[at], rows[at] + shapes[first, 2]):
+            of_value[value] = level + 1
+        found[cursors[cells + first]] = level + 1
+        cursors[first] = at + 1 + arguments + shapes[first, 4]
+        cursors[cells + first] += 1
+    return True

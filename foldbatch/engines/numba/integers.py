@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.numba import integer_loops
 from foldbatch.engines.numba.compiling import compile_text, numba
-from foldbatch.scheduler import arithmetic, turns
+from foldbatch.scheduler import arithmetic, heights, turns
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
-from foldbatch.scheduler.trace import Form, Index, Ints
+from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
 
 SIGNATURES = {
     "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
@@ -34,6 +34,7 @@ SIGNATURES = {
     "weigh": "void(i8[::1], i8[::1], i8[::1], f8[::1])",
     "drain": "i8(i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1], i8[::1], "
     "i8[::1], i8[::1], i4[::1], i8[::1])",
+    "levels": "b1(i4[::1], i8[:, ::1], i4[::1], i8[::1], i8[::1], i4[::1], i4[::1])",
 }
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
@@ -164,6 +165,21 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         )
         return groups, taken[:count]
 
+    def levels(
+        cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
+    ) -> list[Ints]:
+        counts = [len(rows) for rows in calls]
+        shapes, widths = _shapes(tuple(cells))
+        shapes = shapes.copy()
+        shapes[:, 0] = counts
+        found = np.empty(sum(counts), np.int32)
+        cursors = np.zeros(2 * len(counts) + len(widths), np.int64)
+        read = [part for parts in elements for part in parts]
+        of_value = np.full(values, -1, np.int32)
+        if functions["levels"](_flat(calls), shapes, _flat(read), widths, cursors, of_value, found):
+            return np.split(found, np.cumsum(counts[:-1])) if len(counts) > 1 else [found]
+        return heights.levels(cells, calls, elements, values)
+
     return Arithmetic(
         join,
         sort,
@@ -175,5 +191,24 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         ranks,
         functions["consecutive"],
         drain,
+        levels,
         COSTS,
+    )
+
+
+@lru_cache(256)
+def _shapes(cells: tuple[CellSignature, ...]) -> tuple[Index, Index]:
+    """Return what `integer_loops.levels` is told of cells, but for their calls, and of their sequences."""
+    widths = [width for cell in cells for width in cell.sequences]
+    shapes, first = [], 0
+    for cell in cells:
+        shapes.append((0, cell.arguments, len(cell.outputs), first, len(cell.sequences)))
+        first += len(cell.sequences)
+    return np.array(shapes, np.int64), np.array(widths, np.int64)
+
+
+def _flat(parts: Sequence[Ints]) -> Ints:
+    """Return the numbers of all parts, one after the other; those of one part are not copied."""
+    return (
+        parts[0].ravel() if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.int32)], axis=None)
     )

@@ -17,7 +17,15 @@ class Callback:
 
     A checkpoint holds what `state` returns. Where training is resumed from it, `load_state` is called before
     `on_fit_start`, with the state of the callback of the same class; of several in their order.
+
+    Where several processes train together (`foldbatch.train.DataParallel`), each calls its callbacks, so that
+    all steer alike.
+
+    Attributes:
+        first_only: whether rank 0 alone calls it, because it prints or writes files.
     """
+
+    first_only = False
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""
@@ -41,7 +49,10 @@ class Callback:
         """Be called after the last batch of an epoch and the dev set: `trainer.figures` has both."""
 
     def on_interrupt(self, trainer: Trainer) -> None:
-        """Be called where Ctrl-C or SIGTERM ends a `fit`, between two steps; then comes `on_fit_end`."""
+        """Be called where Ctrl-C, SIGTERM or the end of another process ends a `fit`, between two steps.
+
+        Then comes `on_fit_end`.
+        """
 
     def on_fit_end(self, trainer: Trainer) -> None:
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""

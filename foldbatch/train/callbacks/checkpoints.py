@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldbatch import files
 from foldbatch.blocks.values import is_int
+from foldbatch.communicators import from_first
 from foldbatch.errors import TrainingError
 from foldbatch.saving import KIND
 from foldbatch.train import checkpoint
@@ -40,7 +41,7 @@ class Checkpoints(Callback):
     ``last.safetensors`` is written at the end of each epoch, and within epochs as often as is asked for; also
     when Ctrl-C or SIGTERM ends the `fit`. ``best.safetensors`` is the program after the best
     epoch, for `Trainer.restore_best` and `foldbatch.load`. A file is complete under its name, or the former
-    one stays. The trainer calls this callback last.
+    one stays. The trainer calls this callback last. Of several processes rank 0 writes and reads files.
 
     Args:
         folder: is made if there is none.
@@ -100,13 +101,15 @@ class Checkpoints(Callback):
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Make the folder, and remove what processes that were killed while they wrote have left there."""
+        self._steps, self._time = trainer.steps, time.monotonic()
+        if not trainer.parallel.is_first:
+            return
         if self.folder.exists() and not self.folder.is_dir():
             raise TrainingError("Checkpoints folder", "a folder", f"the file {self.folder}", "name another")
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in ("last", "best", "epoch-*"):
             for left in self.folder.glob(f".{name}{ENDING}.*.partial"):
                 left.unlink(missing_ok=True)
-        self._steps, self._time = trainer.steps, time.monotonic()
 
     def on_step_end(self, trainer: Trainer) -> None:
         """Write a checkpoint if it is time."""
@@ -125,7 +128,7 @@ class Checkpoints(Callback):
                 self.best_figure, self.best_epoch = value, trainer.epoch
                 # before the checkpoint that says so; a run killed in between finds the same best again
                 self._write_best(trainer)
-        if self.keep:
+        if self.keep and trainer.parallel.is_first:
             self._write(trainer, self._of_epoch(trainer.epoch))
             self._of_epoch(trainer.epoch - self.keep).unlink(missing_ok=True)
         self._write(trainer, self.last)
@@ -143,12 +146,16 @@ class Checkpoints(Callback):
         self.best_figure, self.best_epoch = state["best_figure"], state["best_epoch"]
 
     def restore_best(self, trainer: Trainer) -> None:
-        """Give the parameters the values of the best epoch.
+        """Give the parameters the values of the best epoch; of several processes rank 0 reads them.
 
         Raises:
             TrainingError: when no epoch was the best yet, or the file is of another model.
             ReadError: when the file is damaged.
         """
+        best = self._read_best(trainer) if trainer.parallel.is_first else None
+        assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
+
+    def _read_best(self, trainer: Trainer) -> dict[str, Array]:
         if not self.best.exists():
             fix = "give Checkpoints best='dev_loss', say, and fit"
             raise TrainingError("restore_best", "a file of the best parameters", f"no {self.best}", fix)
@@ -156,11 +163,12 @@ class Checkpoints(Callback):
         if header.get("notes", {}).get(DIGEST) != trainer.model_digest:
             expected, fix = "the best parameters of this model", "give another folder"
             raise TrainingError(str(self.best), expected, "those of another", fix)
-        params = trainer.program.params
-        assign(params, {name: arrays[name] for name in params})
+        return {name: arrays[name] for name in trainer.program.params}
 
     def _write_best(self, trainer: Trainer) -> None:
         """Save the program; with averages of parameters, if the best figure is one of averages."""
+        if not trainer.parallel.is_first:
+            return
         averages: dict[str, Array] = {}
         if self.figure is not None and self.figure.startswith(AVERAGED):
             for callback in trainer.callbacks:
@@ -170,7 +178,8 @@ class Checkpoints(Callback):
             trainer.program.save(self.best, notes | {DIGEST: trainer.model_digest})
 
     def _write(self, trainer: Trainer, path: Path) -> None:
-        checkpoint.write(path, state_of(trainer))
+        if trainer.parallel.is_first:
+            checkpoint.write(path, state_of(trainer))
         self._steps, self._time = trainer.steps, time.monotonic()
 
     def _of_epoch(self, number: int) -> Path:

@@ -37,6 +37,8 @@ class CSVLog(Callback):
     'figures.csv'
     """
 
+    first_only = True
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
@@ -81,6 +83,8 @@ class JSONLinesLog(Callback):
     >>> JSONLinesLog("runs/figures.jsonl", every=100).every
     100
     """
+
+    first_only = True
 
     def __init__(self, path: str | os.PathLike[str], *, every: int | None = None) -> None:
         if every is not None and not (is_int(every) and every >= 1):

@@ -30,6 +30,8 @@ class Plots(Callback):
         BackendError: when matplotlib is not installed.
     """
 
+    first_only = True
+
     def __init__(
         self, folder: str | os.PathLike[str], classes: Sequence[str] | None = None, *, ending: str = "png"
     ) -> None:

@@ -58,6 +58,8 @@ class Progress(Callback):
     epoch 2/2  loss 0.25  dev_loss 0.0625  ... s
     """
 
+    first_only = True
+
     def __init__(self, style: str = "auto", *, file: IO[str] | None = None) -> None:
         if style not in STYLES:
             raise UnknownNameError("Progress style", f"one of {', '.join(STYLES)}", repr(style), "try 'auto'")

@@ -12,7 +12,8 @@ from foldbatch.train.callbacks.callback import Callback
 
 if TYPE_CHECKING:
     from foldbatch.params import Gradient
-    from foldbatch.train.trainer import Batch, Trainer
+    from foldbatch.train.shares import Batch
+    from foldbatch.train.trainer import Trainer
 
 
 class ParameterStatistics(Callback):

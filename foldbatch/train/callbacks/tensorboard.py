@@ -30,6 +30,8 @@ class TensorBoardLog(Callback):
         TrainingError: when `every` is below 1.
     """
 
+    first_only = True
+
     def __init__(self, folder: str | os.PathLike[str], *, every: int | None = None) -> None:
         if every is not None and every < 1:
             raise TrainingError(

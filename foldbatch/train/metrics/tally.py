@@ -11,6 +11,9 @@ from foldbatch.engines.results import MetricValues, Results
 from foldbatch.params import Array
 from foldbatch.train.metrics.metric import Metric
 
+# the summed loss, how many examples, and for each metric its arrays of values, and its labels
+Parts = tuple[float, int, list[list[Array]], list[list[Any]]]
+
 
 class Tally:
     """Collects losses and metric values of batches, and makes figures of them.
@@ -40,6 +43,23 @@ class Tally:
                 collected = _last(collected)
             values.append(collected.values)
             labels.extend(collected.labels or ())
+
+    def parts(self) -> Parts:
+        """Return all that was added, as plain data and arrays."""
+        return float(self._loss), self._count, self._values, self._labels
+
+    def join(self, parts: Sequence[Parts]) -> None:
+        """Hold what several tallies have, one after the other, in place of what was added."""
+        self._loss = sum((loss for loss, *_ in parts), 0.0)
+        self._count = sum(count for _, count, *_ in parts)
+        for k in range(len(self._metrics)):
+            self._values[k] = [array for _, _, values, _ in parts for array in values[k]]
+            self._labels[k] = [label for *_, labels in parts for label in labels[k]]
+
+    @property
+    def count(self) -> int:
+        """How many examples were added."""
+        return self._count
 
     def figures(self) -> dict[str, Any]:
         """Return the loss per example, and the figure of each metric by name."""

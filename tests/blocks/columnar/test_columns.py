@@ -223,16 +223,16 @@ def test_an_example_of_too_many_calls_is_left_to_the_program():
 
 def test_few_nodes_are_left_to_the_program():
     columns = columns_of(declared(summed))
-    assert columns.trace([TREE] * 139, 100) is None
-    assert columns.trace([TREE] * 140, 100) is not None
-    assert columns.trace([(TREE, 1)] * 116, 100) is None
-    assert columns_of(OF_TREES["bilstm"]).trace([TREE] * 140, 100) is None, "nothing recurs"
+    assert columns.trace([TREE] * 259, 100) is None
+    assert columns.trace([TREE] * 260, 100) is not None
+    assert columns.trace([(TREE, 1)] * 216, 100) is None
+    assert columns_of(OF_TREES["bilstm"]).trace([TREE] * 260, 100) is None, "nothing recurs"
     assert not columns.refusals.last
 
 
 def test_batches_that_are_refused_again_and_again_are_tried_less_often():
     columns = replace(columns_of(declared(summed)), refusals=Refusals())
-    bad, good = [Tree.leaf("a")] * 700, [TREE] * 140
+    bad, good = [Tree.leaf("a")] * 1300, [TREE] * 260
     tries = []
     for number in range(20):
         columns.refusals.last = ""
@@ -250,7 +250,7 @@ def test_a_program_traces_by_columns_as_it_does_node_by_node():
     made = [fb.compile(model, "numpy", seed=3) for _ in range(2)]
     assert isinstance(made[0].lowered.columns, Columns)
     object.__setattr__(made[1].lowered, "columns", "none")
-    trees = [parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int) for _ in range(140)]
+    trees = [parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int) for _ in range(260)]
     (loss, gradients), (other, others) = (program.value_and_grad(trees) for program in made)
     assert loss == other
     assert repr(gradients) == repr(others)
@@ -261,9 +261,9 @@ def test_a_program_traces_by_columns_as_it_does_node_by_node():
 def test_so_many_trees_that_they_are_several_records_have_the_same_traces(monkeypatch):
     block = OF_BINARY_TREES["benchmark"]
     tree = parse_brackets("(3 (2 a) (4 (1 b) (0 (2 c) (3 a))))", labels=int)
-    trees = [tree] * 500
+    trees = [tree] * 800
     whole = fb.compile(block, "numpy").lowered.by_columns(trees)
-    monkeypatch.setattr("foldbatch.blocks.columnar.columns.MANY", 1000)
+    monkeypatch.setattr("foldbatch.blocks.columnar.columns.MANY", 1500)
     program = fb.compile(block, "numpy")
     parts = program.lowered.by_columns(trees)
     assert len({id(trace.origin[0]) for trace in parts}) == 4

@@ -8,7 +8,7 @@ import pytest
 from foldbatch.errors import BackendError, TrainingError
 from foldbatch.params import Remote, SparseRows
 from foldbatch.train import Callback, ClipGradients
-from foldbatch.train.trainer import Batch
+from foldbatch.train.shares import Batch
 from tests.train.callbacks.tiny import EXAMPLES, trainer
 
 

@@ -11,7 +11,7 @@ import foldbatch as fb
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.train import NaNGuard, Trainer
-from foldbatch.train.trainer import Batch
+from foldbatch.train.shares import Batch
 from tests.train.callbacks.tiny import Fake
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldbatch.errors.NotFiniteWarning")

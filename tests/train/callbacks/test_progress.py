@@ -12,7 +12,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import UnknownNameError
 from foldbatch.train import Progress
 from foldbatch.train.resuming import Position
-from foldbatch.train.trainer import Batch
+from foldbatch.train.shares import Batch
 from tests.train.callbacks.tiny import Fake
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from foldbatch.params import SparseRows
 from foldbatch.train import ParameterStatistics
-from foldbatch.train.trainer import Batch
+from foldbatch.train.shares import Batch
 from tests.train.callbacks.tiny import Fake, through_json
 
 

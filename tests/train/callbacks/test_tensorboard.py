@@ -8,7 +8,7 @@ import pytest
 
 from foldbatch.errors import TrainingError
 from foldbatch.train import TensorBoardLog
-from foldbatch.train.trainer import Batch
+from foldbatch.train.shares import Batch
 from tests.train.callbacks.tiny import Fake
 
 event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2", reason="needs tensorboardX")

@@ -1,0 +1,214 @@
+"""``python -m benchmarks.parallel``: training steps of one process and of two, each pinned to a core.
+
+Runs of one and of two processes take turns; medians count. The step is that of the SST Tree-LSTM: loss,
+gradients, their exchange, and LazyAdam's update. The same batches run in both. Whole steps are timed by the
+wall clock, which neighbours disturb; loss and gradients of a share, and the update, by the processor's time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+from statistics import median
+from subprocess import PIPE, run
+from typing import Any
+
+from benchmarks.options import add_data, positive, trees_of
+from benchmarks.scaling import ETHERNET, INFINIBAND, exchange, imbalance, interpolated
+
+WARM = 3  # steps that are not counted
+RANKS = (2, 4, 8, 16, 32, 64)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print tables or JSON; return the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.worker:
+        work(options)
+        return 0
+    print(json.dumps(measure(options), indent=1) if options.json else tables(measure(options)))
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m benchmarks.parallel", description=__doc__)
+    add_data(parser)
+    parser.add_argument("--hidden", type=positive, default=150, metavar="H", help="width (default 150)")
+    parser.add_argument("--batch", type=positive, default=64, metavar="N", help="trees a batch (default 64)")
+    parser.add_argument("--steps", type=positive, default=30, metavar="N", help="timed steps (default 30)")
+    parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="turns (default 3)")
+    parser.add_argument("--over", choices=["mpi", "torch"], default="mpi", help="what connects processes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--worker", action="store_true", help="be one of the processes")
+    return parser
+
+
+def measure(options: Namespace) -> dict[str, Any]:
+    """Return what was measured, with one process and with two in turn, and the imbalance of dealing."""
+    trees, source = trees_of(options, 1100, whole=True)
+    runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    for _ in range(options.repeats):
+        for count, done in runs.items():
+            done.append(_launched(options, count))
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    costs = [tree.size for tree in trees]
+    return {
+        "trees": source,
+        "batch": options.batch,
+        "hidden": options.hidden,
+        "over": options.over,
+        "load": load,
+        "runs": {str(count): _medians(done) for count, done in runs.items()},
+        "imbalance": {
+            str(size): {str(n): _rounded(imbalance(costs, size, n)) for n in RANKS if n <= size}
+            for size in sorted({options.batch, 256, 1024})
+            if size <= len(costs)
+        },
+    }
+
+
+def _rounded(found: Any) -> list[float]:
+    return [round(found.dealt, 3), round(found.counted, 3)]
+
+
+def _medians(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = runs[0]
+    return {
+        name: {key: median(each[name][key] for each in runs) for key in value}
+        if isinstance(value, dict)
+        else median(each[name] for each in runs)
+        for name, value in first.items()
+    }
+
+
+def _launched(options: Namespace, count: int) -> dict[str, Any]:
+    """Return what `count` processes measured."""
+    given = ["--hidden", str(options.hidden), "--batch", str(options.batch), "--steps", str(options.steps)]
+    given += ["--data", str(options.data)] if options.data else []
+    module = ["-m", "benchmarks.parallel", "--worker", *given]
+    folder = Path(sys.executable).parent
+    name = "mpiexec" if options.over == "mpi" else "torchrun"
+    launcher = which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}") or name
+    command = [launcher, "-n", str(count), sys.executable, *module]
+    if options.over == "torch":
+        command = [launcher, "--nproc-per-node", str(count), *module]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = run(command, stdout=PIPE, text=True, check=True, env=environment)  # noqa: S603 - our own
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def work(options: Namespace) -> None:
+    """Train as one of the processes, on a core of its own; rank 0 prints what it measured as JSON."""
+    import foldbatch as fb  # noqa: PLC0415 - the launcher's process needs none of it
+    from benchmarks.workload import tree_lstm  # noqa: PLC0415
+
+    communicator = fb.communicators.find()
+    pinned = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {pinned[communicator.rank % len(pinned)]})
+    trees, _ = trees_of(options, options.batch * (options.steps + WARM))
+    vocabulary = fb.trees.Vocabulary.count(word for tree in trees for word in tree.words())
+    program = fb.compile(tree_lstm(options.hidden, vocabulary), threads=1)
+    parallel = fb.train.DataParallel(program, communicator)
+    prepared = parallel.prepare(trees)
+    batches = [prepared[i : i + options.batch] for i in range(0, len(prepared), options.batch)]
+    optimizer = fb.LazyAdam()
+    steps, busy, updates, computes = [], [], [], []
+    for number, batch in enumerate(batches):
+        if number == WARM:
+            parallel.sent = 0
+        start, begun = time.perf_counter(), time.process_time()
+        loss, gradients = parallel.value_and_grad(batch)
+        before = time.process_time()
+        optimizer.update(program.params, gradients, scale=1 / len(batch), loss=loss)
+        steps.append(time.perf_counter() - start)
+        busy.append(time.process_time() - begun)
+        updates.append(time.process_time() - before)
+        part = [batch[place] for place in parallel.places(batch)]
+        before = time.process_time()
+        program.value_and_grad(part)
+        computes.append(time.process_time() - before)
+    sent = parallel.sent / max(1, len(batches) - WARM)
+    dense = sum(g.nbytes for g in gradients.values() if not isinstance(g, fb.SparseRows))
+    rows = [g for g in gradients.values() if isinstance(g, fb.SparseRows)]
+    answer: dict[str, Any] = {
+        "step": median(steps[WARM:]),
+        "update": median(updates[WARM:]),
+        "busy": median(busy[WARM:]),
+        "share": median(computes[WARM:]),
+        "sent": sent,
+        "dense": dense,
+        "rows": sum(g.rows.nbytes + g.values.nbytes for g in rows),
+    }
+    if communicator.size == 1:
+        answer["compute"] = {str(size): _compute(program, prepared, size) for size in _sizes(options.batch)}
+    if communicator.rank == 0:
+        print(json.dumps(answer))
+
+
+def _sizes(batch: int) -> list[int]:
+    return [size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) if size < batch] + [batch]
+
+
+def _compute(program: Any, examples: Sequence[Any], size: int) -> float:
+    """Return the median seconds, of the processor, of loss and gradients of batches of a size."""
+    times = []
+    for first in range(0, min(len(examples), 12 * size), size):
+        start = time.process_time()
+        program.value_and_grad(examples[first : first + size])
+        times.append(time.process_time() - start)
+    return median(times[1:] or times)
+
+
+def tables(found: dict[str, Any]) -> str:
+    """Return what was measured, and the model on paper, as lines."""
+    one, two, batch = found["runs"]["1"], found["runs"]["2"], found["batch"]
+    lines = [f"{found['trees']}; width {found['hidden']}, batch {batch}, over {found['over']}"]
+    lines.append(f"load of the machine at the end: {found['load']}")
+    for count, each in (("1 process", one), ("2 processes", two)):
+        rate = batch / each["step"]
+        lines.append(f"{count}: {rate:.0f} sentences/s, {each['step'] * 1e3:.2f} ms a step")
+        share, update = each["share"] * 1e3, each["update"] * 1e3
+        spent = f"{each['busy'] * 1e3:.2f} ms, of that {share:.2f} for the share, {update:.2f} for the update"
+        lines.append(f"  the processor's time of a step: {spent}")
+        lines.append(f"  sent by a rank in a step: {each['sent'] / 1e3:.0f} kB")
+    gain = one["step"] / two["step"]
+    lines.append(f"speed-up {gain:.2f}, efficiency {gain / 2:.0%}")
+    shares, steps = (one[key] / two[key] / 2 for key in ("share", "busy"))
+    what = "over MPI, whose waiting is busy, of no use" if found["over"] == "mpi" else "waiting takes none"
+    lines.append(f"efficiency by the processor's time: {shares:.0%} of shares, {steps:.0%} of steps ({what})")
+    lines.append("imbalance, dealt by cost (by count):")
+    for size, of_ranks in found["imbalance"].items():
+        parts = [f"N={n} {dealt:.3f} ({counted:.3f})" for n, (dealt, counted) in of_ranks.items()]
+        lines.append(f"  batch {size}: {', '.join(parts)}")
+    return "\n".join([*lines, *_on_paper(found)])
+
+
+def _on_paper(found: dict[str, Any]) -> list[str]:
+    """Return the model on paper: one batch for all ranks, and one for each, dealt evenly."""
+    one, batch = found["runs"]["1"], found["batch"]
+    seconds = {int(size): value for size, value in one["compute"].items()}
+    whole = seconds[batch] + one["update"]
+    networks = (ETHERNET, INFINIBAND)
+    lines = [f"on paper, speed-up (efficiency) over {ETHERNET.name}; {INFINIBAND.name}"]
+    for n, (dealt, _) in found["imbalance"].get(str(batch), {}).items():
+        ranks = int(n)
+        own = interpolated(seconds, batch / ranks) * dealt + one["update"]
+        gains = [whole / (own + exchange(ranks, one["dense"], one["rows"], each)) for each in networks]
+        more = [
+            whole / (whole + exchange(ranks, one["dense"], ranks * one["rows"], each)) for each in networks
+        ]
+        shared = "; ".join(f"{gain:.1f} ({gain / ranks:.0%})" for gain in gains)
+        grown = "; ".join(f"{ranks * gain:.1f} ({gain:.0%})" for gain in more)
+        lines.append(f"  N={n}: batch {batch}: {shared}; batch {batch} a rank: {grown}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Held batches: forward now, backward when the cotangents of results are there, or never.
+
+A batch that is held keeps the memory that it ran in, so many can wait for their backward passes. Memory goes
+back to a pool when a batch has run backward or nobody holds it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.collected import sum_losses
+from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.parts import Begun
+from foldbatch.engines.results import walk
+from foldbatch.engines.runner import Runner, Work
+from foldbatch.engines.visits import Visits
+from foldbatch.forks import start_in_each_process
+from foldbatch.params import Array, Gradient, Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What the backward pass of a held batch yields.
+
+    Attributes:
+        parameters: by parameter.
+        visits: per part of the batch, of data, where the runner's cells yield them.
+    """
+
+    parameters: dict[Parameter, Gradient]
+    visits: list[Visits]
+
+    def of_data(self, cell: int, feed: int) -> Array:
+        """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls."""
+        arrays = [part.gradients[cell, feed] for part in self.visits if (cell, feed) in part.gradients]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+class Pool:
+    """Memory of batches that nobody holds any more, for one runner.
+
+    Args:
+        runner: what runs the batches.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        start_in_each_process(self, Pool._start)
+
+    def _start(self) -> None:
+        self._free: list[list[Any]] = []
+
+    def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> Held:
+        """Run a batch forward, and hold it.
+
+        Args:
+            batch: the batch.
+            step: the step of training, for random numbers.
+            results: whether results will have cotangents.
+            training: whether it is computed as while training; else there is no backward pass.
+        """
+        try:
+            memories = self._free.pop()
+        except IndexError:
+            memories = []
+        parts = self.runner.forward(batch, step, memories, seeded_results=results, training=training)
+        return Held(self, parts, partial(self.hold, batch, step, results=results), memories)
+
+    def take_back(self, memories: list[Any]) -> None:
+        """Let other batches use memory."""
+        self._free.append(memories)
+
+
+class Held:
+    """A batch that has run forward, and may wait for its backward pass.
+
+    Args:
+        pool: where its memory goes.
+        parts: its parts.
+        again: runs the batch forward once more: a backward pass spoils what the forward pass left.
+        memories: those of the parts.
+
+    Attributes:
+        memories: None when they have been given back.
+    """
+
+    def __init__(
+        self, pool: Pool, parts: Sequence[Begun], again: Callable[[], Held], memories: list[Any]
+    ) -> None:
+        self.pool = pool
+        self.parts = parts
+        self.again = again
+        self.memories: list[Any] | None = memories
+        self._numbers = [self._numbers_of(part) for part in parts]
+
+    @cached_property
+    def loss(self) -> float:
+        """The float sum of all losses."""
+        return sum((sum_losses(self.pool.runner.model, part.run).total for part in self.parts), 0.0)
+
+    @cached_property
+    def values(self) -> list[Array]:
+        """The tensors of all results, example by example, in the order in which a result holds them.
+
+        They are to be asked for before the backward pass.
+        """
+        assert self.memories is not None, "values are fetched while the batch has its memory"
+        parts = zip(self.parts, self._numbers, strict=True)
+        return [value for part, numbers in parts if numbers for value in part.run.fetch(numbers)]
+
+    def lengths(self) -> list[int]:
+        """Return how many elements each example's result has, where results are sequences."""
+        return [len(next(iter(held))) for part in self.parts for held in part.batch.results]  # type: ignore[call-overload]
+
+    def _numbers_of(self, part: Begun) -> list[int]:
+        """Return the numbers of the tensors of a part's results."""
+        numbers: list[int] = []
+        offsets = part.batch.merged.offsets.tolist()
+        for held, offset in zip(part.batch.results, offsets, strict=True):
+            terminals: Any = held
+            walk(
+                self.pool.runner.model.result,
+                iter(terminals),
+                lambda number, offset=offset: numbers.append(number + offset),  # type: ignore[misc]
+            )
+        return numbers
+
+    def results(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return each example's result, made of other tensors that stand for `values`."""
+        left = iter(tensors)
+        return [
+            walk(self.pool.runner.model.result, iter(held), lambda _: next(left))  # type: ignore[call-overload]
+            for part in self.parts
+            for held in part.batch.results
+        ]
+
+    def backward(self, cotangents: Sequence[Array | None], *, visited: bool = False) -> Gradients:
+        """Return the gradients; the batch is run forward again where it has run backward before.
+
+        Args:
+            cotangents: one for each of `values`, or None; nothing where losses alone have gradients.
+            visited: whether gradients of data are wanted, where the runner's cells yield them.
+        """
+        if self.memories is None:
+            return self.again().backward(cotangents, visited=visited)
+        left = iter(cotangents or repeat(None))
+        seeds: list[Cotangents] = [
+            [(number, g) for number in numbers if (g := next(left)) is not None] for numbers in self._numbers
+        ]
+        visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
+        self.release()
+        return Gradients(gradients, visits)
+
+    def release(self) -> None:
+        """Give the memory back; the values stay."""
+        if self.memories is not None:
+            memories, self.memories = self.memories, None
+            self.pool.take_back(memories)
+
+    def __del__(self) -> None:
+        if getattr(self, "memories", None) is not None:
+            self.release()

@@ -1,0 +1,60 @@
+"""Parts of a batch that have run: forward, and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.engine import Run
+from foldbatch.engines.planned import SubBatch
+from foldbatch.engines.results import Losses, Results
+from foldbatch.engines.visits import Visits
+from foldbatch.params import Array, Gradient, Parameter
+
+Seeds: TypeAlias = (
+    "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The results of the backward pass of a part.
+
+    Attributes:
+        losses: the part's losses.
+        gradients: the gradients, by parameter.
+        visits: the gradients of data, where the model's cells yield them.
+        size: how many examples the part has.
+        results: its results and metrics, where they are asked for.
+    """
+
+    losses: Losses
+    gradients: dict[Parameter, Gradient]
+    visits: Visits
+    size: int
+    results: Results | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A part that has run forward, for training; its backward pass may follow.
+
+    Attributes:
+        part: the part.
+        batch: it scheduled.
+        run: what ran it.
+    """
+
+    part: SubBatch
+    batch: Batch
+    run: Run
+
+    def batch_seeds(self, seeds: Seeds) -> list[list[tuple[int, Array]]]:
+        """Return, for each example, its seeds with the numbers that its values have in the batch."""
+        offsets = self.batch.merged.offsets.tolist()
+        return [
+            [(number + offset, g) for number, g in pairs]
+            for offset, pairs in zip(offsets, seeds, strict=True)
+        ]

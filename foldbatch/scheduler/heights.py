@@ -1,0 +1,138 @@
+"""Heights: the levels of the calls of cells that call each other.
+
+Whole batches are levelled by array operations, a level at a time; single examples and what is left of very
+deep ones by one sweep in Python, which suffices because the numbers of a call's arguments are below its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foldbatch.scheduler.trace import CellSignature, Index, Ints
+
+FEW = 150  # calls, up to which a sweep in Python takes less time than array operations
+HIGH = 64  # levels, after which so little is left to do at a time that the sweep does the rest
+
+
+def levels(
+    cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
+) -> list[Ints]:
+    """Return the level of each call: 0 where it needs none of these calls, else one above all that it needs.
+
+    Args:
+        cells: the cells.
+        calls: as in `Trace.calls`, of these cells.
+        elements: as in `Trace.elements`, of these cells.
+        values: as in `Trace.values`.
+
+    Returns:
+        Per cell ``[n] int32``.
+
+    >>> cell = CellSignature("cell", 0, True, (), (0,), 1)
+    >>> levels([cell], [np.array([[1, 0], [2, 1]], np.int32)], [()], 3)
+    [array([0, 1], dtype=int32)]
+    """
+    found = [np.zeros(len(rows), np.int32) for rows in calls]
+    few = sum(map(len, calls)) <= FEW
+    (_sweep if few else _level)(range(len(cells)), cells, calls, elements, values, found)
+    return found
+
+
+def _sweep(
+    members: Sequence[int],
+    cells: Sequence[CellSignature],
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    values: int,
+    levels: Sequence[Ints],
+) -> None:
+    """Write the levels of some cells' calls, call by call."""
+    level_of = [-1] * values
+    reads = {k: reads_of(cells[k], calls[k], elements[k]) for k in members}
+    verdicts: dict[int, list[int]] = {k: [0] * len(calls[k]) for k in members}
+    outputs = [len(cell.outputs) for cell in cells]
+    sweep = sorted([(base, k, i) for k in members for i, base in enumerate(calls[k][:, 0].tolist())])
+    for base, k, i in sweep:
+        level = 1 + max(map(level_of.__getitem__, reads[k][i]), default=-1)
+        verdicts[k][i] = level
+        for value in range(base, base + outputs[k]):
+            level_of[value] = level
+    for k in members:
+        levels[k][:] = verdicts[k]
+
+
+def _level(
+    members: Sequence[int],
+    cells: Sequence[CellSignature],
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    values: int,
+    levels: Sequence[Ints],
+) -> None:
+    """Write the levels of some cells' calls, level by level.
+
+    After i turns each call has its level, or i where that is higher. So the next turn looks only at reads of
+    calls that have level i by now.
+    """
+    sizes = [len(calls[k]) for k in members]
+    stops = np.cumsum(sizes).tolist()
+    maker = np.full(values, -1, np.int32)  # the call that a value is a result of
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        for output in range(len(cells[k].outputs)):
+            maker[calls[k][:, 0] + output] = np.arange(stop - size, stop, dtype=np.int32)
+    readers, made = [], []
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        for numbers, values_read in _pairs(cells[k], calls[k], elements[k]):
+            makers = maker.take(values_read)
+            inside = np.flatnonzero(makers >= 0)
+            made.append(makers[inside])
+            readers.append((stop - size + numbers)[inside])
+    reader, read = np.concatenate([np.zeros(0, np.int64), *readers]), np.concatenate([maker[:0], *made])
+    level = np.zeros(stops[-1], np.int32)
+    for turn in range(HIGH):
+        level[reader] = turn + 1
+        left = np.flatnonzero(level.take(read) == turn + 1)
+        reader, read = reader.take(left), read.take(left)
+        if not len(left):
+            break
+    else:
+        bases = np.concatenate([calls[k][:, 0] for k in members])
+        _finish(level, reader, read, bases)
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        levels[k][:] = level[stop - size : stop]
+
+
+def _finish(level: Ints, reader: Index, read: Ints, bases: Ints) -> None:
+    """Raise the levels of calls that read others of the same level or a higher one, in the order of calls."""
+    order = np.argsort(bases.take(reader), kind="stable")
+    known = level.tolist()
+    for above, below in zip(reader.take(order).tolist(), read.take(order).tolist(), strict=True):
+        known[above] = max(known[above], known[below] + 1)
+    level[:] = known
+
+
+def _pairs(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[tuple[Index, Ints]]:
+    """Return which call reads which value: numbers of calls and of values, ``[*]`` each, in some parts."""
+    numbers = np.arange(len(rows))
+    pairs = [(numbers, rows[:, 1 + column]) for column in range(cell.arguments)]
+    for sequence, part in enumerate(elements):
+        owners = np.repeat(numbers, rows[:, 1 + cell.arguments + sequence])
+        pairs += [(owners, part[:, member]) for member in range(part.shape[1])]
+    return pairs
+
+
+def reads_of(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[list[int]]:
+    """Return the values that each call reads, those of its sequences included.
+
+    Shapes: ``rows: [n, 1 + arguments + sequences]``; per sequence ``[elements, width]``; n lists result.
+    """
+    reads: list[list[int]] = rows[:, 1 : 1 + cell.arguments].tolist()
+    for sequence, part in enumerate(elements):
+        stop = 0
+        flat = part.tolist()
+        for values, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
+            start, stop = stop, stop + length
+            values.extend(value for element in flat[start:stop] for value in element)
+    return reads

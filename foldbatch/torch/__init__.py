@@ -1,0 +1,18 @@
+"""Blocks inside PyTorch: `Module`, the rows of tensors that examples hold, layers taken over from PyTorch.
+
+It is loaded when ``foldbatch.torch`` or ``foldbatch.from_torch`` is first asked for.
+"""
+
+from foldbatch.errors import BackendError
+
+try:
+    import torch as _torch  # noqa: F401 - named in an error of ours where it is missing
+except ImportError as error:
+    fix = "pip install 'foldbatch[torch]'"
+    raise BackendError("foldbatch.torch", "PyTorch to be installed", str(error), fix) from error
+
+from foldbatch.torch.layers import from_torch
+from foldbatch.torch.module import Module, Nodes
+from foldbatch.torch.reads import Row, rows
+
+__all__ = ["Module", "Nodes", "Row", "from_torch", "rows"]

@@ -1,0 +1,164 @@
+"""Backward: a held batch as a function of PyTorch, from parameters and data read to values of results.
+
+PyTorch sees few tensors: the parameters, one for each place that read tensors, and one for all values of the
+results that have one shape and dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.autograd.function import once_differentiable
+
+from foldbatch.engines.held import Gradients, Held
+from foldbatch.params import Array, Gradient, Parameter, SparseRows
+from foldbatch.torch.reads import Read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call of a module: a batch that waits for its backward pass.
+
+    Attributes:
+        held: the batch.
+        parameters: those that gradients are wanted of.
+        reads: the data that gradients are wanted of.
+        traced: the numbers of the examples that were read now.
+        sparse: whether gradients of tables stay sparse.
+    """
+
+    held: Held
+    parameters: Sequence[Parameter]
+    reads: Sequence[Read]
+    traced: Sequence[int]
+    sparse: bool
+
+    def groups(self) -> list[NDArray[np.int64]]:
+        """Return the places of values that have one shape and dtype, in the order of values."""
+        groups: dict[Any, list[int]] = {}
+        for place, value in enumerate(self.held.values):
+            groups.setdefault((value.shape, value.dtype), []).append(place)
+        return [np.array(places, np.int64) for places in groups.values()]
+
+    def results(self, stacked: Sequence[torch.Tensor]) -> list[Any]:
+        """Return the results, made of the stacked values that `apply` returned."""
+        tensors: list[Any] = [None] * len(self.held.values)
+        for places, values in zip(self.groups(), stacked, strict=True):
+            for place, value in zip(places.tolist(), values.unbind(), strict=True):
+                tensors[place] = value
+        return self.held.results(tensors)
+
+    def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads; all times `scale`.
+
+        A parameter that only other things read, such as losses, has none.
+        """
+        gradients = self.held.backward(cotangents, visited=bool(self.reads))
+        found = [self._of_parameter(gradients.parameters.get(p), p) for p in self.parameters]
+        found += [self._of_read(gradients, read) for read in self.reads]
+        settle(self.parameters)
+        return found if scale == 1 else [g if g is None else g * scale for g in found]
+
+    def _of_parameter(self, gradient: Gradient | None, parameter: Parameter) -> torch.Tensor | None:
+        if gradient is None:
+            return None
+        dtype = getattr(torch, parameter.type.dtype)
+        if isinstance(gradient, SparseRows):
+            if not self.sparse:
+                return as_tensor(gradient.dense()).to(dtype)
+            rows, values = torch.from_numpy(gradient.rows)[None], as_tensor(gradient.values).to(dtype)
+            return torch.sparse_coo_tensor(
+                rows, values, gradient.shape, is_coalesced=True, check_invariants=False
+            )
+        return as_tensor(gradient).to(dtype)
+
+    def _of_read(self, gradients: Gradients, read: Read) -> torch.Tensor:
+        places = read.places
+        own = np.concatenate(
+            [
+                part.examples[read.cell] + begun.part.first
+                for part, begun in zip(gradients.visits, self.held.parts, strict=True)
+            ]
+        )
+        ours = np.isin(own, np.asarray(self.traced, np.int64))  # others were traced before, with no tensors
+        if not ours.all():
+            places = np.flatnonzero(ours)[places]
+        array = np.asarray(gradients.of_data(read.cell, read.feed))[places]
+        return as_tensor(array).to(read.values.dtype)
+
+
+def settle(parameters: Sequence[Parameter]) -> None:
+    """Bring parameters home that an engine has on a device: PyTorch's optimizers write to their memory."""
+    for parameter in parameters:
+        if parameter.away is not None:
+            _ = parameter.value
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """Return an array as a tensor, over the same memory where it can be written to."""
+    array = np.asarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+class _Results(torch.autograd.Function):
+    """From parameters and reads to the stacked values of results."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.call = call
+        ctx.groups = call.groups()
+        ctx.save_for_backward(*given)  # PyTorch then refuses parameters changed before the backward pass
+        ctx.set_materialize_grads(False)
+        values = call.held.values
+        stacked = [torch.from_numpy(np.stack([values[n] for n in places])) for places in ctx.groups]
+        ctx.mark_non_differentiable(*[values for values in stacked if not values.is_floating_point()])
+        return tuple(stacked)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+        _ = ctx.saved_tensors
+        cotangents: list[Array | None] = [None] * len(ctx.call.held.values)
+        for places, grad in zip(ctx.groups, grads, strict=True):
+            if grad is not None:
+                for place, row in zip(places.tolist(), grad.numpy(), strict=True):
+                    cotangents[place] = row
+        return None, *ctx.call.backward(cotangents, 1.0)
+
+
+class _Loss(torch.autograd.Function):
+    """From parameters and reads to the sum of the losses."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, dtype: torch.dtype, *given: torch.Tensor) -> torch.Tensor:
+        ctx.call = call
+        ctx.save_for_backward(*given)
+        return torch.tensor(float(call.held.loss), dtype=dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        _ = ctx.saved_tensors
+        return None, None, *ctx.call.backward((), float(grad))
+
+
+def stacked_results(call: Call, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``.
+
+    Args:
+        call: the call.
+        given: the parameters and reads that gradients are wanted of, in the order of the call's.
+    """
+    stacked: tuple[torch.Tensor, ...] = _Results.apply(call, *given)
+    return stacked
+
+
+def summed_loss(call: Call, dtype: torch.dtype, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the sum of the losses, of a dtype; other arguments are those of `stacked_results`."""
+    loss: torch.Tensor = _Loss.apply(call, dtype, *given)
+    return loss

@@ -1,0 +1,295 @@
+"""Module: a block as a module of PyTorch, which any optimizer of PyTorch trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from foldbatch.blocks.block import as_block
+from foldbatch.compiling import compile
+from foldbatch.derivatives import Derivatives
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Runner
+from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
+from foldbatch.params import Parameter
+from foldbatch.program import Program
+from foldbatch.scheduler.trace import Trace
+from foldbatch.torch.backward import Call, settle, stacked_results, summed_loss
+from foldbatch.torch.parameters import Part, mount
+from foldbatch.torch.reads import Read, Reads
+from foldbatch.traced import Prepared, listed
+from foldbatch.trees import Tree
+from foldbatch.types import SequenceType, TensorType
+from foldbatch.variants import Variant
+
+NOTHING: frozenset[str] = frozenset()
+LOSSES = frozenset({"losses"})
+
+
+class Nodes(NamedTuple):
+    """The values of all nodes of a batch, example by example.
+
+    Attributes:
+        values: ``[m, *shape]``.
+        examples: ``[m] int64``: the example of each.
+        nodes: ``[m] int64``: its place in the example's result, from 0.
+    """
+
+    values: torch.Tensor
+    examples: torch.Tensor
+    nodes: torch.Tensor
+
+
+class Batch(list[Prepared]):
+    """Prepared examples. What moves batches to a device, as Lightning does, may call `to`."""
+
+    def to(self, *args: Any, **kwargs: Any) -> Batch:
+        """Return the batch itself: it holds no tensors."""
+        return self
+
+
+class Module(Part):
+    """A block as a `torch.nn.Module`: examples in, tensors out, gradients back.
+
+    Its parameters are views of the program's arrays, on the CPU: what an optimizer of PyTorch changes the
+    program computes with, and what is assigned to ``program.params`` PyTorch sees. Their names are those of
+    ``program.params``. Frozen ones require no gradient. Two modules whose blocks share a layer share its
+    parameters.
+
+    In training, `Dropout` drops, otherwise anew in each call; ``eval()`` ends that. Where no gradient is
+    wanted, as under ``torch.no_grad()``, only what inference needs is computed.
+
+    Examples may hold tensors of PyTorch wherever `Scalar`, `Vector` or `Tensor` reads: gradients flow back
+    into those that require them. See `rows`. A `foldbatch.trees.Tree` may not, as trees are traced once.
+
+    A copy, or what is unpickled, is compiled anew and has parameters of its own.
+
+    Args:
+        block: as of `foldbatch.compile`.
+        backend: as of `foldbatch.compile`. On ``cuda`` all parameters are copied at each call, as PyTorch
+            has them on the CPU.
+        sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
+        options: other options of `foldbatch.compile`.
+
+    Attributes:
+        program: the compiled block.
+        block: the block.
+
+    Raises:
+        FoldbatchError: as `foldbatch.compile` does.
+
+    >>> import foldbatch as fb
+    >>> leaves = fb.Map(fb.Scalar("int32") >> fb.Embedding(5, 3, name="words")) >> fb.Sum()
+    >>> module = fb.torch.Module(leaves >> fb.Linear(2, name="out"))
+    >>> sorted(module.state_dict())
+    ['out.bias', 'out.weight', 'words.weight']
+    >>> result = module([[1, 2], [], [3]])
+    >>> result.shape
+    torch.Size([3, 2])
+    >>> result.sum().backward()
+    >>> module.get_parameter("out.bias").grad
+    tensor([3., 3.])
+    """
+
+    def __init__(self, block: Any, backend: str = "auto", *, sparse: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.block = as_block(block)
+        self.sparse = sparse
+        self._options = {"backend": backend, **options}
+        self._compile()
+
+    def _compile(self) -> None:
+        self.program: Program = compile(self.block, **self._options)
+        self._by_runner: dict[Runner, Derivatives] = {}
+        self._mounted = mount(self, self.program.params.parameters)
+        cells = self.program.model.cells
+        self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
+
+    def extra_repr(self) -> str:
+        """Return what the module's repr shows besides its parameters' names."""
+        return repr(self.program)
+
+    # -- calling
+
+    def forward(self, examples: Iterable[Any] | Planned) -> Any:
+        """Return the results of a batch, in order.
+
+        Where the block's result is one tensor, that is one tensor ``[examples, *shape]``; else a list with
+        each example's result, in which tensors are PyTorch's. Losses and metrics are neither read nor
+        computed.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+            ParameterError: when a parameter that the block has frozen requires gradients.
+        """
+        stacked, call = self._results(examples)
+        type_ = self.program.model.result
+        if not isinstance(type_, TensorType):
+            return call.results(stacked)
+        return stacked[0] if stacked else torch.zeros(0, *type_.shape, dtype=getattr(torch, type_.dtype))
+
+    def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
+        """Return the values of all nodes as one tensor, with example and place of each.
+
+        The block's result must be a sequence of tensors, as of `Map`, or of ``Collected(...) >> GetItem(1)``.
+        Errors are those of `forward`.
+
+        Raises:
+            BlockTypeError: when the result is something else.
+
+        >>> import foldbatch as fb
+        >>> module = fb.torch.Module(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
+        >>> values, examples, nodes = module.nodes([[1, 2], [], [3]])
+        >>> values, examples, nodes
+        (tensor([1., 4., 9.]), tensor([0, 0, 2]), tensor([0, 1, 0]))
+        """
+        type_ = self.program.model.result
+        if not isinstance(type_, SequenceType) or not isinstance(type_.element, TensorType):
+            fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
+            raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
+        stacked, call = self._results(examples)
+        element = type_.element
+        none = torch.zeros(0, *element.shape, dtype=getattr(torch, element.dtype))
+        counts = np.array(call.held.lengths(), np.int64)
+        nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
+        places = np.repeat(np.arange(len(counts)), counts)
+        return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
+
+    def loss(self, examples: Iterable[Any] | Planned) -> torch.Tensor:
+        """Return the sum of all losses over a batch: a scalar with gradients.
+
+        Errors are those of `forward`.
+
+        Raises:
+            BlockTypeError: when the block has no `Loss`.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> module = fb.torch.Module(fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss())
+        >>> loss = module.loss([1, 2])
+        >>> loss.backward()
+        >>> loss.item(), module.w.grad
+        (9.0, tensor(3.))
+        """
+        dtypes = [node.dtype for cell in self.program.model.cells for node in cell.graph.losses]
+        if not dtypes:
+            fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
+            raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
+        call, given = self._call(examples, losses=True)
+        return summed_loss(call, getattr(torch, np.result_type(*dtypes).name), given)
+
+    # -- examples ahead of their turn
+
+    def prepare(self, examples: Iterable[Any]) -> Batch:
+        """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
+
+        What is returned can be pickled, so this is a ``collate_fn`` for a `torch.utils.data.DataLoader` with
+        workers. It holds what the losses read, too.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or holds tensors that require gradients.
+        """
+        traces, found, _ = self._traced(listed(examples), self.program._variants.full)
+        self._refuse_tensors(found)
+        return Batch([Prepared(trace, self.program) for trace in traces])
+
+    def plan(self, examples: Iterable[Any]) -> Planned:
+        """Make a batch ready ahead, as `Program.plan` does; errors are those of `prepare`.
+
+        `loss` and inference use the plan; `forward` in training plans anew, for gradients of other things.
+        """
+        return self.program.plan(self.prepare(examples))
+
+    # -- copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {"program", "_by_runner", "_mounted", "_phases"}
+        state = {name: value for name, value in self.__dict__.items() if name not in own}
+        mounted = {name.split(".")[0] for name in self._mounted}
+        for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
+            state[held] = {name: None if name in mounted else x for name, x in state[held].items()}
+        required = {name: parameter.requires_grad for name, parameter in self._mounted.items()}
+        return {**state, "requires_grad": required, "steps_drawn": self.program.steps_drawn}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        required, steps_drawn = state.pop("requires_grad"), state.pop("steps_drawn")
+        super().__setstate__(state)
+        self._compile()
+        self.program.steps_drawn = steps_drawn
+        for name, parameter in self._mounted.items():
+            parameter.requires_grad_(required[name])
+
+    # -- how it is done
+
+    def _results(self, examples: Iterable[Any] | Planned) -> tuple[tuple[torch.Tensor, ...], Call]:
+        """Return the values of results, those of one shape and dtype as one tensor, and the call."""
+        call, given = self._call(examples, losses=False)
+        _ = call.held.values
+        return stacked_results(call, given), call
+
+    def _call(self, examples: Iterable[Any] | Planned, *, losses: bool) -> tuple[Call, list[torch.Tensor]]:
+        """Run a batch forward; return the call, and the tensors that gradients flow to."""
+        batch = examples if isinstance(examples, Planned) else listed(examples)
+        variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
+        traces, found, numbers = self._traced(batch, variant)
+        own = self._parameters_to_train() if torch.is_grad_enabled() else {}
+        reads = found if torch.is_grad_enabled() else []
+        derivatives = self._derivatives(variant.runner)
+        # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
+        plan = traces if numbers else variant.traces.work(batch, self.program)
+        step = self.program._drawing(None) if self.training else 0
+        if own or reads:
+            settled = self.training or not self._phases
+            pool = derivatives.pool_of(
+                losses=losses, results=not losses, inputs=bool(reads), training=settled
+            )
+            held = pool.hold(plan if pool.runner is variant.runner else traces, step, results=not losses)
+        else:
+            pool = derivatives.own_pool
+            held = pool.hold(plan, step, training=self.training and self._phases)
+        settle(list(self.program.params.parameters.values()))
+        call = Call(held, list(own), reads, numbers, self.sparse)
+        return call, [*own.values(), *(read.values for read in reads)]
+
+    def _derivatives(self, runner: Runner) -> Derivatives:
+        if runner not in self._by_runner:
+            self._by_runner[runner] = Derivatives(runner, self.program.params.parameters)
+        return self._by_runner[runner]
+
+    def _parameters_to_train(self) -> dict[Parameter, torch.nn.Parameter]:
+        """Return the parameters that require gradients."""
+        own = {}
+        for name, parameter in self.program.params.parameters.items():
+            mounted = self._mounted[name]
+            if mounted.requires_grad:
+                if not parameter.trainable:
+                    fix = "build the layer with trainable=True, or leave requires_grad as it is"
+                    raise ParameterError(name, "no gradient for a frozen parameter", "requires_grad", fix)
+                own[parameter] = mounted
+        return own
+
+    def _traced(
+        self, batch: Planned | Sequence[Any], variant: Variant
+    ) -> tuple[list[Trace], list[Read], Sequence[int]]:
+        """Return traces, what was read of tensors now, and the numbers of the examples it was read from."""
+        reads = Reads(variant.lowered.model.feeds)
+        traced: list[int] = []
+
+        def trace_all(examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+            traced.extend(numbers)
+            return variant.lowered.tracer.trace_all(examples, numbers, reads.look)
+
+        traces = variant.traces.all(batch, self.program, trace_all)
+        if reads.found and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
+            self._refuse_tensors(reads.found)
+        return traces, reads.found, traced
+
+    def _refuse_tensors(self, found: Sequence[Read]) -> None:
+        """Refuse tensors that require gradients where what is read is kept."""
+        if found:
+            where = self.program.model.feeds[found[0].cell][found[0].feed].where
+            fix = "give module(examples) examples that are neither prepared nor a Tree, such as (tree, rows)"
+            raise ExampleError(where, "data that stay", "a tensor that requires gradients", fix)

@@ -1,0 +1,213 @@
+"""DataParallel: one program trained by several processes, each of which runs a part of every batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+
+from foldbatch.blocks.lower import holds_objects
+from foldbatch.communicators import Communicator, find, share, together
+from foldbatch.communicators.sharing import told
+from foldbatch.engines.planned import Planned
+from foldbatch.errors import ProcessError, TrainingError
+from foldbatch.params import Gradient
+from foldbatch.program import Program
+from foldbatch.scheduler.trace import Trace
+from foldbatch.traced import Prepared, listed
+from foldbatch.train.checks import noting
+from foldbatch.train.parallel.dealing import cost, deal, stretches
+from foldbatch.train.parallel.exchange import counts_of, summed
+from foldbatch.types import describe_value
+
+T = TypeVar("T")
+
+
+class DataParallel:
+    """A program that several processes train together; give it to `Trainer` in the program's stead.
+
+    Every process, a *rank*, compiles the same model with the same seed, and is given the same examples. Of
+    each batch it runs a share. Losses and gradients are added in the order of ranks, so all ranks have the
+    same numbers, to the bit, in every run; they are those of one process to rounding. `Dropout` drops what it
+    drops in one process.
+
+    Args:
+        program: that of this process.
+        communicator: by default what `foldbatch.communicators.find` returns: the processes that a launcher
+            started.
+        cost: what an example costs, a whole number; by default calls of prepared examples, nodes of trees,
+            and 1 for what is neither.
+
+    Attributes:
+        sent: how many bytes of gradients this rank has sent in all.
+        signal: the signal that a rank noted and all ranks have learnt of, or 0.
+
+    Raises:
+        TrainingError: when `program` is no program.
+        BackendError: when there are several processes, and what connects them is not installed.
+
+    >>> import foldbatch as fb
+    >>> w = fb.Parameter([], init=3.0, name="w")
+    >>> product = fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss()
+    >>> def work(communicator):
+    ...     parallel = DataParallel(fb.compile(product, "numpy"), communicator)
+    ...     loss, gradients = parallel.value_and_grad([1, 2, 4])
+    ...     return loss, float(gradients["w"]), [parallel.places([1, 2, 4])]
+    >>> fb.communicators.in_threads(work, 2)
+    [(21.0, 7.0, [[0, 2]]), (21.0, 7.0, [[1]])]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        communicator: Communicator | None = None,
+        *,
+        cost: Callable[[Any], int] = cost,
+    ) -> None:
+        if not isinstance(program, Program):
+            fix = "fb.compile(block) makes one"
+            raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
+        self.program = program
+        self.communicator = find() if communicator is None else communicator
+        self.sent = 0
+        self.signal = 0
+        self._cost = cost
+
+    def __repr__(self) -> str:
+        return f"DataParallel({self.program!r}, rank {self.communicator.rank} of {self.communicator.size})"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0, which prints and writes files."""
+        return self.communicator.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one process only."""
+        return self.communicator.size == 1
+
+    def places(self, examples: Sequence[Any]) -> list[int]:
+        """Return the places, in a batch, of the examples that this rank runs, ascending."""
+        costs = [self._cost(example) for example in examples]
+        return deal(costs, self.communicator.size)[self.communicator.rank]
+
+    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+        """Return loss and gradients of a batch, as `Program.value_and_grad` does.
+
+        All ranks give the whole batch.
+
+        Raises:
+            ExampleError: when an example of this rank's share does not fit the block.
+            ProcessError: when another rank has failed or ended. No step is counted then.
+        """
+        examples = listed(examples)
+        if self.is_alone:
+            return self.program.value_and_grad(examples)
+        with together(self.communicator):
+            places = self.places(examples)
+            return self.sum_of([examples[place] for place in places], places)
+
+    def sum_of(
+        self, part: Sequence[Any] | Planned, places: Sequence[int] | None, signal: int = 0
+    ) -> tuple[float, dict[str, Gradient]]:
+        """Return loss and gradients of the batch of which this rank runs a part.
+
+        Args:
+            part: this rank's examples, or their plan.
+            places: theirs in the batch; None where the part is the batch.
+            signal: that this process has noted; after the call all ranks have the highest one in `signal`.
+
+        Raises:
+            ExampleError: when an example of the part does not fit the block; other ranks must be told, see
+                `foldbatch.communicators.together`.
+            ProcessError: when another rank has failed or ended.
+        """
+        program = self.program
+        if self.is_alone or places is None:
+            return program.value_and_grad(part)
+        step = program.steps_drawn
+        own, gradients = program.value_and_grad(part, step=step, numbers=places)
+        header = (float(own), signal, counts_of(gradients))
+        losses, signals, counts = zip(*share(self.communicator, header), strict=True)
+        try:
+            sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)
+        except ProcessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - others wait for what this rank does not send
+            self.communicator.abort(f"{type(error).__name__}: {error}")
+        program.steps_drawn = step + 1
+        self.sent += sent
+        self.signal = max(signals)
+        return sum(losses, 0.0), sums
+
+    def agree(self, value: T, signal: int = 0) -> list[T]:
+        """Return the values of all ranks; `signal` is as for `sum_of`.
+
+        Raises:
+            ProcessError: when another rank has failed or ended.
+        """
+        values, signals = zip(*share(self.communicator, (value, signal)), strict=True)
+        self.signal = max(signals)
+        return list(values)
+
+    def stretch(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Return this rank's part of examples whose order matters: neighbours, about as dear as others'."""
+        return examples if self.is_alone else [examples[place] for place in self._stretch(examples)]
+
+    def _stretch(self, examples: Sequence[Any]) -> range:
+        costs = [self._cost(example) for example in examples]
+        return stretches(costs, self.communicator.size)[self.communicator.rank]
+
+    def prepare(self, examples: Iterable[Any], *, processes: int | None = None) -> list[Prepared]:
+        """Trace examples as `Program.prepare` does: each rank traces a part, and all ranks get all traces.
+
+        All ranks need all of them, because every epoch deals its batches anew.
+
+        Args:
+            examples: the same on all ranks.
+            processes: how many processes of its own a rank traces in; by default 1 where there are several
+                ranks, because libraries that connect processes may fail in a forked one.
+
+        Raises:
+            ExampleError: when an example of this rank's part does not fit the block.
+            ProcessError: when another rank has failed or ended.
+        """
+        examples, program = listed(examples), self.program
+        if self.is_alone:
+            return program.prepare(examples, processes=processes)
+        with together(self.communicator):
+            first = self._stretch(examples).start
+            with noting("example 0 is the one of number {}", first):
+                own = program.prepare(self.stretch(examples), processes=processes or 1, progress=False)
+            traces = [example.trace for example in own]
+            # objects must stay the same objects, so examples that hold some are traced on every rank
+            sent = None if any(holds_objects(program.model, trace) for trace in traces) else traces
+            received: list[list[Trace] | None] = share(self.communicator, sent)
+            if None in received:
+                return program.prepare(examples, processes=processes or 1, progress=self.is_first)
+        received[self.communicator.rank] = traces
+        return [Prepared(trace, program) for trace in chain.from_iterable(filter(None, received))]
+
+    def check_same(self, what: dict[str, Any]) -> None:
+        """Compare what must be the same on all ranks: parameters, and what is given by name.
+
+        Raises:
+            TrainingError: when something differs; all ranks raise it.
+        """
+        if self.is_alone:
+            return
+        params = self.program.params
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in params.values()))
+        own = {name: repr(value) for name, value in what.items()} | {"parameters": digest.hexdigest()}
+        own["steps drawn"] = repr(self.program.steps_drawn)
+        for rank, other in enumerate(share(self.communicator, own)):
+            for name in own:
+                if other[name] != own[name]:
+                    where, expected = f"rank {rank}", f"the {name} of rank {self.communicator.rank}"
+                    fix = "give all processes the same examples, model, seed and settings"
+                    error = TrainingError(where, expected, "others", fix)
+                    told(error)
+                    raise error

@@ -1,0 +1,147 @@
+"""Functions on numbers of nodes note what functions on nodes do, to the bit, and fail as they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.blocks.lower import Lowered
+from foldbatch.errors import ExampleError
+from foldbatch.scheduler.record import Record
+from foldbatch.trees import Tree, TreeNode
+from tests.blocks.columnar.forests import batches
+from tests.blocks.columnar.laws import assert_same, lowered
+from tests.blocks.columnar.test_columns import OF_BINARY_TREES, OF_TREES, declared, row, summed
+
+FEW = settings(max_examples=4)
+WORD = fb.GetItem("label") >> row(lambda label: 1)
+
+
+@contextmanager
+def by_nodes(made: Lowered) -> Iterator[None]:
+    """Let a program read nodes, and no numbers."""
+    if made.tracer.numbered is None:  # it reads nodes in any case
+        yield
+        return
+    before, made.tracer.numbered.suited = made.tracer.numbered.suited, False
+    yield
+    made.tracer.numbered.suited = before
+
+
+def check_same(block: fb.Block, examples: list[Any]) -> Record:
+    made = lowered(block)
+    record = made.tracer.record(examples, range(len(examples)))
+    with by_nodes(made):
+        assert_same(record, made.tracer.record(examples, range(len(examples))))
+    return record
+
+
+@pytest.mark.parametrize("name", OF_BINARY_TREES)
+@FEW
+@given(examples=batches(binary=True))
+def test_binary_trees_are_traced_alike(name: str, examples: list[Tree]) -> None:
+    check_same(OF_BINARY_TREES[name], examples)
+    tracer = lowered(OF_BINARY_TREES[name]).tracer
+    assert tracer.numbered is not None
+    assert tracer.numbered.functions, "leaves are told by a table"
+    assert tracer.numbered.suited
+
+
+@pytest.mark.parametrize("name", OF_TREES)
+@FEW
+@given(examples=batches(), number=st.integers(0, 99))
+def test_trees_and_nodes_of_trees_are_traced_alike(name: str, examples: list[Tree], number: int) -> None:
+    nodes: list[TreeNode] = [node for tree in examples for node in tree.nodes()]
+    check_same(OF_TREES[name], [*examples, *nodes[number : number + 3]])
+
+
+class Part:
+    """An object that is read as a tree is."""
+
+    def __init__(self, label: int, *children: Part) -> None:
+        self.parts = {"label": label, "children": children}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.parts[key]
+
+
+def test_other_objects_are_read_beside_trees() -> None:
+    tree = Tree.from_nested((1, (2, "x"), (3, "y")))
+    record = check_same(declared(summed), [tree, Part(1, Part(2), Part(3)), tree])
+    assert record.counts[0].tolist() == record.counts[1].tolist() == record.counts[2].tolist()
+
+
+def test_whole_nodes_are_nodes() -> None:
+    """Results and functions of the user get nodes, and at the root the tree itself."""
+    kinds = fb.InputTransform(lambda node: int(type(node) is Tree) + 2 * node.size)
+    own = kinds >> fb.Scalar("int32") >> fb.Embedding(20, 2)
+    block = fb.AllOf(declared(lambda tree: summed(tree, own)), fb.Identity())
+    tree = Tree.from_nested(("a", ("b", "x"), ("c", "y")))
+    record = check_same(block, [tree, tree[0]])
+    assert record.feeds[0][0].tolist() == [2, 2, 7, 2]
+    assert record.results[0][-1] is tree
+
+
+def test_a_function_that_reads_more_at_other_nodes_is_given_nodes() -> None:
+    def kind(node: TreeNode) -> int:
+        return 1 if len(node) < 3 else len(str(node.label))
+
+    block = declared(lambda tree: summed(tree, row(kind)))
+    made = lowered(block)
+    assert made.tracer.numbered is not None
+    small, large = (Tree([n] * n + [-1], ["label"] * (n + 1)) for n in (2, 3))
+    check_same(block, [small])
+    assert made.tracer.numbered.suited
+    record = made.tracer.record([large], [0])
+    assert record.feeds[0][0].tolist() == [1, 1, 1, 5]
+    assert not made.tracer.numbered.suited
+
+
+LIMIT = 1
+
+
+def test_what_a_function_reads_by_name_may_change() -> None:
+    global LIMIT
+    block = declared(lambda tree: summed(tree, row(lambda node: int(len(node) > LIMIT))))
+    tree = Tree([2, 2, -1])
+    try:
+        for LIMIT, expected in ((1, [0, 0, 1]), (5, [0, 0, 0])):  # noqa: B007
+            assert lowered(block).tracer.record([tree], [0]).feeds[0][0].tolist() == expected
+    finally:
+        LIMIT = 1
+
+
+@pytest.mark.parametrize("nested", [("a", ("b", "x")), ("a", ("b", "x"), ("c", "y"), ("d", "z"))])
+def test_errors_are_the_same(nested: Any) -> None:
+    made = lowered(OF_BINARY_TREES["benchmark"])
+    trees = [Tree.from_nested((1, (1, "x"), (1, "y"))), Tree.from_nested(nested)]
+    with pytest.raises(ExampleError) as found:
+        made.tracer.trace_all(trees, [7, 8])
+    with by_nodes(made), pytest.raises(ExampleError) as expected:
+        made.tracer.trace_all(trees, [7, 8])
+    assert str(found.value) == str(expected.value)
+    assert "example 8" in str(found.value)
+
+
+def test_what_is_deeper_than_the_stack_goes_on_as_generators() -> None:
+    chain = Tree([*range(1, 3000), -1], [1] * 3000)
+    assert check_same(declared(summed), [chain]).counts.sum() >= 3000
+
+
+def test_a_program_that_reads_no_trees_has_no_functions_on_numbers() -> None:
+    assert lowered(fb.Scalar()).tracer.numbered is None
+    assert lowered(fb.Map(fb.Scalar()) >> fb.Sum()).tracer.numbered is None
+
+
+def test_no_tree_is_kept_between_runs() -> None:
+    made = lowered(declared(summed))
+    made.tracer.record([Tree([2, 2, -1], [1, 1, 1])], [0])
+    for namespace in made.tracer.unused:
+        assert namespace["node"] is None
+        assert namespace["kids"] is None

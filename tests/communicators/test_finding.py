@@ -1,0 +1,73 @@
+"""What launchers set is recognised, and a training is refused where processes would not know of each other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from foldbatch.communicators import Alone, find, finding
+from foldbatch.errors import BackendError
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """An environment without a launcher."""
+    for name in (*finding.TORCHRUN, *finding.SIZES):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ("", 1)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, ("mpi", 4)),
+        ({"OMPI_COMM_WORLD_SIZE": "3"}, ("mpi", 3)),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, ("mpi", 2)),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "SLURM_STEP_NUM_TASKS": "8"}, ("torch", 2)),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, ("", 1)),  # names that many programs use
+        ({"PMI_SIZE": ""}, ("", 1)),
+    ],
+)
+def test_launchers(environment, expected):
+    assert finding.launched(environment) == expected
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_one_process_of_a_launcher_is_alone(environment, name):
+    environment.setenv(name, "1")
+    assert isinstance(find(), Alone)
+
+
+@pytest.mark.parametrize(
+    ("variables", "library"),
+    [
+        ({"PMI_SIZE": "2"}, "mpi4py"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch"),
+    ],
+)
+def test_without_the_library_nobody_trains(environment, variables, library):
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    environment.setitem(sys.modules, library, None)
+    environment.delitem(sys.modules, "foldbatch.communicators.mpi", raising=False)
+    environment.delitem(sys.modules, "foldbatch.communicators.torch", raising=False)
+    with pytest.raises(BackendError, match=rf"expected {library}, which connects the 2 .*pip install"):
+        find()
+
+
+@pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
+def test_an_mpi_of_another_launcher_is_refused(environment):
+    """Each process would be alone, and overwrite what the others write."""
+    pytest.importorskip("mpi4py", reason="needs MPI: pip install 'foldbatch[mpi]'")
+    environment.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(BackendError, match="expected 2 processes, found 1 that know of each other; start"):
+        find()
+
+
+def test_importing_foldbatch_imports_no_library():
+    code = "import sys, foldbatch; print({'mpi4py', 'torch'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "set()\n"

@@ -1,0 +1,55 @@
+"""Two real processes of mpiexec."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mpi4py", reason="needs MPI: pip install 'foldbatch[mpi]'")
+
+from foldbatch.communicators import Alone
+from tests.commands.conftest import TINY
+from tests.communicators.work import assert_trained, fitted
+from tests.recipes.conftest import NEGATIVE, NEUTRAL, POSITIVE
+
+ROOT = Path(__file__).parents[2]
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec: pip install 'foldbatch[mpi]'")
+
+
+def mpiexec(*arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FOLDBATCH_BACKEND": "numpy"}
+    command = [MPIEXEC, "-n", "2", sys.executable, "-m", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_two_processes_train_as_one_and_end_together(tmp_path):
+    """The launcher kills all where one is killed; the checkpoint of the last step is there."""
+    ended = mpiexec("tests.communicators.work", str(tmp_path))
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr, ended.stderr
+    assert not (tmp_path / "killed-1.txt").exists()
+    alone, _ = fitted(Alone())
+    assert_trained(tmp_path, alone)
+
+
+def test_the_command_trains_in_all_processes_and_one_speaks(tmp_path):
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.txt").write_text("\n".join([POSITIVE, NEGATIVE, NEUTRAL] * 2) + "\n")
+    given = ["--data.folder", str(tmp_path), "--folder", str(tmp_path / "run"), "--no-gain"]
+    done = mpiexec("foldbatch", "train", *TINY, *given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("6 examples to train on") == 1 and done.stdout.count("model: ") == 1
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "checkpoints", "configuration.toml", "epochs.csv", "figures.json", "model.safetensors",
+    ]  # fmt: skip
+    assert len((tmp_path / "run" / "epochs.csv").read_text().splitlines()) == 2
+    again = mpiexec("foldbatch", "train", *TINY, *given)  # refused, once
+    assert again.returncode != 0 and again.stderr.count("error: ") == 1, again.stderr
+    assert "expected a folder without a run" in again.stderr

@@ -1,0 +1,49 @@
+"""Errors reach all ranks once, whoever fails, and cores are shared."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from foldbatch.communicators import Alone, cores, in_threads, share, together
+from foldbatch.errors import ProcessError
+
+
+def test_all_ranks_learn_of_an_error_and_none_waits():
+    def work(communicator):
+        try:
+            with together(communicator), together(communicator):  # the inner one tells
+                share(communicator, None)
+                if communicator.rank == 1:
+                    raise ValueError("broken")
+                share(communicator, None)
+        except (ValueError, ProcessError) as error:
+            return type(error).__name__, str(error)
+
+    answers = in_threads(work, 3)
+    assert answers[1] == ("ValueError", "broken")
+    assert answers[0] == answers[2]
+    assert answers[0][1].startswith("rank 1: expected a process that goes on, found ValueError: broken")
+
+
+def test_ranks_that_fail_together_raise_their_own_errors():
+    def work(communicator):
+        with pytest.raises(KeyError) as error, together(communicator):
+            raise KeyError(communicator.rank)
+        return error.value.args
+
+    assert in_threads(work, 3) == [(0,), (1,), (2,)]
+
+
+def test_a_process_alone_raises_what_is_raised():
+    with pytest.raises(KeyError), together(Alone()):
+        raise KeyError(1)
+
+
+def test_ranks_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert cores(Alone()) == 8
+    assert in_threads(cores, 3) == [2, 2, 2]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    assert in_threads(cores, 2) == [1, 1]

@@ -1,0 +1,39 @@
+"""Two real processes over gloo, started as torchrun starts them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+
+from foldbatch.communicators import Alone
+from tests.communicators.work import assert_trained, fitted
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_two_processes_train_as_one_and_one_that_is_killed_is_missed(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = str(probe.getsockname()[1])
+    given = {**os.environ, "PYTHONPATH": str(ROOT), "FOLDBATCH_BACKEND": "numpy", "OMP_NUM_THREADS": "1"}
+    given |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    command = [sys.executable, "-m", "tests.communicators.work", str(tmp_path)]
+    ranks = [
+        subprocess.Popen(
+            command, cwd=ROOT, env={**given, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in (0, 1)
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, -9], errors
+    assert_trained(tmp_path, fitted(Alone())[0])
+    message = (tmp_path / "killed-0.txt").read_text()
+    assert message.startswith("rank 0 of 2: expected 2 processes, found one that has ended; go on from ")
+    assert message.endswith(f"{tmp_path / 'killed' / 'last.safetensors'} with resume=True, or --resume")

@@ -1,0 +1,137 @@
+"""Tensors that examples hold: read like other data, with gradients."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.blocks import recorder
+from foldbatch.errors import BlockValueError, ExampleError
+from tests.backends import TESTED
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+
+
+@pytest.fixture(scope="module")
+def summed():
+    return fb.torch.Module(fb.Map(fb.Vector(3) >> fb.Linear(2, "tanh", name="word")) >> fb.Sum(), TESTED)
+
+
+def ways(encoded):
+    """Examples that read the words of a batch: by rows, by slices, and mixed with a plain list."""
+    table = fb.torch.rows(encoded)
+    yield [table[0], table[1][:2], []]
+    yield [list(encoded[0]), list(encoded[1][:2]), []]
+    yield [[table[0][0], *encoded[0][1:]], [table[1][0], encoded[1][1]], []]
+
+
+def test_gradients_are_those_of_the_same_model_in_pytorch(summed):
+    numbers = torch.randn(2, 3, 3)
+    encoded = numbers.clone().requires_grad_()
+    weight, bias = (summed.get_parameter(f"word.{name}").detach() for name in ("weight", "bias"))
+    mask = torch.tensor([[1.0, 1, 1], [1, 1, 0]])
+    expected = (torch.tanh(encoded @ weight + bias) * mask[..., None]).sum(1)
+    (expected**2).sum().backward()
+    for number in range(3):
+        own = numbers.clone().requires_grad_()
+        result = summed(list(ways(own))[number])
+        torch.testing.assert_close(result[:2], expected.detach())
+        (result**2).sum().backward()
+        torch.testing.assert_close(own.grad, encoded.grad)
+
+
+def test_a_row_that_many_visits_read_gathers_their_gradients(summed):
+    one = torch.randn(1, 3, requires_grad=True)
+    (row,) = fb.torch.rows(one)
+    summed([[row] * 3, [[1.0, 2, 3], row]]).sum().backward()
+    many, one.grad = one.grad, None
+    summed([[row]]).sum().backward()
+    torch.testing.assert_close(many, 4 * one.grad)
+
+
+def test_very_many_data_are_noted_in_several_goes(summed):
+    x = torch.randn(4, 3, requires_grad=True)
+    examples = [[1.0, 2, 3]] * 2, [x[0]], [x[1], x[2]], [x[3]]
+    (summed(examples) ** 2).sum().backward()
+    at_once, x.grad = x.grad, None
+    with mock.patch.object(recorder, "MANY", 1):
+        (summed(examples) ** 2).sum().backward()
+    torch.testing.assert_close(x.grad, at_once)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_tensors_of_other_dtypes_are_converted_both_ways(summed, dtype):
+    x = torch.ones(1, 3, dtype=getattr(torch, dtype), requires_grad=True)
+    result = summed([[fb.torch.rows(x)[0], x[0]]])
+    assert result.dtype == torch.float32
+    result.sum().backward()
+    assert x.grad.dtype == x.dtype
+    assert x.grad.abs().min() > 0
+
+
+def test_prepared_examples_may_stand_between_others(summed):
+    known = summed.prepare([[[1, 2, 3]] * 2])
+    x = torch.randn(3, requires_grad=True)
+    result = summed([*known, [x], *known])
+    assert result[0].equal(result[2])
+    result.sum().backward()
+    between, x.grad = x.grad, None
+    summed([[x]]).sum().backward()
+    torch.testing.assert_close(between, x.grad)
+
+
+def test_a_datum_that_is_read_before_and_behind_a_recursion():
+    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
+    children = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
+    tree.resolve_to(
+        fb.AllOf(fb.GetItem(0) >> fb.Scalar(), children) >> fb.Function(lambda x, s: x * x + s * x)
+    )
+    module = fb.torch.Module(tree(), TESTED, threads=2)
+    a, b, c = (torch.tensor(float(x), requires_grad=True) for x in (2, 3, 5))
+    module([(a, [(b, []), (c, [])])]).sum().backward()
+    expected = a * a + (b * b + c * c) * a
+    slopes = torch.autograd.grad(expected, (a, b, c))
+    assert [x.grad.item() for x in (a, b, c)] == pytest.approx([slope.item() for slope in slopes])
+
+
+def test_without_gradients_tensors_are_data(summed):
+    encoded = torch.randn(2, 3, 3, requires_grad=True)
+    with torch.no_grad():
+        first, *others = [summed(examples) for examples in ways(encoded)]
+    for other in others:
+        torch.testing.assert_close(other, first)
+    np.testing.assert_allclose(summed.program.run(next(ways(encoded))), first, rtol=1e-6)
+    for parameter in summed.parameters():
+        parameter.requires_grad_(False)
+    summed(next(ways(encoded))).sum().backward()  # what is read has gradients, parameters have none
+    assert encoded.grad.abs().max() > 0
+    for parameter in summed.parameters():
+        parameter.requires_grad_()
+
+
+def test_what_does_not_fit_is_refused_as_other_data_are(summed):
+    with pytest.raises(ExampleError, match=r"at example 1 .*expected float32\[3\], found"):
+        summed([[torch.ones(3, requires_grad=True)], [torch.ones(2, requires_grad=True)]])
+    with pytest.raises(ExampleError, match="at example 0 .*found str"):
+        summed([[torch.ones(3, requires_grad=True), "x"]])
+
+
+def test_a_tree_holds_no_tensors():
+    encoded = torch.randn(1, 2, requires_grad=True)
+    module = fb.torch.Module(fb.InputTransform(lambda tree: encoded[0]) >> fb.Vector(2), "numpy")
+    with pytest.raises(ExampleError, match=r"such as \(tree, rows\)"):
+        module([fb.trees.parse_brackets("(1 a)")])
+
+
+def test_rows_of_more_or_less_axes():
+    x = torch.arange(12.0).reshape(2, 3, 2)
+    assert np.asarray(fb.torch.rows(x)[1][0]).tolist() == [6, 7]
+    assert np.asarray(fb.torch.rows(x, 2)[1]).tolist() == [[6, 7], [8, 9], [10, 11]]
+    assert float(np.asarray(fb.torch.rows(x, 0)[1][2][1])) == 11
+    assert fb.torch.rows(torch.zeros(2, 0, 3)) == [[], []]
+    assert fb.torch.rows(torch.zeros(0, 2, 3)) == []
+    with pytest.raises(BlockValueError, match="more than 1 axes, found"):
+        fb.torch.rows(torch.zeros(3))

@@ -1,0 +1,187 @@
+"""Ranks that are threads of one process: what they compute is what one process computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.communicators import Alone, in_threads
+from foldbatch.errors import ExampleError, ProcessError, TrainingError
+from foldbatch.train import DataParallel, LambdaCallback, TimeLimit, checkpoint
+from tests.train.small import DEV, EXAMPLES, figures, model, trainer
+
+WORDS = fb.Map(fb.Scalar("int32") >> fb.Embedding(30, 3, name="words") >> fb.Dropout(0.3)) >> fb.Sum()
+TAGGED = WORDS >> fb.Linear(1, name="out") >> fb.Function(lambda x: fb.ops.mean(x * x)) >> fb.Loss()
+rng = np.random.default_rng(1)
+SENTENCES = [rng.integers(0, 30, size=n).tolist() for n in (9, 1, 4, 4, 2, 7, 3)]
+
+
+def fitted(communicator, folder=None, *, epochs=3, resume=False, callbacks=(), program=None, **options):
+    program = program or fb.compile(model(), "numpy", threads=1)
+    made = trainer(folder, program=DataParallel(program, communicator), callbacks=callbacks, **options)
+    made.fit(EXAMPLES, DEV, epochs=epochs, resume=resume)
+    return made
+
+
+def assert_close(one, other):
+    for name, array in one.program.params.items():
+        np.testing.assert_allclose(other.program.params[name], array, rtol=2e-5, atol=1e-6)
+
+
+def assert_equal(ranks):
+    for other in ranks[1:]:
+        for name, array in ranks[0].program.params.items():
+            np.testing.assert_array_equal(other.program.params[name], array)
+        assert figures(other) == figures(ranks[0])
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_ranks_have_the_same_bits_in_every_run_and_those_of_one_process_to_rounding(ahead):
+    """With Dropout, which is keyed by the example's number in the whole batch."""
+    alone = fitted(Alone())
+    ranks = in_threads(lambda communicator: fitted(communicator, ahead=ahead), 3)
+    assert_equal([*ranks, *in_threads(fitted, 3)])
+    assert_close(alone, ranks[0])
+    for one, other in zip(figures(alone), figures(ranks[0]), strict=True):
+        assert one.keys() == other.keys() and all(np.isclose(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("sizes", [range(7), range(2)])
+def test_sums_of_dense_and_sparse_gradients(sizes):
+    """Also where a rank has no example at all."""
+    batch = [SENTENCES[i] for i in sizes]
+    loss, whole = fb.compile(TAGGED, "numpy").value_and_grad(batch)
+
+    def work(communicator):
+        parallel = DataParallel(fb.compile(TAGGED, "numpy"), communicator)
+        return (*parallel.value_and_grad(batch), parallel.sent, parallel.program.steps_drawn)
+
+    answers = in_threads(work, 3)
+    for summed, gradients, sent, drawn in answers:
+        assert np.isclose(summed, loss) and summed == answers[0][0] and sent > 0 and drawn == 1
+        assert list(gradients) == list(whole)
+        rows, expected = gradients["words.weight"], whole["words.weight"]
+        np.testing.assert_array_equal(rows.rows, expected.rows)
+        np.testing.assert_allclose(rows.values, expected.values, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(rows.values, answers[0][1]["words.weight"].values)
+        np.testing.assert_allclose(gradients["out.weight"], whole["out.weight"], rtol=1e-5)
+        assert gradients["out.weight"].dtype == np.float32
+
+
+def test_a_training_goes_on_with_another_number_of_processes(tmp_path):
+    whole = fitted(Alone(), epochs=4)
+    in_threads(lambda communicator: fitted(communicator, tmp_path, epochs=2), 2)
+    ranks = in_threads(lambda communicator: fitted(communicator, tmp_path, epochs=3, resume=True), 3)
+    assert_equal(ranks)
+    last = fitted(Alone(), tmp_path, epochs=4, resume=True)
+    assert_close(whole, last)
+    assert last.steps == whole.steps
+
+
+def test_rank_0_alone_writes_and_all_have_the_best_parameters(tmp_path):
+    def work(communicator):
+        own = tmp_path / str(communicator.rank)
+        log = fb.train.CSVLog(own / "epochs.csv")
+        if not communicator.rank:
+            own.mkdir()
+        made = fitted(communicator, own, callbacks=[log])
+        made.restore_best()
+        return made
+
+    ranks = in_threads(work, 2)
+    assert (tmp_path / "0" / "last.safetensors").exists() and (tmp_path / "0" / "epochs.csv").exists()
+    assert not (tmp_path / "1").exists()
+    assert_equal(ranks)
+
+
+def test_an_error_of_one_rank_ends_all_and_leaves_a_checkpoint(tmp_path):
+    """The error comes in the second epoch, in the share of the rank that drew the example."""
+    calls = []
+
+    def work(communicator):
+        def fail(made):
+            if communicator.rank == 1 and made.steps == 7:
+                raise ExampleError("root", "a label", "none")
+
+        try:
+            fitted(communicator, tmp_path, callbacks=[LambdaCallback(on_step_start=fail)])
+        except (ExampleError, ProcessError) as error:
+            calls.append((communicator.rank, str(error)))
+
+    in_threads(work, 3)
+    told = dict(calls)
+    assert told[1] == "root: expected a label, found none"
+    assert "rank 1: expected a process that goes on, found ExampleError: root: expected" in told[0]
+    assert f"go on from {tmp_path / 'last.safetensors'}" in told[0] and told[2] == told[0]
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 7
+    assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
+
+
+def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
+    def work(communicator):
+        def end(made):
+            if communicator.rank == 1 and made.steps == 7:
+                communicator.abort("no memory")
+
+        with pytest.raises(ProcessError) as error:
+            fitted(communicator, tmp_path, callbacks=[LambdaCallback(on_step_start=end)])
+        return str(error.value)
+
+    first, second = in_threads(work, 2)
+    assert first.startswith(
+        "rank 0 of 2: expected all processes to go on, found a rank that ended; go on from"
+    )
+    assert "no memory" in second
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 7
+    assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
+
+
+def test_all_stop_where_one_clock_says_so():
+    def work(communicator):
+        limit = [TimeLimit(1e-9)] if communicator.rank else []
+        return fitted(communicator, callbacks=limit).epoch
+
+    assert in_threads(work, 2) == [1, 1]
+
+
+def test_ranks_that_differ_are_refused():
+    def work(communicator):
+        program = fb.compile(model(), "numpy", seed=communicator.rank)
+        with pytest.raises(TrainingError, match="rank .*the (training|parameters) of rank .*found others"):
+            fitted(communicator, program=program)
+
+    in_threads(work, 2)
+
+
+def test_all_ranks_get_all_traces():
+    def work(communicator):
+        parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
+        prepared = parallel.prepare(SENTENCES)
+        return [result.tolist() for result in parallel.program.run(prepared)]
+
+    expected = [result.tolist() for result in fb.compile(WORDS, "numpy").run(SENTENCES)]
+    assert in_threads(work, 2) == [expected, expected]
+
+    def objects(communicator):
+        """Results that hold objects are those of the examples themselves."""
+        parallel = DataParallel(fb.compile(fb.Identity(), "numpy"), communicator)
+        return parallel.program.run(parallel.prepare(SENTENCES))
+
+    assert all(a is b for each in in_threads(objects, 2) for a, b in zip(each, SENTENCES, strict=True))
+
+
+def test_an_example_is_named_by_its_number_in_the_training_set():
+    bad = [*EXAMPLES[:13], ([1.0, 2.0], 1), *EXAMPLES[14:]]
+
+    def work(communicator):
+        made = trainer(program=DataParallel(fb.compile(model(), "numpy"), communicator))
+        with pytest.raises((ExampleError, ProcessError)) as error:
+            made.fit(bad, epochs=1)
+        return error.value
+
+    errors = [error for error in in_threads(work, 2) if isinstance(error, ExampleError)]
+    assert len(errors) == 1
+    place = int(str(errors[0]).split("at example ")[1].split()[0].rstrip(":[]"))
+    numbers = errors[0].__notes__[0].split("numbers ")[1]
+    assert eval(numbers)[place] == 13
