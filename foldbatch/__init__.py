@@ -5,6 +5,7 @@ computation in it into static cells and runs any mixture of examples as a few la
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from foldbatch import communicators, errors, schema, train, trees, types, zoo
@@ -181,4 +182,4 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
 def __dir__() -> list[str]:
     """Return the public names only: importing makes a name of each module, too."""
-    return [*__all__, *_LATER, "__version__"]
+    return [*__all__, *(_LATER if find_spec("torch") else ()), "__version__"]
