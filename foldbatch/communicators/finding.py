@@ -56,7 +56,8 @@ def find() -> Communicator:
             if launcher == "mpi"
             else import_module("foldbatch.communicators.torch").TorchCommunicator()
         )
-    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library: RuntimeError
+    except (ImportError, RuntimeError, ValueError) as error:
+        # mpi4py finds no MPI library: RuntimeError; torch no MASTER_PORT: ValueError
         expected = f"{library}, which connects the {size} processes that were started"
         raise BackendError("communicators.find", expected, f"none ({error})", fix) from error
     if communicator.size != size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -67,16 +68,27 @@ def together(communicator: Communicator) -> Iterator[None]:
     rank 1: expected a process that goes on, found ValueError: a bad example; mend that, and go on
     failed
     """
+    before = sys.exc_info()[1]  # which the caller handles, so it is of an earlier try
     try:
         yield
     except BaseException as error:
-        if communicator.size > 1 and not is_told(error):
+        if communicator.size > 1 and not any(map(is_told, _causes(error, before))):
             told(error)
             try:
                 _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
             except ProcessError as other:  # several fail at once, or another one has ended
                 error.add_note(f"beside this error: {other}")
         raise
+
+
+def _causes(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those during whose handling it was raised, up to an earlier one.
+
+    The others have left when an error is told, so whatever is raised while one is handled must not be told.
+    """
+    while error is not None and error is not before:
+        yield error
+        error = error.__context__
 
 
 def told(error: BaseException) -> None:

@@ -58,6 +58,15 @@ def test_without_the_library_nobody_trains(environment, variables, library):
         find()
 
 
+def test_an_environment_that_torchrun_did_not_set_is_refused(environment):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
+        environment.setenv(name, value)
+    environment.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(BackendError, match="MASTER_PORT"):
+        find()
+
+
 @pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
 def test_an_mpi_of_another_launcher_is_refused(environment):
     """Each process would be alone, and overwrite what the others write."""

@@ -36,6 +36,47 @@ def test_ranks_that_fail_together_raise_their_own_errors():
     assert in_threads(work, 3) == [(0,), (1,), (2,)]
 
 
+def test_an_error_after_one_that_all_ranks_know_of_is_not_told():
+    """Else its rank would wait for ranks that have left: the disk is full when a checkpoint is to be written."""
+
+    def work(communicator):
+        with together(communicator):
+            try:
+                with together(communicator):
+                    if communicator.rank == 1:
+                        raise ValueError("broken")
+                    share(communicator, None)
+            except ProcessError:
+                raise OSError("full") from None  # with nobody to listen
+
+    with pytest.raises((ValueError, OSError)) as error:
+        in_threads(work, 2)
+    assert not hasattr(error.value, "__notes__")
+
+
+def test_an_error_of_a_second_try_is_told_again():
+    def work(communicator):
+        for attempt in ("first", "second"):
+            try:
+                with together(communicator):
+                    if communicator.rank == 1:
+                        raise ValueError(attempt)
+                    share(communicator, None)
+            except (ValueError, ProcessError) as error:
+                if attempt == "second":
+                    return str(error)
+                try:
+                    with together(communicator):
+                        if communicator.rank == 1:
+                            raise ValueError("within")
+                        share(communicator, None)
+                except (ValueError, ProcessError) as other:
+                    assert "within" in str(other)
+        return None
+
+    assert "found ValueError: second" in in_threads(work, 2)[0]
+
+
 def test_a_process_alone_raises_what_is_raised():
     with pytest.raises(KeyError), together(Alone()):
         raise KeyError(1)
