@@ -37,7 +37,11 @@ def evaluate(
         ProcessError: when another process has failed or ended.
     """
     tally, count = Tally(metrics), 0
-    for part in in_parts(examples if parallel.is_alone else parallel.stretch(list(several(examples)))):
+    if not parallel.is_alone:
+        everything = list(several(examples))
+        places = parallel.stretch(everything)
+        examples, count = [everything[place] for place in places], places.start
+    for part in in_parts(examples):
         with noting("example 0 is the one of number {}", count):
             tally.add(parallel.program.run(part, losses=True, metrics=bool(metrics)), len(part))
         count += len(part)

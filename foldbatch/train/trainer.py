@@ -181,7 +181,9 @@ class Trainer:
             if kept is not None:
                 take_over(self, *kept)
             self.parallel.check_same({"training": (configuration(self), epochs, held_out and len(held_out))})
-            return self._fit(training, held_out)
+            history = self._fit(training, held_out)
+            self.parallel.agree(None)  # an error of the last callbacks of one process must reach the others
+            return history
 
     def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
         with Interrupts() as self._interrupts:
@@ -219,7 +221,9 @@ class Trainer:
         given = given if isinstance(given, Records) else list(given)
         batch = Batch(list(range(len(given))), given)
         with together(self.parallel.communicator):
-            self._step(share_of(self.parallel, batch), Position())
+            share = share_of(self.parallel, batch)
+            with self.parallel.numbering(share.places):
+                self._step(share, Position())
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -108,7 +109,8 @@ class DataParallel:
             return self.program.value_and_grad(examples)
         with together(self.communicator):
             places = self.places(examples)
-            return self.sum_of([examples[place] for place in places], places)
+            with self.numbering(places):
+                return self.sum_of([examples[place] for place in places], places)
 
     def sum_of(
         self, part: Sequence[Any] | Planned, places: Sequence[int] | None, signal: int = 0
@@ -153,11 +155,25 @@ class DataParallel:
         self.signal = max(signals)
         return list(values)
 
-    def stretch(self, examples: Sequence[Any]) -> Sequence[Any]:
-        """Return this rank's part of examples whose order matters: neighbours, about as dear as others'."""
-        return examples if self.is_alone else [examples[place] for place in self._stretch(examples)]
+    def numbering(self, places: Sequence[int] | None) -> AbstractContextManager[None]:
+        """Note, in errors of examples of a share, their numbers in the whole; there are none where it is all.
 
-    def _stretch(self, examples: Sequence[Any]) -> range:
+        >>> import foldbatch as fb
+        >>> alone = DataParallel(fb.compile(fb.Scalar()), fb.communicators.Alone())
+        >>> with alone.numbering(None):
+        ...     pass
+        """
+        if places is None or self.is_alone:
+            return nullcontext()
+        rank = self.communicator.rank
+        if isinstance(places, range):
+            return noting("of rank {}, whose example 0 has the number {}", rank, places.start)
+        return noting("of rank {}, whose examples have the numbers {}", rank, places)
+
+    def stretch(self, examples: Sequence[Any]) -> range:
+        """Return the places of this rank's part of examples whose order matters: neighbours, of even cost."""
+        if self.is_alone:
+            return range(len(examples))
         costs = [self._cost(example) for example in examples]
         return stretches(costs, self.communicator.size)[self.communicator.rank]
 
@@ -179,9 +195,10 @@ class DataParallel:
         if self.is_alone:
             return program.prepare(examples, processes=processes)
         with together(self.communicator):
-            first = self._stretch(examples).start
-            with noting("example 0 is the one of number {}", first):
-                own = program.prepare(self.stretch(examples), processes=processes or 1, progress=False)
+            places = self.stretch(examples)
+            with self.numbering(places):
+                part = [examples[place] for place in places]
+                own = program.prepare(part, processes=processes or 1, progress=False)
             traces = [example.trace for example in own]
             # objects must stay the same objects, so examples that hold some are traced on every rank
             sent = None if any(holds_objects(program.model, trace) for trace in traces) else traces

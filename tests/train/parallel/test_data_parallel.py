@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -185,3 +187,37 @@ def test_an_example_is_named_by_its_number_in_the_training_set():
     place = int(str(errors[0]).split("at example ")[1].split()[0].rstrip(":[]"))
     numbers = errors[0].__notes__[0].split("numbers ")[1]
     assert eval(numbers)[place] == 13
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_error_of_the_last_callback_at_one_rank_ends_all(rank):
+    """A figure that cannot be written, for example; the others must not be waited for."""
+
+    def work(communicator):
+        def fail(made):
+            if communicator.rank == rank:
+                raise OSError("no space left")
+
+        fitted(communicator, epochs=1, callbacks=[LambdaCallback(on_fit_end=fail)])
+
+    with pytest.raises(OSError, match="no space left"):
+        in_threads(work, 2)
+
+
+@pytest.mark.parametrize("ask", ["value_and_grad", "step", "evaluate", "prepare"])
+def test_errors_of_examples_name_the_rank_and_number_them_in_the_whole(ask):
+    wrong = [*EXAMPLES[:17], "wrong", *EXAMPLES[18:]]
+
+    def work(communicator):
+        program = DataParallel(fb.compile(model(), "numpy"), communicator)
+        made = trainer(program=program)
+        getattr(program if hasattr(program, ask) else made, ask)(wrong)
+
+    with pytest.raises(ExampleError) as error:
+        in_threads(work, 3)
+    note = error.value.__notes__[0]
+    number = int(str(error.value).split("at example ")[1].split()[0])
+    if "numbers" in note:
+        assert json.loads(note.split("numbers ")[1])[number] == 17 and "of rank" in note
+    else:
+        assert int(note.split("number ")[1]) + number == 17
