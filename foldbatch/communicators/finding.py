@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from foldbatch.communicators.alone import Alone
 from foldbatch.communicators.communicator import Communicator
@@ -31,8 +33,16 @@ def launched(environment: Mapping[str, str]) -> tuple[str, int]:
     return "", 1
 
 
+def _group_size() -> int:
+    """Return how many processes a group of torch.distributed has that is there already, or 0."""
+    torch: Any = sys.modules.get("torch.distributed")  # who made a group has imported it
+    return int(torch.get_world_size()) if torch and torch.is_available() and torch.is_initialized() else 0
+
+
 def find() -> Communicator:
     """Return the processes that ``mpiexec``, ``srun`` or ``torchrun`` started, or this process alone.
+
+    A group of several processes of torch.distributed that is there already comes first.
 
     No library is imported where there is no launcher, or a single process. Call it once.
 
@@ -43,7 +53,8 @@ def find() -> Communicator:
     >>> find().size
     1
     """
-    launcher, size = launched(os.environ)
+    group = _group_size()
+    launcher, size = ("torch", group) if group > 1 else launched(os.environ)
     if size == 1:
         return Alone()
     library, fix = {

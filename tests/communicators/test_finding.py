@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +57,19 @@ def test_without_the_library_nobody_trains(environment, variables, library):
     environment.delitem(sys.modules, "foldbatch.communicators.torch", raising=False)
     with pytest.raises(BackendError, match=rf"expected {library}, which connects the 2 .*pip install"):
         find()
+
+
+def test_a_group_that_is_there_already_is_used_whatever_the_environment_says(environment):
+    """The processes of torch.multiprocessing.spawn have no RANK; else each would train alone."""
+
+    class Group:
+        size = 3
+
+    torch = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 3)
+    environment.setitem(sys.modules, "torch.distributed", torch)
+    ours = SimpleNamespace(TorchCommunicator=Group)
+    environment.setitem(sys.modules, "foldbatch.communicators.torch", ours)
+    assert isinstance(find(), Group)
 
 
 def test_an_environment_that_torchrun_did_not_set_is_refused(environment):
