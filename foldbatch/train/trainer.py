@@ -192,7 +192,8 @@ class Trainer:
                 self._call("on_fit_start")
                 while self.epoch < self.epochs and self.stopped is None:
                     self._run_epoch(training, held_out)
-                    self._agree_to_stop()
+                    with self._written_where_others_end():
+                        self._agree_to_stop()
                     self._look()
             except (KeyboardInterrupt, SystemExit) as error:
                 if self._interrupts.raised:  # so between two steps

@@ -221,3 +221,17 @@ def test_errors_of_examples_name_the_rank_and_number_them_in_the_whole(ask):
         assert json.loads(note.split("numbers ")[1])[number] == 17 and "of rank" in note
     else:
         assert int(note.split("number ")[1]) + number == 17
+
+
+def test_who_learns_between_two_epochs_that_another_rank_failed_is_told_the_checkpoint(tmp_path):
+    def work(communicator):
+        def fail(made):
+            if communicator.rank == 1:
+                raise OSError("no space left")
+
+        try:
+            fitted(communicator, tmp_path, epochs=2, callbacks=[LambdaCallback(on_epoch_end=fail)])
+        except (OSError, ProcessError) as error:
+            return str(error)
+
+    assert "last.safetensors with resume=True" in in_threads(work, 2)[0]
