@@ -113,7 +113,7 @@ def refuse_replaced(
         *path, name = full_name.split(".")
         place: torch.nn.Module = module
         for part in path:
-            place = place._modules[part]  # type: ignore[assignment]
+            place = place._modules[part]
         if place._parameters.get(name) is not parameter or parameter.data_ptr() != memory[full_name]:
             expected = "the program's own memory"
             fix = (
