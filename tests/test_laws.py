@@ -316,7 +316,7 @@ def test_dropout_depends_on_the_step_and_the_call_alone(program):
                     assert_same(gradients[name], right[1][name])
 
 
-@settings(some, max_examples=20)
+@settings(some, max_examples=12)
 @given(programs())
 def test_an_empty_batch_is_nothing(program):
     for engine in engines(program.block):

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from types import CodeType
 from typing import Any
 
 from foldbatch.blocks.columnar.calling import UserFunction
@@ -48,14 +49,14 @@ class Numbered:
     """The program on trees.
 
     Attributes:
-        module: its functions.
+        code: its compiled functions.
         root: the name of the first one.
         functions: by name of a table, the functions that are looked up by the number of children.
         tables: those of functions that read nothing by name, so that they return the same in all runs.
         suited: whether the functions have read nothing else of nodes so far.
     """
 
-    module: ast.Module
+    code: CodeType
     root: str
     functions: Mapping[str, UserFunction]
     tables: dict[str, dict[int, Any]] = field(init=False)
@@ -106,7 +107,9 @@ def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | Non
     body: list[ast.stmt] = list(made.values())
     numbered = ast.fix_missing_locations(ast.Module(body, []))
     reads = {n.id for n in ast.walk(numbered) if isinstance(n, ast.Name)} & {"kids", *LISTS.values()}
-    return Numbered(numbered, _named(first.name, (True,)), tables) if reads else None
+    if not reads:
+        return None
+    return Numbered(compile(numbered, "<foldbatch trees>", "exec"), _named(first.name, (True,)), tables)
 
 
 def _named(name: str, given: Sequence[bool]) -> str:

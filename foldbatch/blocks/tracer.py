@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
@@ -51,7 +51,7 @@ TraceAll: TypeAlias = (
 Look: TypeAlias = "Callable[[Sequence[Sequence[list[Any]]]], None]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tracer:
     """A compiled tracing program. Several threads may run it at once, and a run may start other runs.
 
@@ -69,8 +69,7 @@ class Tracer:
         arithmetic: what finds levels.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
-        code: the compiled text, of generators, of plain functions and of functions on trees.
-        numbered: the program on trees, where it gains something.
+        code: the compiled text, of generators and of plain functions.
         unused: globals of runs that have ended, for other runs.
     """
 
@@ -86,17 +85,18 @@ class Tracer:
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
     code: tuple[CodeType, ...] = field(init=False, repr=False)
-    numbered: Numbered | None = field(init=False, repr=False)
     unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        plain = direct(self.source)
-        numbered = by_number(plain, self.globals)
-        texts: list[Any] = [self.source, plain, *([numbered.module] if numbered else [])]
+        texts: list[Any] = [self.source, direct(self.source)]
         object.__setattr__(self, "code", tuple([compile(text, FILENAME, "exec") for text in texts]))
-        object.__setattr__(self, "numbered", numbered)
+
+    @cached_property
+    def numbered(self) -> Numbered | None:
+        """The program on trees, where it gains something: made when the first tree is read."""
+        return by_number(direct(self.source), self.globals)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -147,11 +147,15 @@ class Tracer:
         Arguments and errors are those of `trace_all`.
         """
         recorder = self._recorder(careful=False)
-        numbered = self.numbered if self.numbered is not None and self.numbered.usable else None
+        numbered = self.numbered if any(type(example) in TREES for example in examples) else None
+        if numbered is not None and not numbered.usable:
+            numbered = None
         try:
             with self._namespace(recorder) as namespace:
                 root, depth = namespace[PLAIN + self.functions[0].name], _depth()
                 if numbered is not None:
+                    if numbered.root not in namespace:
+                        exec(numbered.code, namespace)  # noqa: S102 - the text is our own
                     namespace.update(numbered.tables_of_run())
                 for example in examples:
                     namespace.update(recorder.begin())
