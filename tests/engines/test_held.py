@@ -67,6 +67,7 @@ def test_a_backward_pass_that_was_interrupted_can_be_repeated(monkeypatch):
     monkeypatch.setattr(Runner, "backward", interrupted)
     with pytest.raises(KeyboardInterrupt):
         held.backward(cotangents)
+    assert held.memories is None  # what the forward pass left is spoiled
     monkeypatch.setattr(Runner, "backward", backward)
     expected = program.vjp(EXAMPLES, cotangents).gradients
     gradients = held.backward(cotangents).parameters
