@@ -23,11 +23,22 @@ def nodes_of(text: str) -> list[tuple[Any, int]]:
         elif part != ")":
             open_nodes[-1].append(part)  # the label, then perhaps a word
         else:
-            _, *below = open_nodes.pop()
+            nested, below = len(open_nodes) > 1, open_nodes.pop()[1:]
+            word = [type(x) for x in below] == [str]
+            if not nested or not (word or [type(x) for x in below] == [int, int]):
+                refuse(text)
             open_nodes[-1].append(len(nodes))
-            word = isinstance(below[0], str)
             nodes.append((below[0], 0) if word else (below, 1 + max(nodes[i][1] for i in below)))
+    if open_nodes != [[len(nodes) - 1]]:
+        refuse(text)
     return nodes
+
+
+def refuse(text: str) -> None:
+    """End the program with one line about a text that is no binary tree."""
+    sys.exit(
+        f"error: standard input: expected a binary tree such as (3 (4 good) (2 film)), found {text[:60]!r}"
+    )
 
 
 def tables(texts: list[str], vocabulary: dict[str, int], described: dict[str, Any]) -> dict[str, Any]:

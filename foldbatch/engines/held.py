@@ -147,14 +147,15 @@ class Held:
             cotangents: one for each of `values`, or None; nothing where losses alone have gradients.
             visited: whether gradients of data are wanted, where the runner's cells yield them.
         """
-        if self.memories is None:
+        memories, self.memories = self.memories, None  # whatever interrupts this: it is spoiled from here on
+        if memories is None:
             return self.again().backward(cotangents, visited=visited)
         left = iter(cotangents or repeat(None))
         seeds: list[Cotangents] = [
             [(number, g) for number in numbers if (g := next(left)) is not None] for numbers in self._numbers
         ]
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
-        self.release()
+        self.pool.take_back(memories)
         return Gradients(gradients, visits)
 
     def release(self) -> None:

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from foldbatch.engines.held import Gradients, Held
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
 from foldbatch.torch.reads import Read
+from foldbatch.types import TensorType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,3 +163,14 @@ def summed_loss(call: Call, dtype: torch.dtype, given: Sequence[torch.Tensor]) -
     """Return the sum of the losses, of a dtype; other arguments are those of `stacked_results`."""
     loss: torch.Tensor = _Loss.apply(call, dtype, *given)
     return loss
+
+
+def nothing_of(type_: TensorType, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the stacked results of no examples, ``[0, *shape]``; the gradients of them are zeros.
+
+    >>> nothing_of(TensorType((2,), "float32"), [torch.ones(3, requires_grad=True)]).requires_grad
+    True
+    """
+    dtype = getattr(torch, type_.dtype)
+    nothing = [tensor.reshape(-1)[:0].to(dtype) for tensor in given]
+    return torch.cat([torch.zeros(0, dtype=dtype), *nothing]).reshape(0, *type_.shape)

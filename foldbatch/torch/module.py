@@ -17,8 +17,8 @@ from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
 from foldbatch.params import Parameter
 from foldbatch.program import Program
 from foldbatch.scheduler.trace import Trace
-from foldbatch.torch.backward import Call, settle, stacked_results, summed_loss
-from foldbatch.torch.parameters import Part, mount
+from foldbatch.torch.backward import Call, nothing_of, settle, stacked_results, summed_loss
+from foldbatch.torch.parameters import Part, mount, refuse_replaced
 from foldbatch.torch.reads import Read, Reads
 from foldbatch.traced import Prepared, listed
 from foldbatch.trees import Tree
@@ -105,6 +105,7 @@ class Module(Part):
         self.program: Program = compile(self.block, **self._options)
         self._by_runner: dict[Runner, Derivatives] = {}
         self._mounted = mount(self, self.program.params.parameters)
+        self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
 
@@ -123,13 +124,14 @@ class Module(Part):
 
         Raises:
             ExampleError: when an example does not fit the block.
-            ParameterError: when a parameter that the block has frozen requires gradients.
+            ParameterError: when a parameter that the block has frozen requires gradients, or one has been
+                replaced by another tensor, as `torch.func.functional_call` does.
         """
-        stacked, call = self._results(examples)
+        stacked, call, given = self._results(examples)
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
             return call.results(stacked)
-        return stacked[0] if stacked else torch.zeros(0, *type_.shape, dtype=getattr(torch, type_.dtype))
+        return stacked[0] if stacked else nothing_of(type_, given)
 
     def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
         """Return the values of all nodes as one tensor, with example and place of each.
@@ -150,9 +152,8 @@ class Module(Part):
         if not isinstance(type_, SequenceType) or not isinstance(type_.element, TensorType):
             fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
             raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
-        stacked, call = self._results(examples)
-        element = type_.element
-        none = torch.zeros(0, *element.shape, dtype=getattr(torch, element.dtype))
+        stacked, call, given = self._results(examples)
+        none = nothing_of(type_.element, given)
         counts = np.array(call.held.lengths(), np.int64)
         nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         places = np.repeat(np.arange(len(counts)), counts)
@@ -206,7 +207,7 @@ class Module(Part):
     # -- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"program", "_by_runner", "_mounted", "_phases"}
+        own = {"program", "_by_runner", "_mounted", "_memory", "_phases"}
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         mounted = {name.split(".")[0] for name in self._mounted}
         for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -224,14 +225,17 @@ class Module(Part):
 
     # -- how it is done
 
-    def _results(self, examples: Iterable[Any] | Planned) -> tuple[tuple[torch.Tensor, ...], Call]:
-        """Return the values of results, those of one shape and dtype as one tensor, and the call."""
+    def _results(
+        self, examples: Iterable[Any] | Planned
+    ) -> tuple[tuple[torch.Tensor, ...], Call, list[torch.Tensor]]:
+        """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
         call, given = self._call(examples, losses=False)
         _ = call.held.values
-        return stacked_results(call, given), call
+        return stacked_results(call, given), call, given
 
     def _call(self, examples: Iterable[Any] | Planned, *, losses: bool) -> tuple[Call, list[torch.Tensor]]:
         """Run a batch forward; return the call, and the tensors that gradients flow to."""
+        refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
         traces, found, numbers = self._traced(batch, variant)

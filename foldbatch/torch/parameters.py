@@ -94,3 +94,29 @@ def mount(module: Part, parameters: Mapping[str, Parameter]) -> dict[str, torch.
             place = inside[part]
         mounted[full_name] = place._parameters[name] = torch_parameter(parameter)
     return mounted
+
+
+def refuse_replaced(
+    module: Part, mounted: Mapping[str, torch.nn.Parameter], memory: Mapping[str, int]
+) -> None:
+    """Refuse parameters that others have replaced: the program would go on computing with its own.
+
+    Args:
+        module: what they were mounted in.
+        mounted: the parameters that were mounted, by name.
+        memory: the address of each one's memory then.
+
+    Raises:
+        ParameterError: when one is another tensor, or has other memory.
+    """
+    for full_name, parameter in mounted.items():
+        *path, name = full_name.split(".")
+        place: torch.nn.Module = module
+        for part in path:
+            place = place._modules[part]
+        if place._parameters.get(name) is not parameter or parameter.data_ptr() != memory[full_name]:
+            expected = "the program's own memory"
+            fix = (
+                "copy values into it, parameter.copy_(values) under torch.no_grad(), in place of replacing it"
+            )
+            raise ParameterError(full_name, expected, "another tensor", fix)

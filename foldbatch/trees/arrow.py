@@ -98,7 +98,10 @@ class _Objects:
     def __call__(self, rows: NDArray[Any]) -> list[Any]:
         if len(rows) and len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
             return self.array.slice(int(rows[0]), len(rows)).to_pylist()  # type: ignore[no-any-return]
-        return self.array.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+        try:
+            return self.array.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowNotImplementedError:  # of views of strings and a few more types
+            return [self.array[row].as_py() for row in rows.tolist()]
 
 
 class _Encoded:

@@ -11,6 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
+from foldbatch.engines.runner import Runner
 from tests.backends import BACKENDS
 
 
@@ -50,6 +51,30 @@ def test_batches_held_at_once_yield_what_vjp_does(backend):
                 ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.SparseRows) else g) for g in pair)
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         assert other.memories is not None
+
+
+def test_a_backward_pass_that_was_interrupted_can_be_repeated(monkeypatch):
+    program = program_of("numpy")
+    pool = pool_of(program)
+    held = pool.hold(program._trace_all(EXAMPLES), 0, results=True)
+    cotangents = [np.ones_like(value) for value in held.values]
+    backward = Runner.backward
+
+    def interrupted(self, parts, seeds, *, visited):
+        backward(self, parts, seeds, visited=visited)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runner, "backward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        held.backward(cotangents)
+    assert held.memories is None  # what the forward pass left is spoiled
+    monkeypatch.setattr(Runner, "backward", backward)
+    expected = program.vjp(EXAMPLES, cotangents).gradients
+    gradients = held.backward(cotangents).parameters
+    for name, parameter in program.params.parameters.items():
+        pair = [gradients[parameter], expected[name]]
+        ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.SparseRows) else g) for g in pair)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_memory_is_used_again_once_nobody_holds_it():

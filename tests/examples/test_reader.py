@@ -67,3 +67,11 @@ def test_another_model_is_refused_in_one_line(load, exported):
 
 def test_the_reader_needs_no_foldbatch(load):
     assert "foldbatch" not in vars(load("onnx/reader"))
+
+
+@pytest.mark.parametrize(
+    "text", ["good", "(3 (2 a) (2 b)", "(3 (2 a))", "(1 (1 a) (1 b) (1 c))", ")", "(2 )", "1 2)"]
+)
+def test_a_text_that_is_no_binary_tree_is_refused_in_one_line(load, text):
+    with pytest.raises(SystemExit, match="expected a binary tree"):
+        load("onnx/reader").nodes_of(text)

@@ -58,3 +58,21 @@ def test_names_of_methods_can_be_names_of_parameters():
         "loss.bias",
         "loss.weight",
     ]
+
+
+def test_parameters_that_were_replaced_are_refused():
+    module = fb.torch.Module(tree_of(), "numpy")
+    parameters = dict(module.named_parameters())
+    with pytest.raises(ParameterError, match="another tensor; copy values into it"):
+        torch.func.functional_call(module, {k: torch.zeros_like(v) for k, v in parameters.items()}, ([1],))
+    assert module([1]).shape[0] == 1
+    vector = torch.nn.utils.parameters_to_vector(parameters.values()).detach()
+    torch.nn.utils.vector_to_parameters(vector, parameters.values())
+    with pytest.raises(ParameterError, match="another tensor; copy values into it"):
+        module([1])
+
+
+def test_an_empty_batch_has_gradients_of_zero():
+    module = fb.torch.Module(tree_of(), "numpy")
+    module([]).sum().backward()
+    assert all(not parameter.grad.any() for parameter in module.parameters())

@@ -279,3 +279,9 @@ def test_numbers_are_read_as_python_ints_are():
         fb.Optional(fb.InputTransform(len) >> fb.Scalar()),
         pa.DictionaryArray.from_arrays([0, 1, 0], ["a", None]),
     )
+
+
+def test_rows_of_types_that_arrow_cannot_take_are_read_in_any_order():
+    views = pa.array(["a", None, "b"], pa.string_view())
+    assert list(chosen(records_of(views), [2, 0])) == ["b", "a"]
+    assert fb.compile(fb.Scalar()).run(pa.array([], pa.string_view())) == []

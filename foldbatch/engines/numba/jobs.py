@@ -124,6 +124,7 @@ class Jobs:
 
     def run(self, helper: Team | None) -> bool:
         """Run them, large ones together with a helper, if it is idle; return whether all have run."""
+        run = compiled()
         numbers, room = np.array(self._numbers, np.int64), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
         given = (
@@ -134,9 +135,11 @@ class Jobs:
             self._checks,
             address_of(self.answer),
         )
-        compiled()(*given)
-        if words and helper is not None:
-            helper.leave()
+        try:
+            run(*given)
+        finally:
+            if words and helper is not None:
+                helper.leave()
         return not self.answer[0]
 
 
