@@ -135,7 +135,8 @@ def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
         "rank 0 of 2: expected all processes to go on, found a rank that ended; go on from"
     )
     assert "no memory" in second
-    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 7
+    # rank 0 may still have been in the last exchange of the step before
+    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] in (6, 7)
     assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
 
 
