@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -59,13 +60,14 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             assert 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics")
             host, port = address.removeprefix("http://").split(":")
             before = batches(address)
-            connection = HTTPConnection(host, int(port), timeout=60)
-            connection.request("POST", "/predict?nodes=1", f"{LONG}\n" * 1000, {"Content-Type": "text/plain"})
-            while batches(address) == before:
-                time.sleep(0.01)
-            server.send_signal(signal.SIGTERM)  # what is being answered is answered
-            answer = connection.getresponse()
-            assert answer.status == 200 and len(json.loads(answer.read())["predictions"]) == 1000
+            with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
+                headers = {"Content-Type": "text/plain"}
+                connection.request("POST", "/predict?nodes=1", f"{LONG}\n" * 1000, headers)
+                while batches(address) == before:
+                    time.sleep(0.01)
+                server.send_signal(signal.SIGTERM)  # what is being answered is answered
+                answer = connection.getresponse()
+                assert answer.status == 200 and len(json.loads(answer.read())["predictions"]) == 1000
             assert server.wait(60) == 0
             assert "read anew" in server.stderr.read()
         finally:
