@@ -66,6 +66,13 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _deadline(text: str) -> float:
+    seconds = _seconds(text)
+    if not seconds:
+        raise ArgumentTypeError(f"expected seconds above 0, found {text}")
+    return seconds
+
+
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
         raise ArgumentTypeError(f"expected a port from 0 to 65535, found {text}")
@@ -83,7 +90,7 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
     for field in fields(limits):
         default = getattr(limits, field.name)
-        kind, metavar = (count, "N") if isinstance(default, int) else (_seconds, "SECONDS")
+        kind, metavar = (count, "N") if isinstance(default, int) else (_deadline, "SECONDS")
         what = f"{WHAT[field.name]} (default {default})"
         name = f"--{field.name.replace('_', '-')}"
         parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)

@@ -37,6 +37,7 @@ Headers = list[tuple[bytes, bytes]]
 DEADLINE = "deadline-seconds"  # the header
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
 MOST_DIGITS = 18  # of a length that can be true
+ENDED = "server: expected time for an answer, found the end of the server; ask again later"
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
 
 
@@ -83,6 +84,9 @@ class Predict:
         except GoneError:
             self._metrics.request(499, time.perf_counter() - start)
             return
+        except asyncio.CancelledError:  # the server ends, and its grace has passed
+            status, content = 503, {"error": ENDED}
+            more = [(b"retry-after", b"1"), (b"connection", b"close")]
         except Exception as error:  # noqa: BLE001 - the server goes on
             status = next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
             content = {"error": str(error) if isinstance(error, FoldbatchError) else _logged(error)}

@@ -45,6 +45,7 @@ def test_options_become_limits(monkeypatch):
         (["--port", "70000"], "expected a port from 0 to 65535, found 70000"),
         (["--batch", "0"], "expected a whole number of 1 or more, found 0"),
         (["--grace", "-1"], "expected seconds, 0 or more, found -1"),
+        (["--deadline", "0"], "expected seconds above 0, found 0"),
     ],
 )
 def test_wrong_options_are_refused(arguments, message, capsys):

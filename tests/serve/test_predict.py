@@ -184,3 +184,33 @@ def test_nodes_need_a_model_that_tells_them(tmp_path):
 def test_long_bodies_are_read_too(service):
     (status, _, content), _ = post(service, examples(*[GOOD] * 900))
     assert status == 200 and len(content["predictions"]) == 900
+
+
+def test_a_request_that_the_end_of_the_server_cuts_off_is_503(service, capsys):
+    async def run():
+        batching, sent = Batching(service.answer, LIMITS), []
+        batching.start()
+        batching.running = True  # so that nothing is answered
+
+        async def receive():
+            return body.pop() if body else await asyncio.sleep(100)
+
+        async def send(message):
+            sent.append(message)
+
+        body = [{"type": "http.request", "body": json.dumps({"examples": [GOOD]}).encode()}]
+        metrics = Metrics()
+        predict = Predict(service, batching, LIMITS, metrics)
+        asked = asyncio.create_task(predict({"headers": [], "query_string": b""}, receive, send))
+        await asyncio.sleep(0.01)
+        asked.cancel()  # as uvicorn does when the grace has passed
+        await asyncio.wait([asked])
+        batching.stop()
+        return sent, metrics.text()
+
+    (head, body), figures = asyncio.run(run())
+    assert head["status"] == 503
+    assert {b"retry-after", b"connection"} <= dict(head["headers"]).keys()
+    assert json.loads(body["body"])["error"].startswith("server: expected ")
+    assert b'foldbatch_requests_total{status="503"} 1.0' in figures
+    assert not capsys.readouterr().err
