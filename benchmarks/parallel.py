@@ -211,4 +211,9 @@ def _on_paper(found: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from foldbatch.errors import FoldbatchError
+
+    try:
+        sys.exit(main())
+    except (FoldbatchError, OSError) as error:
+        sys.exit(f"error: {error}")

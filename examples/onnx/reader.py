@@ -69,6 +69,8 @@ def main(path: str, lines: Iterable[str]) -> None:
     """Print the label of each tree, and of its nodes, children first, where the model tells them."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     texts = session.get_modelmeta().custom_metadata_map
+    if missing := {"classes", "foldbatch.tables", "vocabulary"} - texts.keys():
+        sys.exit(f"error: {path}: expected a model of trees and their words, found one without {missing}")
     classes, described = json.loads(texts["classes"]), json.loads(texts["foldbatch.tables"])
     vocabulary = {word: number for number, word in enumerate(json.loads(texts["vocabulary"]))}
     names, rest = [output.name for output in session.get_outputs()], filter(str.strip, lines)

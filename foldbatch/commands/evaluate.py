@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.commands.saved import load_models
 from foldbatch.errors import ReadError
 from foldbatch.recipes.data import read_dataset, read_labelled
 from foldbatch.recipes.ensemble import evaluate
 from foldbatch.recipes.reports import class_figures, class_table
+from foldbatch.recipes.saved import load_models
 from foldbatch.recipes.steering import metrics_of
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.commands.saved import load_model
 from foldbatch.errors import BackendError, ReadError
 from foldbatch.output import write_whole
 from foldbatch.recipes.data import read_dataset, read_labelled
+from foldbatch.recipes.saved import load_model
 from foldbatch.recipes.settings import Configuration
 
 TEST_PART = Path("the test part")  # what --check alone stands for

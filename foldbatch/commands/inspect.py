@@ -6,12 +6,13 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from foldbatch.commands.saved import count, load_model
+from foldbatch.commands.counts import count
 from foldbatch.compiling import compile
 from foldbatch.errors import FoldbatchError
 from foldbatch.recipes.building import build_model
 from foldbatch.recipes.configuration import read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset
+from foldbatch.recipes.saved import load_model
 
 
 def main(arguments: Sequence[str], prog: str) -> int:

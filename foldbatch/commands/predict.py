@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import msgspec
 
-from foldbatch.commands.saved import load_models
 from foldbatch.errors import ReadError
 from foldbatch.recipes.formats import FORMATS, Named
 from foldbatch.recipes.predicting import drawing, predictions
+from foldbatch.recipes.saved import load_models
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.suited import check_arity
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
-from foldbatch.commands.saved import count
+from foldbatch.commands.counts import count
 from foldbatch.errors import BackendError
 from foldbatch.garbage import set_aside
 from foldbatch.serve.limits import Limits

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from foldbatch.commands.counts import count
 from foldbatch.commands.ranks import first_speaks
-from foldbatch.commands.saved import count
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError
 from foldbatch.gain.glance import glance

@@ -1,11 +1,8 @@
-"""What commands have in common: numbers on the command line, and the loading of saved models."""
+"""Counts on the command line."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-
-from foldbatch.recipes.saved import load_model as load_model
-from foldbatch.recipes.saved import load_models as load_models
 
 
 def count(text: str) -> int:

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from foldbatch.commands.saved import count
+from foldbatch.commands.counts import count
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "x", ""])
