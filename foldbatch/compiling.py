@@ -8,7 +8,7 @@ from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.engine import check_precision, choose_engine, planning_arithmetic
+from foldbatch.engines.engine import check_launches, check_precision, choose_engine, planning_arithmetic
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.program import Program
@@ -30,6 +30,7 @@ def compile(
     share: str | None = "leaves",
     max_calls: int = MAX_CALLS,
     precision: str = "fp32",
+    engine: str = "auto",
     debug: bool = False,
 ) -> Program:
     """Compile a block into a program.
@@ -62,14 +63,18 @@ def compile(
             are; ``tf32``, several times as fast, of operands rounded to 10 bits behind the point (results
             differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits (about 1e-2). Sums
             are of float32, and everything else is computed as in ``fp32``. Other backends have ``fp32`` only.
+        engine: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
+            CUDA graph for all batches of a capacity class; ``persistent``, one kernel a direction, which walks
+            the levels itself; ``auto``, what a model of cost says is the quickest (`Program.describe` says
+            why). Other backends have ``auto`` only.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
         BlockValueError: when a number is none, or too small.
-        UnknownNameError: when a backend, policy, layout, precision or way to share does not exist.
+        UnknownNameError: when a backend, policy, layout, precision, engine or way to share does not exist.
         BackendError: when what the backend needs is not installed or does not work, or when it does not have
-            the precision.
+            the precision or the engine.
 
     >>> import foldbatch as fb
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
@@ -88,6 +93,7 @@ def compile(
         share=share,
         max_calls=max_calls,
         precision=precision,
+        engine=engine,
         debug=debug,
     )
     return Program(lowered, options, seed)
@@ -104,6 +110,7 @@ def prepare(
     share: str | None,
     max_calls: int,
     precision: str,
+    engine: str = "auto",
     threads: int | None = None,
     debug: bool = False,
 ) -> tuple[Lowered, Options]:
@@ -113,13 +120,14 @@ def prepare(
     if kept_bytes is not None:
         refuse_no_count("kept_bytes", kept_bytes, 0)
     refuse_no_count("max_calls", max_calls, 1)
-    engine = choose_engine(backend)
+    chosen = choose_engine(backend)
     cores = available_cores() if threads is None else threads
-    check_precision(precision, engine)
-    options = Options(engine, policy, layout, batched, cores, debug, share, precision)
+    check_precision(precision, chosen)
+    check_launches(engine, chosen)
+    options = Options(chosen, policy, layout, batched, cores, debug, share, precision, engine)
     find_layout(layout)
     find_share(share)
-    arithmetic = planning_arithmetic(engine)
+    arithmetic = planning_arithmetic(chosen)
     lowered = lower(as_block(block), find_policy(policy), kept_bytes, max_calls, arithmetic=arithmetic)
     return lowered, options
 

@@ -3,7 +3,8 @@
 `ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here. Where
 an engine needs more of a machine than a package, its module has two more functions: ``answers()`` tells at a
 glance whether the machine has it, and ``check()`` raises a `BackendError` that says what is missing. Where an
-engine can compute in several precisions, its `load` has an argument ``precision``.
+engine can compute in several precisions, its `load` has an argument ``precision``; where it can launch
+in several ways, ``engine``.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ AUTO = ("cuda", "numba", "numpy")  # the fastest first
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what ``auto`` is
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
+LAUNCHES = ("auto", "straight", "captured", "persistent")  # how a batch's kernels are launched
 
 
 def choose_engine(name: str) -> str:
@@ -172,7 +174,24 @@ def check_precision(precision: str, name: str) -> None:
         raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
 
 
-def load_engine(name: str, model: Model, *, debug: bool = False, precision: str = "fp32") -> Engine:
+def check_launches(engine: str, name: str) -> None:
+    """Refuse a way to launch that an engine does not have.
+
+    Raises:
+        UnknownNameError: when there is none of that name.
+        BackendError: when the backend launches in one way only.
+    """
+    if engine not in LAUNCHES:
+        raise UnknownNameError("engine", f"one of {', '.join(LAUNCHES)}", repr(engine))
+    load = import_module(ENGINES[name][0]).load
+    if engine != "auto" and "engine" not in inspect.signature(load).parameters:
+        fix = "leave engine out, or take the backend cuda"
+        raise BackendError("engine", f"auto, the only one of the backend {name}", repr(engine), fix)
+
+
+def load_engine(
+    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto"
+) -> Engine:
     """Return an engine for a model; its kernels are made now, or when they are first needed.
 
     Args:
@@ -180,10 +199,12 @@ def load_engine(name: str, model: Model, *, debug: bool = False, precision: str 
         model: what it is to run.
         debug: whether it fills memory with NaN before each batch.
         precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
+        engine: how it launches, one that `check_launches` lets pass.
     """
     others = {} if precision == "fp32" else {"precision": precision}
-    engine: Engine = _import(name).load(model, debug=debug, **others)
-    return engine
+    others |= {} if engine == "auto" else {"engine": engine}
+    loaded: Engine = _import(name).load(model, debug=debug, **others)
+    return loaded
 
 
 def planning_arithmetic(name: str) -> Arithmetic:

@@ -58,6 +58,7 @@ class Options:
     debug: bool
     share: str | None = "leaves"
     precision: str = "fp32"
+    engine: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,8 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        self.engine = load_engine(
-            choose_engine(options.backend), model, debug=options.debug, precision=options.precision
-        )
+        chosen, precision, engine = choose_engine(options.backend), options.precision, options.engine
+        self.engine = load_engine(chosen, model, debug=options.debug, precision=precision, engine=engine)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]

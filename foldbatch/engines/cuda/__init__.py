@@ -22,13 +22,15 @@ def device(precision: str) -> Device:
     return Device(load_driver(precision))
 
 
-def load(model: Model, *, debug: bool = False, precision: str = "fp32") -> CudaEngine:
+def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto") -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are.
 
     Raises:
         BackendError: as `device` does.
     """
-    return CudaEngine("cuda", model, device(precision), planning_arithmetic("cuda"), debug=debug)
+    return CudaEngine(
+        "cuda", model, device(precision), planning_arithmetic("cuda"), engine=engine, debug=debug
+    )
 
 
 def check() -> None:

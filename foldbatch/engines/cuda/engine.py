@@ -72,6 +72,7 @@ class CudaEngine:
         name: in `ENGINES`.
         model: what it runs.
         device: where.
+        engine: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
         debug: whether memory is filled with NaN before each batch.
     """
 
@@ -81,13 +82,21 @@ class CudaEngine:
     target = TARGET
 
     def __init__(
-        self, name: str, model: Model, device: Device, arithmetic: Arithmetic = NUMPY, *, debug: bool = False
+        self,
+        name: str,
+        model: Model,
+        device: Device,
+        arithmetic: Arithmetic = NUMPY,
+        *,
+        engine: str = "auto",
+        debug: bool = False,
     ) -> None:
         self.name = name
         self.model = model
         self.device = device
         self.arithmetic = arithmetic
         self.updates = updates(device)
+        self.engine = engine
         self.debug = debug
 
     @staticmethod

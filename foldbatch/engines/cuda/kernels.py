@@ -40,6 +40,7 @@ class Task:
         reads: the slots that it reads.
         writes: the slots that it writes.
         brings: the results, and `store` slots, whose rows it brings to others.
+        tile: of a product: the name of the kernel that computes it where no library does.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Task:
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     brings: frozenset[int] = frozenset()
+    tile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,9 @@ class _Writer:
             self.planned.append(part)
         elif part.multiplied is not None:
             self._flush()
+            product, tile = part.multiplied, f"{self.name}_p{len(self.tasks)}"
             self.tasks.append(
-                Task("", part.axis, multiplied=part.multiplied, reads=part.reads, writes=part.writes)
+                Task("", part.axis, multiplied=product, reads=part.reads, writes=part.writes, tile=tile)
             )
         elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes):
             self._flush()

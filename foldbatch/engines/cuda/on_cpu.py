@@ -18,6 +18,6 @@ def device() -> Device:
     return Device(DRIVER())
 
 
-def load(model: Model, *, debug: bool = False) -> CudaEngine:
+def load(model: Model, *, debug: bool = False, engine: str = "auto") -> CudaEngine:
     """Return the engine for a model."""
-    return CudaEngine("cuda-on-cpu", model, device(), debug=debug)
+    return CudaEngine("cuda-on-cpu", model, device(), engine=engine, debug=debug)

@@ -28,7 +28,7 @@ class Step:
         task: what is done.
         row: the launch's row of the launch table.
         blocks: of the kernel.
-        arguments: of the kernel, after the address of the table.
+        arguments: of the kernel, after the address of the table; of a product those of its tile.
         extents: m, k and count of the product.
         matrices: where the product's three matrices begin.
     """
@@ -90,13 +90,13 @@ def steps_of(
             rows = _rows(kernel, row, table, *levels[level])
             for task in tasks:
                 _, count = rows[task.axis]
+                arguments: tuple[int, ...] = (launch, bounds + 2 * level)
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        yield _product(task, row, slots, rows)
+                        yield _product(task, row, slots, rows, arguments)
                     continue
                 if not count and not task.columns:
                     continue
-                arguments: tuple[int, ...] = (launch, bounds + 2 * level)
                 if task.planned >= 0:
                     if (number, level, task.planned) not in plans:
                         continue
@@ -134,7 +134,11 @@ def _is_apart(kernel: Kernel, row: Sequence[int], task: Task) -> bool:
 
 
 def _product(
-    task: Task, row: Sequence[int], slots: Sequence[Place], rows: Mapping[Axis, tuple[int, int]]
+    task: Task,
+    row: Sequence[int],
+    slots: Sequence[Place],
+    rows: Mapping[Axis, tuple[int, int]],
+    arguments: tuple[int, ...],
 ) -> Step:
     p = task.multiplied
     assert p is not None
@@ -145,7 +149,7 @@ def _product(
         p.count * count if p.by == "count" else p.count,
     )
     a, b, c = (_where(matrix, row, slots[matrix.slot], rows) for matrix in (p.a, p.b, p.c))
-    return Step(task, row, extents=extents, matrices=(a, b, c))
+    return Step(task, row, arguments=arguments, extents=extents, matrices=(a, b, c))
 
 
 def _where(matrix: Matrix, row: Sequence[int], slot: Place, rows: Mapping[Axis, tuple[int, int]]) -> Where:

@@ -18,6 +18,7 @@
 #define KERNEL_WIDE extern "C" void
 #define DEVICE static inline
 #define BARRIER() emulated_barrier()
+#define THREADS (emulated_launch.lanes_x * emulated_launch.lanes_y)
 #define LANE_X ((i8)emulated.lane_x)
 #define LANE_Y ((i8)emulated.lane_y)
 #define LANES_X ((i8)emulated_launch.lanes_x)

@@ -1,6 +1,6 @@
 // What every kernel text begins with. The text is CUDA C++ and, for tests, C: so it keeps to what both know.
 // A block has LANES_X times LANES_Y threads, at most 256, or 1024 of a KERNEL_WIDE; a thread is LANE_X, LANE_Y of
-// block BLOCK of BLOCKS.
+// block BLOCK of BLOCKS. Kernels that call others as functions (see `texts.functions`) have THREADS threads along x.
 
 #ifdef __CUDACC_RTC__
 #define FB_CUDA 1
@@ -24,6 +24,7 @@ typedef unsigned char b1;
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define BARRIER() __syncthreads()
+#define THREADS 256
 #define LANE_X ((i8)threadIdx.x)
 #define LANE_Y ((i8)threadIdx.y)
 #define LANES_X ((i8)blockDim.x)

@@ -7,6 +7,7 @@
 #define DEVICE static inline
 #define SHARED static
 #define BARRIER() ((void)0)
+#define THREADS 1
 #define LANE_X ((i8)0)
 #define LANE_Y ((i8)0)
 #define LANES_X ((i8)1)

@@ -26,7 +26,7 @@ from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, S
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.statements import Place, Routine
 
-INDEX_AT, ADDRESSES_AT, STATUS_AT, HEADER = 0, 1, 2, 4  # places in the head of a packed table
+INDEX_AT, ADDRESSES_AT, STATUS_AT, CONTROL_AT, HEADER = 0, 1, 2, 3, 4  # places in the head of a packed table
 
 
 @dataclass(frozen=True, slots=True)
