@@ -64,7 +64,7 @@ def compile(
             differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits (about 1e-2). Sums
             are of float32, and everything else is computed as in ``fp32``. Other backends have ``fp32`` only.
         engine: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
-            CUDA graph for all batches of a capacity class; ``persistent``, one kernel a direction, which walks
+            CUDA graph for all batches of a capacity class; ``persistent``, a kernel a direction that walks
             the levels itself; ``auto``, what a model of cost says is the quickest (`Program.describe` says
             why). Other backends have ``auto`` only.
         debug: check every schedule, and fill unused buffers with NaN.
