@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
+from foldbatch.engines.cuda.common import FAULTS
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params import Array
 
-WORDS, FAULTS = 8, 5  # before the losses; where the word of the device's faults is
+WORDS = 8  # before the losses
 
 
 class Status:
