@@ -20,13 +20,12 @@ from foldbatch.engines.cuda.packing import SUMMED, Packed
 from foldbatch.engines.cuda.status import WORDS
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.expressions import KINDS
-from foldbatch.engines.cuda.texts.records import RECORDS
+from foldbatch.engines.cuda.texts.records import RECORD, RECORDS
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions
 from foldbatch.params import Parameter
 from foldbatch.scheduler.schedule import Schedule
 
-RECORD = 8  # numbers of a record: the op, and at most 7 arguments
 THREADS = 256  # of a block
 
 
@@ -161,9 +160,9 @@ def flagged(bound: Bound, tables: Directions, packed: Packed) -> Iterator[tuple[
         yield bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at, len(rows)
 
 
-def call_of_note(ops: Ops, word: int, target: int, count: int) -> Call:
-    """Return the call that copies the status, `count` words, and the device's word of faults to a place."""
-    return Call(ops.numbers["note_at"], (word, target, count), 1)
+def call_of_note(ops: Ops) -> Call:
+    """Return the call that copies the status, and the device's word of faults, to a place of their own."""
+    return Call(ops.numbers["note_at"], (), 1)
 
 
 def _zero(ops: Ops, buffer: int, nbytes: int) -> Call:
