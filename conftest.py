@@ -3,7 +3,7 @@
 import signal
 from importlib.util import find_spec
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores Ctrl-C, which tests send
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore_glob = [] if find_spec("numba") else ["foldbatch/engines/numba/*", "tests/engines/numba/*"]
