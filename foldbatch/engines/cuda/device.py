@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -80,7 +81,7 @@ class Device:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array with any content."""
-        return DeviceArray(self, self.allocate(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, dtype)
+        return DeviceArray(self, self.allocate(prod(shape) * np.dtype(dtype).itemsize), shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array of zeros."""

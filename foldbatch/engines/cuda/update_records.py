@@ -7,6 +7,7 @@ parameters. Their arguments stand in the table behind the records.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,8 +99,11 @@ class Update(NamedTuple):
         return made
 
 
-def update_text(steps: Sequence[tuple[str, int]]) -> str:
+@cache
+def update_text(steps: tuple[tuple[str, int], ...], prelude: str = "") -> str:
     """Return the text of an update by several kernels, each given with how many arguments it has.
+
+    The prelude is what they need before them.
 
     The kernels are named ``step``; here they become functions ``step_0``, ``step_1`` and so on.
     """
@@ -112,7 +116,7 @@ def update_text(steps: Sequence[tuple[str, int]]) -> str:
         _WALK.format(name=name, control=CONTROL_AT, record=RECORD, cases="\n".join(chosen))
         for name, chosen in ((SPREAD, spreads), (CHANGE, cases))
     ]
-    return "\n".join([THREAD, _FAULT, _SPREAD, LANES, *functions, *walks])
+    return "\n".join([prelude, THREAD, _FAULT, _SPREAD, LANES, *functions, *walks])
 
 
 def _case(op: int, name: str, count: int) -> str:

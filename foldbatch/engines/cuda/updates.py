@@ -190,7 +190,7 @@ class DeviceUpdates(RemoteUpdates):
         ops: dict[str, int] = {}
         records = [(ops.setdefault(step.text, len(ops)), step.arguments) for step in steps]
         counts = {step.text: len(step.arguments) for step in steps}
-        text = ROUNDED + update_text(list(counts.items()))
+        text = update_text(tuple(counts.items()), ROUNDED)
         (status,) = guards_of(arrays)
         code = device.faults.promised([change.name for change in changes], undo)
         flags = [status.word.pointer + 8 * due.flags[id(array)] for array in arrays]

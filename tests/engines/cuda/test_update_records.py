@@ -17,6 +17,6 @@ def test_records_come_first_and_arguments_behind():
 
 
 def test_each_rule_is_a_function():
-    text = update_text([("KERNEL step(i8 a) { }", 1), ("KERNEL step(i8 a, i8 b) { }", 2)])
+    text = update_text((("KERNEL step(i8 a) { }", 1), ("KERNEL step(i8 a, i8 b) { }", 2)))
     assert "case 1: step_1(256, (f8*)0, a[0], a[1]); break;" in text
     assert np.array_equal([blocks_for([]), blocks_for([1]), blocks_for([300])], [1, 1, 2])
