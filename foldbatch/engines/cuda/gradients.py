@@ -150,6 +150,7 @@ def total(device: Device, parts: Sequence[Any]) -> Any:
 
 
 def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
+    device.flush()
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
     arrays = [on_device(device, part.values) for part in parts]
     values = device.empty((len(rows), *arrays[0].shape[1:]), arrays[0].dtype.name)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.sums import total
 from foldbatch.errors import NotFiniteWarning, ParameterError
 from tests.engines.cuda.checked import in_every_order
 from tests.engines.cuda.emulated import needs_compiler
@@ -56,6 +57,19 @@ def test_an_update_goes_with_the_step():
     assert launcher.updates == 2  # the first one makes moments first, which launches the step
     for name, value in plain.params.items():
         np.testing.assert_allclose(due.params[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_several_steps_add_up():
+    plain, due, _ = _programs()
+    sums = []
+    for program in (plain, due):
+        first, second = (program.value_and_grad(part)[1] for part in (EXAMPLES[:2], EXAMPLES[2:]))
+        sums.append({name: _dense(total([gradient, second[name]])) for name, gradient in first.items()})
+    for name, gradient in sums[0].items():
+        np.testing.assert_allclose(sums[1][name], gradient, rtol=1e-5, atol=1e-6)
+    native = due.value_and_grad(EXAMPLES)[1]
+    values = next(g.values for g in native.values() if isinstance(g, fb.SparseRows)).native
+    assert values.any()
 
 
 def test_results_between_both_passes_are_computed_kernel_by_kernel():
