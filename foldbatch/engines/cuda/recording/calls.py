@@ -44,6 +44,22 @@ class Launch(NamedTuple):
     arguments: tuple[int, ...]
 
 
+class Replay(NamedTuple):
+    """A graph that is run, but for its memory.
+
+    Attributes:
+        graph: its number.
+        kernels: how many launches it holds.
+        products: how many products it holds.
+        spans: memory that its work said to touch when it was kept.
+    """
+
+    graph: int
+    kernels: int
+    products: int
+    spans: tuple[Span, ...]
+
+
 class Work(NamedTuple):
     """What is enqueued on a stream.
 
@@ -55,15 +71,62 @@ class Work(NamedTuple):
         detail: what it does.
     """
 
-    kind: Literal["launch", "multiply", "copy_in", "copy_out", "copy", "fill"]
+    kind: Literal[
+        "launch",
+        "launch_together",
+        "multiply",
+        "multiply_at",
+        "copy_in",
+        "copy_out",
+        "copy",
+        "fill",
+        "replay",
+    ]
     stream: int
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-    detail: Launch | Product | None = None
+    detail: Launch | Product | Replay | None = None
 
     def __str__(self) -> str:
         what = f"launch of {self.detail.kernel}" if isinstance(self.detail, Launch) else self.kind
+        what = f"replay of graph {self.detail.graph}" if isinstance(self.detail, Replay) else what
         return f"{what} on stream {self.stream}"
+
+
+class Kept(NamedTuple):
+    """What is enqueued on a stream that is captured: it is done when the graph is replayed, and not now.
+
+    Attributes:
+        graph: the number of the graph.
+        call: what is enqueued.
+    """
+
+    graph: int
+    call: Work | Order
+
+
+class Captured(NamedTuple):
+    """All is kept that a graph holds.
+
+    Attributes:
+        graph: its number.
+        spans: memory that its work said to touch.
+    """
+
+    graph: int
+    spans: tuple[Span, ...]
+
+
+class Unsafe(NamedTuple):
+    """A thread that captures asks for what it may not.
+
+    Attributes:
+        asked: which method of the driver.
+        graph: the number of the graph.
+    """
+
+    asked: str
+    graph: int
 
 
 class Overwritten(NamedTuple):
@@ -86,11 +149,15 @@ class Loaded(NamedTuple):
     source: str
 
 
-Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded
+Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded | Kept | Captured | Unsafe
 
 
 class Counts(NamedTuple):
-    """How often each thing was asked for, and the bytes of copies between host and device."""
+    """How often each thing was asked for, and the bytes of copies between host and device.
+
+    A replay of a graph is one launch. Kernels and products that a graph holds are counted apart, each time
+    that it is replayed.
+    """
 
     launches: int
     products: int
@@ -104,6 +171,9 @@ class Counts(NamedTuple):
     waits: int
     synchronizations: int
     loads: int
+    replays: int = 0
+    graph_kernels: int = 0
+    graph_products: int = 0
 
 
 def count(calls: Iterable[Call]) -> Counts:
@@ -115,13 +185,14 @@ def count(calls: Iterable[Call]) -> Counts:
     """
     calls = list(calls)
     of = Counter(call.kind for call in calls if isinstance(call, Work | Order | Memory))
+    replays = [call.detail for call in calls if isinstance(call, Work) and isinstance(call.detail, Replay)]
     moved = Counter[str]()
     for call in calls:
         if isinstance(call, Work):
             moved[call.kind] += sum(span.nbytes for span in call.writes)
     return Counts(
-        launches=of["launch"],
-        products=of["multiply"],
+        launches=of["launch"] + of["launch_together"] + of["replay"],
+        products=of["multiply"] + of["multiply_at"],
         copies_in=of["copy_in"],
         bytes_in=moved["copy_in"],
         copies_out=of["copy_out"],
@@ -132,6 +203,9 @@ def count(calls: Iterable[Call]) -> Counts:
         waits=of["wait"],
         synchronizations=of["synchronize"],
         loads=sum(isinstance(call, Loaded) for call in calls),
+        replays=len(replays),
+        graph_kernels=sum(replay.kernels for replay in replays),
+        graph_products=sum(replay.products for replay in replays),
     )
 
 
