@@ -70,7 +70,7 @@ class StandIn:
                 owner.asked.append(("wait", self, event))
 
             def begin_capture(self, mode: int) -> None:
-                owner.asked.append(("begin", mode, self.ptr))
+                owner.asked.append(("begin capture", self, mode))
                 owner.kept[self.ptr] = []
 
             def end_capture(self) -> Any:
@@ -81,10 +81,10 @@ class StandIn:
                 self.kept = kept
 
             def upload(self, stream: Any) -> None:
-                owner.asked.append(("upload", self, stream.ptr))
+                owner.asked.append(("upload", self, stream))
 
             def launch(self, stream: Any) -> None:
-                owner.asked.append(("replay", self, stream.ptr))
+                owner.asked.append(("replay", self, stream))
                 for do in self.kept:
                     do()
 
@@ -120,7 +120,7 @@ class StandIn:
             started("launch", *arguments)
 
         def launch_together(*arguments: int) -> None:
-            started("together", *arguments, 0)
+            started("launch together", *arguments, 0)
 
         def started(name: str, *arguments: int) -> None:
             *grid, start, extra = arguments
@@ -151,7 +151,7 @@ class StandIn:
                 "name": b"Stand-in",
                 "major": 9,
                 "minor": 0,
-                "multiProcessorCount": 3,
+                "multiProcessorCount": 132,
             },
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,

@@ -108,7 +108,7 @@ class Driver(Protocol):
     Attributes:
         name: of the device, for people.
         recording: whether `launch` looks at what a kernel touches.
-        multiprocessors: how many parts of the device run blocks.
+        multiprocessors: how many there are, or what stands for them.
     """
 
     name: str
@@ -185,10 +185,6 @@ class Driver(Protocol):
         """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
         ...
 
-    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
-        """Return how many blocks of a kernel the whole device runs side by side, at most."""
-        ...
-
     def launch_together(
         self,
         function: Function,
@@ -198,7 +194,11 @@ class Driver(Protocol):
         stream: Stream,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        """Run a kernel whose blocks wait for each other; there are at most `blocks_together` of them."""
+        """Run a kernel as `launch` does, all blocks side by side, so that they can wait for each other."""
+        ...
+
+    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
+        """Return how many blocks of a kernel can run side by side on the whole device."""
         ...
 
     def multiply(self, product: Product, stream: Stream) -> None:

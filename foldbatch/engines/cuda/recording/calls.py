@@ -36,28 +36,26 @@ class Launch(NamedTuple):
         blocks: how many.
         threads: of a block.
         arguments: all of them.
+        together: whether all blocks run side by side.
     """
 
     kernel: str
     blocks: int
     threads: tuple[int, int]
     arguments: tuple[int, ...]
+    together: bool = False
 
 
-class Replay(NamedTuple):
+class Graph(NamedTuple):
     """A graph that is run, but for its memory.
 
     Attributes:
-        graph: its number.
-        kernels: how many launches it holds.
-        products: how many products it holds.
-        spans: memory that its work said to touch when it was kept.
+        kept: the launches and products that it holds.
+        number: of the graph.
     """
 
-    graph: int
-    kernels: int
-    products: int
-    spans: tuple[Span, ...]
+    kept: tuple[Launch | Product, ...]
+    number: int
 
 
 class Work(NamedTuple):
@@ -73,7 +71,6 @@ class Work(NamedTuple):
 
     kind: Literal[
         "launch",
-        "launch_together",
         "multiply",
         "multiply_at",
         "copy_in",
@@ -85,11 +82,11 @@ class Work(NamedTuple):
     stream: int
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-    detail: Launch | Product | Replay | None = None
+    detail: Launch | Product | Graph | None = None
 
     def __str__(self) -> str:
         what = f"launch of {self.detail.kernel}" if isinstance(self.detail, Launch) else self.kind
-        what = f"replay of graph {self.detail.graph}" if isinstance(self.detail, Replay) else what
+        what = f"replay of graph {self.detail.number}" if isinstance(self.detail, Graph) else what
         return f"{what} on stream {self.stream}"
 
 
@@ -155,8 +152,7 @@ Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded | Kept | Captured
 class Counts(NamedTuple):
     """How often each thing was asked for, and the bytes of copies between host and device.
 
-    A replay of a graph is one launch. Kernels and products that a graph holds are counted apart, each time
-    that it is replayed.
+    What a graph holds is counted apart, each time that it is run.
     """
 
     launches: int
@@ -171,9 +167,9 @@ class Counts(NamedTuple):
     waits: int
     synchronizations: int
     loads: int
-    replays: int = 0
-    graph_kernels: int = 0
-    graph_products: int = 0
+    replays: int
+    graph_launches: int
+    graph_products: int
 
 
 def count(calls: Iterable[Call]) -> Counts:
@@ -185,13 +181,14 @@ def count(calls: Iterable[Call]) -> Counts:
     """
     calls = list(calls)
     of = Counter(call.kind for call in calls if isinstance(call, Work | Order | Memory))
-    replays = [call.detail for call in calls if isinstance(call, Work) and isinstance(call.detail, Replay)]
+    details = [call.detail for call in calls if isinstance(call, Work)]
+    held = [each for detail in details if isinstance(detail, Graph) for each in detail.kept]
     moved = Counter[str]()
     for call in calls:
         if isinstance(call, Work):
             moved[call.kind] += sum(span.nbytes for span in call.writes)
     return Counts(
-        launches=of["launch"] + of["launch_together"] + of["replay"],
+        launches=of["launch"],
         products=of["multiply"] + of["multiply_at"],
         copies_in=of["copy_in"],
         bytes_in=moved["copy_in"],
@@ -203,9 +200,9 @@ def count(calls: Iterable[Call]) -> Counts:
         waits=of["wait"],
         synchronizations=of["synchronize"],
         loads=sum(isinstance(call, Loaded) for call in calls),
-        replays=len(replays),
-        graph_kernels=sum(replay.kernels for replay in replays),
-        graph_products=sum(replay.products for replay in replays),
+        replays=of["replay"],
+        graph_launches=sum(isinstance(each, Launch) for each in held),
+        graph_products=sum(isinstance(each, Product) for each in held),
     )
 
 

@@ -22,12 +22,12 @@ from foldbatch.engines.cuda.drivers.spans import joined
 from foldbatch.engines.cuda.recording.calls import (
     Call,
     Captured,
+    Graph,
     Kept,
     Launch,
     Memory,
     Order,
     Overwritten,
-    Replay,
     Unsafe,
     Work,
 )
@@ -145,12 +145,12 @@ class _Checker:
     def work(self, number: int, call: Work) -> Iterator[Fault]:
         if isinstance(call.detail, Launch):
             yield from _launch_faults(number, call.detail)
-        if isinstance(call.detail, Launch | Replay) and not call.writes:
+        if isinstance(call.detail, Launch | Graph) and not call.writes:
             yield Fault(number, "touched", f"{call} does not say what it writes")
         if isinstance(call.detail, Product):
             yield from _product_faults(number, call.detail, call)
-        if isinstance(call.detail, Replay):
-            for span, block in self.graphs.get(call.detail.graph, ()):
+        if isinstance(call.detail, Graph):
+            for span, block in self.graphs.get(call.detail.number, ()):
                 if block is not None and self.block(span) is not block:
                     yield Fault(
                         number, "graph", f"{call} uses {_hex(span)}, which was freed since it was kept"

@@ -38,7 +38,7 @@ class Nothing:
 
     name = "no device"
     recording = False
-    multiprocessors = 132  # as many as an H200 has
+    multiprocessors = 1
 
     def __init__(self) -> None:
         self._free = ALIGNMENT

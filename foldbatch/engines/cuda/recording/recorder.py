@@ -6,23 +6,22 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from foldbatch.engines.cuda.drivers.driver import Driver, Module, Product, Span, Touched
 from foldbatch.engines.cuda.drivers.spans import array_at, joined, span_of
 from foldbatch.engines.cuda.recording.calls import (
     Call,
     Captured,
+    Graph,
     Kept,
     Launch,
     Loaded,
     Memory,
     Order,
     Overwritten,
-    Replay,
     Unsafe,
     Work,
-    count,
     product_spans,
 )
 from foldbatch.engines.cuda.recording.clocks import Clocks
@@ -61,7 +60,7 @@ class RecordedGraph(NamedTuple):
     """A graph of the other driver, with what it holds."""
 
     inner: Any
-    replay: Replay
+    graph: Graph
     touched: Touched
 
 
@@ -193,23 +192,16 @@ class Recorder:
         stream: Numbered,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told = self._launched("launch", function, blocks, threads, arguments, stream, touched)
+        launch = Launch(function.number, blocks, threads, tuple(arguments))
+        told = self._launched(launch, stream, touched)
         self.driver.launch(function.inner, blocks, threads, arguments, stream.inner, told)
 
     def _launched(
-        self,
-        kind: Literal["launch", "launch_together"],
-        function: Numbered,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Numbered,
-        touched: Callable[[], Touched] | None,
+        self, launch: Launch, stream: Numbered, touched: Callable[[], Touched] | None
     ) -> Callable[[], Touched] | None:
-        """Write a launch down, and return what it touches now."""
+        """Write a launch down, and return what tells the memory that it touches now."""
         spans = Touched((), ()) if touched is None else touched()
-        launch = Launch(function.number, blocks, threads, tuple(arguments))
-        self._work(Work(kind, stream.number, tuple(spans.reads), tuple(spans.writes), launch))
+        self._work(Work("launch", stream.number, tuple(spans.reads), tuple(spans.writes), launch))
         return None if touched is None else lambda: spans
 
     def blocks_together(self, function: Numbered, threads: tuple[int, int]) -> int:
@@ -224,7 +216,8 @@ class Recorder:
         stream: Numbered,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told = self._launched("launch_together", function, blocks, threads, arguments, stream, touched)
+        launch = Launch(function.number, blocks, threads, tuple(arguments), together=True)
+        told = self._launched(launch, stream, touched)
         self.driver.launch_together(function.inner, blocks, threads, arguments, stream.inner, told)
 
     def multiply(self, product: Product, stream: Numbered) -> None:
@@ -243,19 +236,18 @@ class Recorder:
 
     def end_capture(self, stream: Numbered) -> RecordedGraph:
         inner = self.driver.end_capture(stream.inner)
-        graph, _, works = self._captures.pop(stream.number)
+        number, _, works = self._captures.pop(stream.number)
         touched = together(Touched(work.reads, work.writes) for work in works)
-        spans = tuple(joined([*touched.reads, *touched.writes]))
-        self.calls.append(Captured(graph, spans))
-        held = count(works)
-        return RecordedGraph(inner, Replay(graph, held.launches, held.products, spans), touched)
+        self.calls.append(Captured(number, tuple(joined([*touched.reads, *touched.writes]))))
+        kept = tuple(work.detail for work in works if isinstance(work.detail, Launch | Product))
+        return RecordedGraph(inner, Graph(kept, number), touched)
 
     def replay(
         self, graph: RecordedGraph, stream: Numbered, touched: Callable[[], Touched] | None = None
     ) -> None:
         more = Touched((), ()) if touched is None else touched()
         reads, writes = together([graph.touched, more])
-        self._work(Work("replay", stream.number, tuple(reads), tuple(writes), graph.replay))
+        self._work(Work("replay", stream.number, tuple(reads), tuple(writes), graph.graph))
         self.driver.replay(graph.inner, stream.inner, None if touched is None else lambda: more)
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:

@@ -123,10 +123,10 @@ def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
 def test_blocks_that_wait_for_each_other_are_launched_as_such() -> None:
     driver, cupy, _ = stand_in.driver()
     stream, function = driver.stream(), SimpleNamespace(ptr=99)
-    assert driver.multiprocessors == 3
-    assert driver.blocks_together(function, (64, 8)) == 3 * 4
+    assert driver.multiprocessors == 132
+    assert driver.blocks_together(function, (64, 8)) == 132 * 4
     driver.launch_together(function, 12, (64, 8), [5, 6], stream)
-    (*head, values, _) = cupy.asked_for("together")[0]
+    (*head, values, _) = cupy.asked_for("launch together")[0]
     assert (head, values[:2]) == ([99, 12, 1, 1, 64, 8, 1, 0, stream.ptr], [5, 6])
     assert launched(cupy) == []
 
@@ -149,13 +149,13 @@ def test_a_stream_is_captured_with_memory_for_products_and_a_graph_is_there_befo
         "cublasSetWorkspace_v2",
         "cublasSetMathMode",
     ]
-    assert cupy.asked_for("begin") == [(driver._runtime.streamCaptureModeThreadLocal, other.ptr)]
+    assert cupy.asked_for("begin capture") == [(other, driver._runtime.streamCaptureModeThreadLocal)]
     buffer = replayed_memory(driver, other)
     graph = driver.end_capture(other)
-    assert cupy.asked_for("upload") == [(graph, other.ptr)]
+    assert cupy.asked_for("upload") == [(graph, other)]
     assert buffer.tolist() == [0, 0, 0, 0]
     driver.replay(graph, stream)
-    assert cupy.asked_for("replay") == [(graph, stream.ptr)]
+    assert cupy.asked_for("replay") == [(graph, stream)]
     assert buffer.tolist() == [3, 3, 0, 0]
 
 

@@ -7,12 +7,12 @@ import pytest
 from foldbatch.engines.cuda.drivers.driver import Product, Span
 from foldbatch.engines.cuda.recording.calls import (
     Captured,
+    Graph,
     Kept,
     Launch,
     Memory,
     Order,
     Overwritten,
-    Replay,
     Unsafe,
     Work,
     product_spans,
@@ -216,7 +216,7 @@ def test_a_product_touches_its_operands_from_first_to_last_byte():
 
 
 def replay(*spans):
-    return Work("replay", 0, (), (Span(1024, 1), *spans), Replay(3, 1, 0, ()))
+    return Work("replay", 0, (), (Span(1024, 1), *spans), Graph((), 3))
 
 
 def test_a_graph_must_not_be_replayed_after_its_memory_was_freed():

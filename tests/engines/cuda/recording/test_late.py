@@ -9,7 +9,7 @@ import pytest
 from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.recording.late import Late
 from tests.engines.cuda import pipeline, replayed
-from tests.engines.cuda.checked import ORDERS
+from tests.engines.cuda.checked import ORDERS, assert_faultless, recorder
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -129,7 +129,9 @@ def test_an_event_that_was_never_recorded_is_not_waited_for():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_graph_is_replayed_in_the_order_of_its_stream(order):
-    assert replayed.run(Late(Emulator(), ORDERS[order])) == replayed.EXPECTED
+    recorded = recorder(order)
+    assert replayed.run(recorded) == replayed.EXPECTED
+    assert_faultless(recorded)
 
 
 def test_what_is_enqueued_while_a_stream_is_captured_is_done_later():

@@ -10,13 +10,13 @@ from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.drivers.spans import span_of
 from foldbatch.engines.cuda.recording.calls import (
     Captured,
+    Graph,
     Kept,
     Launch,
     Loaded,
     Memory,
     Order,
     Overwritten,
-    Replay,
     Unsafe,
     Work,
 )
@@ -135,7 +135,7 @@ def test_a_graph_is_written_down_when_it_is_kept_and_its_replay_is_one_piece_of_
     driver.replay(graph, driver.stream(), lambda: Touched([], [Span(x + 40, 4)]))
     works = [
         Work("launch", 0, (Span(x, 4),), (Span(x + 4, 4),), Launch("kernel", 3, (2, 1), (x, 5))),
-        Work("launch_together", 0, (), (), Launch("kernel", 2, (2, 1), (x,))),
+        Work("launch", 0, (), (), Launch("kernel", 2, (2, 1), (x,), together=True)),
         Work("multiply_at", 0, (Span(x + 8, 24),), (), product),
     ]
     spans = (Span(x, 32),)
@@ -143,7 +143,7 @@ def test_a_graph_is_written_down_when_it_is_kept_and_its_replay_is_one_piece_of_
     assert driver.calls == [
         *(Kept(0, work) for work in works),
         Captured(0, spans),
-        Work("replay", 1, reads, writes, Replay(0, 2, 1, spans)),
+        Work("replay", 1, reads, writes, Graph(tuple(work.detail for work in works), 0)),
     ]
     assert str(driver.calls[-1]) == "replay of graph 0 on stream 1"
     assert faults([Memory("allocate", x, 64), *driver.finish()]) == []
