@@ -38,8 +38,8 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
-_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_KERNEL = re.compile(r"\bKERNEL(_WIDE|_TOGETHER)?\s+(\w+)\s*\(([^)]*)\)")
+_THREADS = {"": 256, "_TOGETHER": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
 _STREAMS = itertools.count(1)
 _KEPT: dict[int, list[Callable[[], object]]] = {}  # by stream that is captured now
 
