@@ -1,6 +1,10 @@
-"""What is not collected: modules that import what is not installed."""
+"""What is not collected: modules that import what is not installed; and Ctrl-C, as in a terminal."""
 
+import signal
 from importlib.util import find_spec
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore_glob = [] if find_spec("numba") else ["foldbatch/engines/numba/*", "tests/engines/numba/*"]
 if not find_spec("sklearn"):

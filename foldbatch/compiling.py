@@ -8,7 +8,7 @@ from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.engine import check_launches, check_precision, choose_engine, planning_arithmetic
+from foldbatch.engines.engine import check_precision, choose_engine, choose_launches, planning_arithmetic
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.program import Program
@@ -66,7 +66,7 @@ def compile(
         engine: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
             CUDA graph for all batches of a capacity class; ``persistent``, a kernel a direction that walks
             the levels itself; ``auto``, what a model of cost says is the quickest (`Program.describe` says
-            why). Other backends have ``auto`` only.
+            why), or what the variable ``FOLDBATCH_ENGINE`` names. Other backends have ``auto`` only.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:
@@ -123,7 +123,7 @@ def prepare(
     chosen = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(precision, chosen)
-    check_launches(engine, chosen)
+    engine = choose_launches(engine, chosen)
     options = Options(chosen, policy, layout, batched, cores, debug, share, precision, engine)
     find_layout(layout)
     find_share(share)

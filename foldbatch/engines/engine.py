@@ -129,7 +129,8 @@ ENGINES: dict[str, tuple[str, str]] = {
     "cuda-on-cpu": ("foldbatch.engines.cuda.on_cpu", ""),
 }
 AUTO = ("cuda", "numba", "numpy")  # the fastest first
-VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what ``auto`` is
+VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
+LAUNCHES_VARIABLE = "FOLDBATCH_ENGINE"  # what the engine ``auto`` is, of backends that have several
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
 LAUNCHES = ("auto", "straight", "captured", "persistent")  # how a batch's kernels are launched
@@ -174,19 +175,23 @@ def check_precision(precision: str, name: str) -> None:
         raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
 
 
-def check_launches(engine: str, name: str) -> None:
-    """Refuse a way to launch that an engine does not have.
+def choose_launches(engine: str, name: str) -> str:
+    """Return how an engine is to launch; ``auto`` is what `LAUNCHES_VARIABLE` of the environment names.
 
     Raises:
-        UnknownNameError: when there is none of that name.
+        UnknownNameError: when there is no such way.
         BackendError: when the backend launches in one way only.
     """
+    where = "engine"
+    has_several = "engine" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
+    if engine == "auto" and has_several:
+        where, engine = LAUNCHES_VARIABLE, os.environ.get(LAUNCHES_VARIABLE) or "auto"
     if engine not in LAUNCHES:
-        raise UnknownNameError("engine", f"one of {', '.join(LAUNCHES)}", repr(engine))
-    load = import_module(ENGINES[name][0]).load
-    if engine != "auto" and "engine" not in inspect.signature(load).parameters:
+        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(engine))
+    if engine != "auto" and not has_several:
         fix = "leave engine out, or take the backend cuda"
         raise BackendError("engine", f"auto, the only one of the backend {name}", repr(engine), fix)
+    return engine
 
 
 def load_engine(
@@ -199,7 +204,7 @@ def load_engine(
         model: what it is to run.
         debug: whether it fills memory with NaN before each batch.
         precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
-        engine: how it launches, one that `check_launches` lets pass.
+        engine: how it launches, as `choose_launches` gives it.
     """
     others = {} if precision == "fp32" else {"precision": precision}
     others |= {} if engine == "auto" else {"engine": engine}

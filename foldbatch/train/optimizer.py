@@ -189,7 +189,7 @@ class Optimizer:
         for name, gradient in given.items():
             parameter = params[name]
             ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
-            self._check_moments(name, parameter)
+            self._check_moments(name, parameter.shape, parameter.dtype)
         self._bring_home()
         names, before = [name for name, *_ in ready], dict(self._memory)
         self._memory.update(memory)
@@ -230,7 +230,7 @@ class Optimizer:
                 fit = fitting(name, shape, dtype, gradient, scale)
                 check_numbers([(name, fit[0])])
             ready.append((name, parameter, *fit))
-            self._check_moments(name, np.broadcast_to(np.zeros((), dtype), shape))
+            self._check_moments(name, shape, dtype)
         before = dict(self._memory)
         self._memory.update(memory)
         formulas: Formulas = {}
@@ -331,8 +331,9 @@ class Optimizer:
                 where = f"{type(self).__name__} {kind}"
                 raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
-    def _check_moments(self, name: str, parameter: Array) -> None:
+    def _check_moments(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         for array in self._moments.get(name, ()):
-            if array.shape != parameter.shape or array.dtype != parameter.dtype:
+            if array.shape != shape or array.dtype != dtype:
+                expected = describe_value(np.broadcast_to(np.zeros((), dtype), shape))
                 fix = "load a state of the same model, or make a new optimizer"
-                raise ParameterError(f"{name} moment", describe_value(parameter), describe_value(array), fix)
+                raise ParameterError(f"{name} moment", expected, describe_value(array), fix)

@@ -170,6 +170,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     @property
     def native(self) -> Any:
         """The array as one of the device's library, over the same memory: CuPy's on a GPU."""
+        self.device.flush()
         whole = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
         return whole[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 

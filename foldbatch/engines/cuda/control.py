@@ -16,16 +16,16 @@ import numpy as np
 
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.packing import Packed
+from foldbatch.engines.cuda.packing import SUMMED, Packed
 from foldbatch.engines.cuda.status import WORDS
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.expressions import KINDS
-from foldbatch.engines.cuda.texts.records import RECORDS
+from foldbatch.engines.cuda.texts.records import RECORD, RECORDS
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions
+from foldbatch.params import Parameter
 from foldbatch.scheduler.schedule import Schedule
 
-RECORD = 8  # numbers of a record: the op, and at most 7 arguments
 THREADS = 256  # of a block
 
 
@@ -108,10 +108,9 @@ def calls_before(ops: Ops, bound: Bound, tables: Directions, schedule: Schedule)
 def calls_of_losses(ops: Ops, bound: Bound, schedule: Schedule) -> Iterator[Call]:
     """Yield the calls that add up losses, and write the sums to the status."""
     for place, ((k, i), number) in enumerate(bound.brought["loss"]):
-        count = len(schedule.cells[k].order)
-        if count:
-            kind = KINDS[bound.model.cells[k].graph.losses[i].dtype]
-            yield Call(ops.numbers[f"total_at_{kind}"], (number, count, WORDS + place), 1)
+        kind = KINDS[bound.model.cells[k].graph.losses[i].dtype]
+        arguments = number, len(schedule.cells[k].order), WORDS + place
+        yield Call(ops.numbers[f"total_at_{kind}"], arguments, 1)
 
 
 def calls_of_zeros(ops: Ops, bound: Bound, packed: Packed) -> Iterator[Call]:
@@ -130,10 +129,40 @@ def calls_of_sums(ops: Ops, bound: Bound, packed: Packed) -> Iterator[Call]:
         type_ = sums.parameter.type
         width = type_.size // max(1, type_.shape[0])
         values = bound.buffers[sums.values.kind, k, sums.values.key]
-        target = len(bound.types) + 2 * at
+        target = len(bound.types) + SUMMED * at
         name = f"add_rows_at_{KINDS[type_.dtype]}"
         yield Call(ops.numbers[name], (values, plan, width, target), _blocks(len(rows) * width))
         yield Call(ops.numbers["copy_at_i8"], (plan + 1, len(rows), target + 1), _blocks(len(rows)))
+
+
+def calls_of_flags(ops: Ops, bound: Bound, tables: Directions, packed: Packed) -> Iterator[Call]:
+    """Yield the calls that look for a NaN or an infinity in gradients.
+
+    The gradients are those of `flagged`, in this order; flag k stands in the status behind the losses.
+    """
+    place = WORDS + len(bound.brought["loss"])
+    for parameter, number, rows in flagged(bound, tables, packed):
+        type_ = parameter.type
+        count = type_.size if rows < 0 else rows * (type_.size // max(1, type_.shape[0]))
+        yield Call(ops.numbers[f"flag_at_{KINDS[type_.dtype]}"], (number, count, place), _blocks(count))
+        place += 1
+
+
+def flagged(bound: Bound, tables: Directions, packed: Packed) -> Iterator[tuple[Parameter, int, int]]:
+    """Yield the gradients that a batch makes: of which parameter, in which buffer, of how many rows.
+
+    The rows are those of a sum of rows, and -1 where the gradient is whole.
+    """
+    for parameter, number in bound.brought["gradient"]:
+        if tables.yields[parameter]:
+            yield parameter, number, -1
+    for at, ((k, i), (_, rows)) in enumerate(packed.sums.items()):
+        yield bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at, len(rows)
+
+
+def call_of_note(ops: Ops) -> Call:
+    """Return the call that copies the status, and the device's word of faults, to a place of their own."""
+    return Call(ops.numbers["note_at"], (), 1)
 
 
 def _zero(ops: Ops, buffer: int, nbytes: int) -> Call:

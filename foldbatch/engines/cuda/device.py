@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,7 @@ class Device:
         copies: where batches are copied to the device.
         lock: held by the thread that uses the device.
         values: the array of each parameter that was ever here, see `parameters.device_value`.
+        due: a step whose launch is put off, see `foldbatch.engines.cuda.due`; None if there is none.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -41,12 +43,20 @@ class Device:
         self.stream = driver.stream()
         self.copies = driver.stream()
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
+        self.due: Any = None
         self._kernels: dict[tuple[str, str], Function] = {}
         self._in_flight: deque[tuple[Event, Array]] = deque()
         start_in_each_process(self, Device._start)
 
     def _start(self) -> None:
         self.lock = threading.RLock()
+
+    def flush(self) -> None:
+        """Launch the step that is due. Whatever uses the device's arrays comes after it."""
+        with self.lock:
+            due, self.due = self.due, None
+            if due is not None:
+                due.fire()
 
     @cached_property
     def _common(self) -> dict[str, Function]:
@@ -71,10 +81,11 @@ class Device:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array with any content."""
-        return DeviceArray(self, self.allocate(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, dtype)
+        return DeviceArray(self, self.allocate(prod(shape) * np.dtype(dtype).itemsize), shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array of zeros."""
+        self.flush()
         made = self.empty(shape, dtype)
         if made.nbytes:
             self.driver.fill(made.pointer, 0, made.nbytes, self.stream)
@@ -88,6 +99,7 @@ class Device:
 
     def write(self, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
+        self.flush()
         if source.nbytes:
             staged = self.driver.pinned(source.nbytes)
             staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
@@ -96,6 +108,7 @@ class Device:
 
     def read(self, source: DeviceArray) -> Array:
         """Return a copy of an array of the device; waits until it is computed."""
+        self.flush()
         if not source.nbytes:
             return np.empty(source.shape, source.dtype)
         staged = self.driver.pinned(source.nbytes)
@@ -105,6 +118,7 @@ class Device:
 
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
+        self.flush()
         staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:
             self.driver.copy_out(staged, source.pointer, self.stream)
@@ -132,6 +146,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until everything is computed."""
+        self.flush()
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)
@@ -152,6 +167,7 @@ class Device:
 
         Where `touched` is not given, the kernel reads and writes whole arrays.
         """
+        self.flush()
         function = self._common[kernel] if isinstance(kernel, str) else kernel
         if touched is None:
             touched = lambda: Touched(spans(reads), spans(writes))  # noqa: E731 - made only where somebody checks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +12,11 @@ import numpy as np
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
+from foldbatch.engines.cuda.control import Ops, ops_of
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.due import DueRun
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
+from foldbatch.engines.cuda.launching import Calls, Launcher, calls_for
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import Packed, pack
@@ -39,22 +42,33 @@ class Phase:
         kernels: the kernels, by number.
         walker: runs them.
         constants: arrays of the model, on the device, by buffer.
+        ops: what records of a control table can ask for.
     """
 
     bound: Bound
     kernels: Sequence[Kernel]
     walker: Walker
     constants: dict[int, Any]
+    ops: Ops
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A schedule made ready: for training or for inference."""
+    """A schedule made ready: for training or for inference.
+
+    Attributes:
+        phase: the kernels.
+        batch: the schedule, with data.
+        tables: what is launched.
+        packed: all whole numbers of it.
+        calls: the same for a launcher; None where it runs straight.
+    """
 
     phase: Phase
     batch: Batch
     tables: Directions
     packed: Packed
+    calls: Calls | None = None
 
 
 @dataclass(slots=True)
@@ -97,6 +111,9 @@ class CudaEngine:
         self.arithmetic = arithmetic
         self.updates = updates(device)
         self.engine = engine
+        self.launchers: dict[
+            bool, Launcher
+        ] = {}  # for training and inference, where batches do not run straight
         self.debug = debug
 
     @staticmethod
@@ -125,7 +142,7 @@ class CudaEngine:
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
         }
-        return Phase(bound, kernels, Walker(self.device, kernels, functions), constants)
+        return Phase(bound, kernels, Walker(self.device, kernels, functions), constants, ops_of(kernels))
 
     def memory(self) -> Memory:
         """Return memory for batches that run one after the other."""
@@ -151,7 +168,9 @@ class CudaEngine:
         phase = self.training if training else self.inference
         tables = launch_tables(phase.bound, batch.schedule)
         packed = pack(phase.bound, phase.kernels, tables, batch.schedule, self._ids(batch, training=training))
-        return Ready(phase, batch, tables, packed)
+        ready = Ready(phase, batch, tables, packed)
+        launcher = self.launchers.get(training)
+        return ready if launcher is None else replace(ready, calls=calls_for(phase.ops, ready, launcher))
 
     def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
         """Return, by cell and number of its sums of rows, ids that examples give."""
@@ -176,8 +195,12 @@ class CudaEngine:
                 made.bring(number, constant)
             memory.buffers[training] = made
         with self.device.lock:
+            self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(heights_of(ready.tables))
-            run = CudaRun(self.device, self.model, ready, memory.buffers[training], memory.staging)
+            shared = self.device, self.model, ready, memory.buffers[training], memory.staging
+            run = CudaRun(*shared)
+            if ready.calls is not None:
+                run = DueRun(*shared, ready.calls, self.launchers[training])
             run.forward(feeds)
         return run
 

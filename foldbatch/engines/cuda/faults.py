@@ -60,19 +60,28 @@ class Faults:
             flags: ``[len(names)] int64``: what is not 0 where a gradient is not finite.
             words: each ``[1] int64`` or more, of which the first is not 0 where a batch is bad.
         """
+        code = self.promised(names, undo)
+        for first in range(0, max(1, len(words)), WORDS):
+            pointers = [word.pointer for word in words[first : first + WORDS]]
+            pointers += [0] * (WORDS - len(pointers))
+            arguments = [self.word.pointer, code, flags.pointer, len(names), *pointers]
+            self._device.launch("fault", 1, (1, 1), arguments, reads=[flags, *words], writes=[self.word])
+
+    def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
+        """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
+
+        The caller launches what sets the word. Arguments are those of `expect`.
+        """
         if len(self._updates) >= MANY:
             try:
                 self.look()
             except ParameterError:
                 undo()  # this update is not made
                 raise
-        self._updates.append(Update(self._next, names, undo))
-        for first in range(0, max(1, len(words)), WORDS):
-            pointers = [word.pointer for word in words[first : first + WORDS]]
-            pointers += [0] * (WORDS - len(pointers))
-            arguments = [self.word.pointer, self._next, flags.pointer, len(names), *pointers]
-            self._device.launch("fault", 1, (1, 1), arguments, reads=[flags, *words], writes=[self.word])
+        code = self._next
+        self._updates.append(Update(code, names, undo))
         self._next += 1 + len(names)
+        return code
 
     def look(self, word: int | None = None) -> None:
         """Raise the error of the first bad update since somebody looked, if there is one.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +150,7 @@ def total(device: Device, parts: Sequence[Any]) -> Any:
 
 
 def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
+    device.flush()
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
     arrays = [on_device(device, part.values) for part in parts]
     values = device.empty((len(rows), *arrays[0].shape[1:]), arrays[0].dtype.name)
@@ -191,6 +193,8 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
 
 def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
     """Look for the first array with a NaN or an infinity; return what waits for its number."""
+    if device.due is not None and all(id(array) in device.due.flags for array in arrays):
+        return partial(device.due.first_not_finite, arrays)  # it looks by itself
     flags = flags_of(device, arrays)
 
     def first() -> int | None:

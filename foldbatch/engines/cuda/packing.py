@@ -1,8 +1,9 @@
 """A batch's packed table: all whole numbers that kernels read of it, in one run that is copied once.
 
 The head (see `texts.kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and
-the address of the status. Then follow these addresses; the index arrays; for each direction launches, bounds
-of levels and plans; plans of sums of rows; rows that are set to zero.
+the address of the status. Then follow these addresses, and room for two more for each sum of rows (its values
+and their places, which only a control table uses); the index arrays; for each direction launches, bounds of
+levels and plans; plans of sums of rows; rows that are set to zero.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
 from foldbatch.engines.launches import Directions
 from foldbatch.scheduler.schedule import Schedule
+
+SUMMED = 2  # addresses of a sum of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def pack(
         schedule: the control tables.
         ids: by cell and number of its sums, the rows of the table that are added to.
     """
-    end = HEADER + len(bound.types)
+    end = HEADER + len(bound.types) + SUMMED * len(ids)
     head = np.zeros(end, np.int64)
     forward = tables.forward
     index_at = end

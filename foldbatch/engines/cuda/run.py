@@ -21,6 +21,7 @@ from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
@@ -43,10 +44,13 @@ class CudaRun:
         self.staging = staging
         self.launches = 0
         self._block: Block | None = None
-        self._table = Span(0, 0)
+        self._table, self._end = Span(0, 0), 0
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
-        self._status = Status(device, len(self._loss_keys))
+        self._status = self._new_status()
+
+    def _new_status(self) -> Status:
+        return Status(self.device, len(self._loss_keys))
 
     @property
     def within(self) -> Callable[[], AbstractContextManager[None]]:
@@ -61,18 +65,26 @@ class CudaRun:
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Bring what the batch reads and yields, and launch."""
-        device, bound = self.device, self.ready.phase.bound
-        cells = self.ready.batch.schedule.cells
         if not len(self.ready.tables.forward.launches):
             self._status.send()
             return
+        self._go_forward(feeds, self._bring_all())
+
+    def _bring_all(self) -> list[DeviceArray]:
+        """Bring parameters, and make memory for what the batch yields; return what must begin as zeros."""
+        bound, cells = self.ready.phase.bound, self.ready.batch.schedule.cells
         for parameter, number in bound.brought["parameter"]:
-            self.memory.bring(number, device_value(device, parameter))
+            self.memory.bring(number, device_value(self.device, parameter))
         for (k, i), number in bound.brought["metric"]:
             type_ = self.model.cells[k].graph.metrics[i].type
             self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
-        if self.ready.tables.backward is not None:
-            self._make_gradients()
+        return [] if self.ready.tables.backward is None else self._make_gradients()
+
+    def _go_forward(self, feeds: Sequence[Sequence[Array]], zeros: Sequence[DeviceArray]) -> None:
+        """Launch all values and losses, kernel by kernel."""
+        device, cells = self.device, self.ready.batch.schedule.cells
+        for array in zeros:
+            device.driver.fill(array.pointer, 0, array.nbytes, device.stream)
         self._block = self._send(feeds)
         self._run(self.ready.packed.forward)
         for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
@@ -101,9 +113,9 @@ class CudaRun:
         self.memory.bring(number, made)
         return made
 
-    def _make_gradients(self) -> None:
-        """Make memory for what backward yields: zero where several are added up."""
-        driver, bound = self.device.driver, self.ready.phase.bound
+    def _make_gradients(self) -> list[DeviceArray]:
+        """Make memory for what backward yields; return what several are added to."""
+        bound = self.ready.phase.bound
         made = []
         for parameter, number in bound.brought["gradient"]:
             count = self.ready.tables.yields[parameter]
@@ -114,13 +126,19 @@ class CudaRun:
         for (k, i), number in bound.brought["input"]:
             type_, rows = self.model.feeds[k][i].type, len(self.ready.batch.schedule.cells[k].order)
             made.append(self._bring("input", (k, i), number, (rows, *type_.shape), type_.dtype))
-        for array in made:
-            driver.fill(array.pointer, 0, array.nbytes, self.device.stream)
+        return made
 
     def _send(self, feeds: Sequence[Sequence[Array]]) -> Block:
         """Pack the table and the examples' data, and copy them; return the block that they went by."""
         packed = self.ready.packed
-        end = -(-packed.numbers.nbytes // GRAIN) * GRAIN
+        block, table = self._brought(packed.numbers.nbytes, feeds)
+        packed.filled(table, self.memory.addresses, self._status.word.pointer)
+        self.staging.send(block, self._end)
+        return block
+
+    def _brought(self, nbytes: int, feeds: Sequence[Sequence[Array]]) -> tuple[Block, Ints]:
+        """Return a block with the examples' data in it, behind room for a table, and this room."""
+        end = -(-nbytes // GRAIN) * GRAIN
         places = []
         for (k, i), number in self.ready.phase.bound.brought["feed"]:
             data = feeds[k][i]
@@ -131,11 +149,8 @@ class CudaRun:
             self.memory.bring(number, block.device, start, data.nbytes)
             target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
             target[...] = data
-        table = block.host[: packed.numbers.nbytes].view(np.int64)
-        packed.filled(table, self.memory.addresses, self._status.word.pointer)
-        self._table = Span(block.device.pointer, packed.numbers.nbytes)
-        self.staging.send(block, end)
-        return block
+        self._table, self._end = Span(block.device.pointer, nbytes), end
+        return block, block.host[:nbytes].view(np.int64)
 
     def _run(self, direction: Any) -> None:
         rows = direction.table.launches

@@ -18,7 +18,7 @@ from foldbatch.engines.cuda.rates import Rates
 from foldbatch.engines.cuda.work import Work
 
 ENGINES = "straight", "captured", "persistent"
-MOST = 12  # launches of a persistent step
+MOST = 10  # launches of a persistent step, apart from two of the parameters' update
 ROOM = 1.2  # rows that a captured product of cuBLAS computes, for each that a batch has: a guess
 
 

@@ -131,11 +131,13 @@ def _kernel_bytes(task: Task, kernel: Kernel, rows: Mapping[Axis, int]) -> int:
 
 def _around(name: str, call: Call) -> Work:
     """Return what a call does that is no step: it moves numbers of four bytes, or somewhat more."""
-    kind, arguments = name.split("_at_", maxsplit=1)[0], call.arguments
+    kind, arguments = name.split("_at", maxsplit=1)[0], call.arguments
     numbers = {
         "fill": lambda: arguments[1],
         "zero": lambda: arguments[2] * arguments[3],
         "total": lambda: arguments[1],
+        "flag": lambda: arguments[1],
+        "note": lambda: THREADS,
         "copy": lambda: 4 * arguments[1],
     }.get(kind, lambda: 3 * THREADS * call.blocks)()
     return Work(name, rows=1, blocks=call.blocks, nbytes=4 * numbers)

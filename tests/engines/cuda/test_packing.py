@@ -10,6 +10,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine, Ready
+from foldbatch.engines.cuda.packing import SUMMED
 from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIRST, INDEX, WIDTH, binding
@@ -30,7 +31,7 @@ def test_the_head_tells_where_the_rest_lies() -> None:
     numbers, forward = batch.packed.numbers, batch.tables.forward
     buffers = len(batch.phase.bound.types)
     assert numbers[ADDRESSES_AT] == HEADER
-    assert numbers[INDEX_AT] == HEADER + buffers
+    assert numbers[INDEX_AT] == HEADER + buffers + SUMMED * len(batch.packed.sums)
     np.testing.assert_array_equal(numbers[numbers[INDEX_AT] :][: len(forward.index)], forward.index)
     for direction in (batch.packed.forward, batch.packed.backward):
         assert direction is not None

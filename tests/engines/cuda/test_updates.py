@@ -206,10 +206,10 @@ def test_a_step_for_which_memory_is_missing_is_not_taken(monkeypatch):
     opt.update(store, there(gradients(0)))
     before, state, grads = copied(store), opt.state(), there(gradients(1))
 
-    def spread(*arguments):
+    def empty(*arguments):
         raise MemoryError
 
-    monkeypatch.setattr(DeviceArray, "spread", spread)
+    monkeypatch.setattr(Device, "empty", empty)
     with pytest.raises(MemoryError):
         opt.update(store, grads)
     assert_same(store, before)

@@ -5,11 +5,20 @@ Their first parameter is the address of the packed table. `ADDRESS` is where a b
 
 from __future__ import annotations
 
+from foldbatch.engines.cuda.common import FAULTS
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, STATUS_AT
 
+RECORD = 8  # numbers of a record: the op, and at most 7 arguments
+
 # The functions that they call are those of `row_kernels.MOVES`.
-_HEAD = "DEVICE void {name}(const i8 x_, f8* shared_, i8 table, {parameters}) {{\n  {body}\n}}\n"
+_HEAD = "DEVICE void {name}(const i8 x_, f8* shared_, i8 table{parameters}) {{\n  {body}\n}}\n"
 _EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {}; e += BLOCKS * LANES_X)"  # all threads run along x
+# Three words before the status: the address of the word of faults, that of the place, and how many words.
+_NOTE = (
+    "const i8* s = (const i8*)STATUS; "
+    "if (BLOCK == 0) for (i8 e = LANE_X; e < s[-1]; e += LANES_X) "
+    f"((i8*)s[-2])[e] = e == {FAULTS} ? *(const i8*)s[-3] : s[e];"
+)
 _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     # rows: where in the table the rows stand
     **{
@@ -38,6 +47,18 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
         )
         for k in ("f4", "f8")
     },
+    # a flag of the status becomes 1
+    **{
+        f"flag_at_{k}": (
+            ("buffer", "count", "place"),
+            f"const {k}* a = (const {k}*)ADDRESS(buffer); b1 bad = 0; {_EACH.format('count')} "
+            "{ const " + k + " x = a[e]; bad |= !(x - x == 0); } "
+            "if (bad) (void)FIRST_OF((i8*)STATUS + place);",
+        )
+        for k in ("f4", "f8")
+    },
+    # the status goes to a place of its own, with the device's word of faults
+    "note_at": ((), _NOTE),
     "copy_at_i8": (
         ("source", "count", "target"),
         f"{_EACH.format('count')} ((i8*)ADDRESS(target))[e] = ((const i8*)table)[source + e];",
@@ -49,7 +70,7 @@ TEXT = "\n".join(
         f"#define ADDRESS(number) (((const i8*)table)[((const i8*)table)[{ADDRESSES_AT}] + (number)])",
         f"#define STATUS (((const i8*)table)[{STATUS_AT}])",
         *(
-            _HEAD.format(name=name, parameters=", ".join(f"i8 {p}" for p in parameters), body=body)
+            _HEAD.format(name=name, parameters="".join(f", i8 {p}" for p in parameters), body=body)
             for name, (parameters, body) in _FUNCTIONS.items()
         ),
     ]
