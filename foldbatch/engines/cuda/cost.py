@@ -48,6 +48,7 @@ class Timed(NamedTuple):
 OWN = (Tile(64, 64, 16, 0.5, 0.25),)
 # A library picks among many. It starts somewhat later than a kernel of ours: it looks at more arguments.
 LIBRARY = (
+    Tile(128, 256, 32, 0.85, 0.7, 16),
     Tile(128, 128, 16, 0.85, 0.6, 16),
     Tile(64, 64, 16, 0.65, 0.4, 16),
     Tile(32, 32, 32, 0.4, 0.2, 16),
@@ -74,7 +75,12 @@ def product_seconds(
     """
     if not work.operations:
         return Timed(0.0, "latency")
-    return min(_tiled(work, rates, precision, tile, held=held) for tile in tiles)
+    return min(
+        _tiled(work, rates, precision, tile, parts, held=held)
+        for tile in tiles
+        for parts in (1, 2, 4, 8, 16)
+        if parts <= tile.parts
+    )
 
 
 def library_seconds(work: Work, rates: Rates, precision: str = "fp32", *, held: bool = False) -> Timed:
@@ -83,18 +89,16 @@ def library_seconds(work: Work, rates: Rates, precision: str = "fp32", *, held: 
     return timed._replace(seconds=timed.seconds + LATER) if work.operations else timed
 
 
-def _tiled(work: Work, rates: Rates, precision: str, tile: Tile, *, held: bool) -> Timed:
+def _tiled(work: Work, rates: Rates, precision: str, tile: Tile, parts: int, *, held: bool) -> Timed:
+    """Return how long a product takes by tiles whose sums are cut in so many parts."""
     m, k, n, count = work.product
     single, item = work.dtype == "float32", ITEM[work.dtype]
     kind = precision if single else "fp64"
     there = rates.multiprocessors
-    cut = -(-m // tile.rows) * -(-n // tile.columns) * count
-    panels = -(-k // tile.depth)
-    parts = max(1, min(tile.parts, there // cut, panels // 4))
-    panels = -(-panels // parts)
-    depth, rounds = panels * tile.depth, -(-cut * parts // there)
+    cut = -(-m // tile.rows) * -(-n // tile.columns) * count * parts
+    panels = -(-k // (tile.depth * parts))
+    depth, rounds, busy = panels * tile.depth, -(-cut // there), min(cut, there)
     share = tile.share if kind in ("fp32", "fp64") else tile.exact
-    busy = min(cut * parts, there)
     times = {
         "operations": 2 * tile.rows * tile.columns * depth / (rates.products[kind] / there * share),
         "bytes": item * (tile.rows + tile.columns) * depth / (rates.cached / max(busy, there / 4)),
