@@ -1,8 +1,8 @@
 """``python -m benchmarks.gpu.estimate``: what a training step may take on a card, by counts and a model.
 
 The engine itself is counted, on the CPU: launches, products, bytes, and every call of the step. Rates of the
-card are those of `foldbatch.engines.cuda.rates`. *Least* is no estimate but a bound: a step takes at least the
-largest of its products, its bytes and its copies. *Estimated* is what the engine itself chooses by.
+card are those of `foldbatch.engines.cuda.rates`. *Least* is no estimate but a bound: a step takes no less than
+the largest of its products, its bytes and its copies. *Estimated* is what the engine itself chooses by.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def step_of(trees: Sequence[Tree], hidden: int, words: int = WORDS) -> Step:
 
 
 def _update(ours: OurModel, rows: int) -> list[Work]:
-    """Return what Adam's step does: of `rows` words and all weights it reads four numbers and writes three."""
+    """Return what Adam's step does: it reads four numbers and writes three, of all weights and some rows."""
     sizes = {name: value.size for name, value in ours.program.params.items()}
     table = sizes.pop("embedding.weight")
     numbers = sum(sizes.values()) + rows * table // len(ours.vocabulary)
