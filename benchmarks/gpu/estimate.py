@@ -1,7 +1,7 @@
 """``python -m benchmarks.gpu.estimate``: what a training step may take on a card, by counts and a model.
 
 The engine itself is counted, on the CPU: launches, products, bytes, and every call of the step. Rates of the
-card are those of `foldbatch.engines.cuda.rates`. *Least* is no estimate but a bound: a step takes no less than
+card are those of `foldbatch.engines.cuda.rates`. *Least* is no estimate but a bound: no step is quicker than
 the largest of its products, its bytes and its copies. *Estimated* is what the engine itself chooses by.
 """
 
