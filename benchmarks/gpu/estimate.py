@@ -8,8 +8,10 @@ the largest of its products, its bytes and its copies. *Estimated* is what the e
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.floor import count
@@ -96,6 +98,18 @@ def measures(rates: Rates) -> Mapping[str, float]:
     return products | others | {"launch in a graph": rates.node}
 
 
+def measured(rates: Rates, found: Mapping[str, float]) -> Rates:
+    """Return rates with what `benchmarks.gpu.rates.measure` found of a card in the place of what is assumed.
+
+    >>> measured(CARDS["H200"], {"launch in a graph": 1e-6, "product fp32": 5e13}).node
+    1e-06
+    """
+    names = {"copy": "memory", "upload": "upload", "launch": "launch", "launch in a graph": "node"}
+    numbers: Any = {field: found[name] for name, field in names.items() if name in found}
+    kinds = {kind: found.get(f"product {kind}", rate) for kind, rate in rates.products.items()}
+    return replace(rates, card=f"{rates.card}, measured", products=kinds, **numbers)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print two tables."""
     parser = argparse.ArgumentParser(
@@ -104,10 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hidden", type=positive, nargs="+", default=[150, 300, 512, 1024], metavar="H")
     parser.add_argument("--batch", type=positive, nargs="+", default=[1, 16, 64, 256, 1024], metavar="N")
     parser.add_argument("--card", default="H200", help=f"one of {', '.join(CARDS)}, or another: guesses")
+    parser.add_argument("--rates", type=Path, help="what `python -m benchmarks.gpu --json` wrote on the card")
     parser.add_argument("--precision", choices=PRECISIONS, nargs="+", default=["fp32", "tf32"])
     parser.add_argument("--levels", action="store_true", help="also what each level takes")
     options = parser.parse_args(arguments)
     rates, trees = rates_of(options.card), sst_like_trees(max(options.batch))
+    if options.rates is not None:
+        rates = measured(rates, json.loads(options.rates.read_text(encoding="utf-8"))["rates"])
     least, estimated, by_level = [], [], []
     for hidden in options.hidden:
         for batch in options.batch:

@@ -43,6 +43,17 @@ def test_rates_have_the_names_of_measured_ones():
     assert rates["launch"] > rates["launch in a graph"] > 0
 
 
+def test_what_was_measured_of_a_card_is_taken(tmp_path, capsys):
+    file = tmp_path / "gpu.json"
+    file.write_text('{"rates": {"launch": 1.0, "product fp32": 1e12}}', encoding="utf-8")
+    main(["--hidden", "6", "--batch", "1", "--precision", "fp32", "--rates", str(file)])
+    text = capsys.readouterr().out
+    assert "H200, measured" in text
+    row = text.splitlines()[-1].split("|")
+    assert float(row[7]) > 50_000  # ms: a second a launch
+    assert float(row[8]) == 1000
+
+
 def test_the_tables_have_a_line_for_each_size_and_precision(capsys):
     main(["--hidden", "6", "--batch", "1", "2", "--card", "A100", "--levels"])
     text = capsys.readouterr().out
