@@ -91,7 +91,7 @@ def choose(
     barriers: Sequence[bool] = (),
     lacking: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Return how to run a step.
+    """Return how to run a step. It takes some milliseconds: once for batches that are alike, not for each.
 
     Args:
         works: what the calls of the step do, in order.

@@ -99,13 +99,13 @@ def _tiled(work: Work, rates: Rates, precision: str, tile: Tile, parts: int, *, 
     panels = -(-k // (tile.depth * parts))
     depth, rounds, busy = panels * tile.depth, -(-cut // there), min(cut, there)
     share = tile.share if kind in ("fp32", "fp64") else tile.exact
-    times = {
-        "operations": 2 * tile.rows * tile.columns * depth / (rates.products[kind] / there * share),
-        "bytes": item * (tile.rows + tile.columns) * depth / (rates.cached / max(busy, there / 4)),
-        "latency": panels * rates.near,
-    }
-    limit = max(times, key=lambda name: times[name])
-    seconds = rounds * times[limit] + 2 * rates.near + rates.far  # the first loads, and the sums' way out
+    feed = rates.cached / max(busy, there / 4)
+    longest, limit = max(
+        (2 * tile.rows * tile.columns * depth * there / (rates.products[kind] * share), "operations"),
+        (item * (tile.rows + tile.columns) * depth / feed, "bytes"),
+        (panels * rates.near, "latency"),
+    )
+    seconds = rounds * longest + 2 * rates.near + rates.far  # the first loads, and the sums' way out
     if parts > 1:
         seconds += 2 * item * parts * m * n * count / rates.cached + rates.near
     moved = work.nbytes / (rates.cached if held else rates.memory)
