@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -50,6 +52,7 @@ class StandIn:
         self.current: Any = None
         self.streams = 0
         self.is_hip = False
+        self.kept: list[Callable[[], None]] | None = None  # while a graph is captured
         owner = self
 
         class Stream:
@@ -66,6 +69,26 @@ class StandIn:
 
             def wait_event(self, event: Any) -> None:
                 owner.asked.append(("wait", self, event))
+
+            def begin_capture(self, mode: int) -> None:
+                owner.asked.append(("begin capture", self, mode))
+                owner.kept = []
+
+            def end_capture(self) -> Any:
+                kept, owner.kept = owner.kept, None
+                return Graph(kept)
+
+        class Graph:
+            def __init__(self, kept: list[Callable[[], None]]) -> None:
+                self.kept = kept
+
+            def upload(self, stream: Any) -> None:
+                owner.asked.append(("upload", self, stream))
+
+            def launch(self, stream: Any) -> None:
+                owner.asked.append(("replay", self, stream))
+                for work in self.kept:
+                    work()
 
         class Event:
             def __init__(self, *, disable_timing: bool = False) -> None:
@@ -96,12 +119,26 @@ class StandIn:
 
         def launch(*arguments: int) -> None:
             *grid, start, extra = arguments
-            addresses = (ctypes.c_void_p * 16).from_address(start)
-            values = [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
+            values = listed(start)
             owner.asked.append(("launch", *grid, values, extra))
-            if grid[0] <= len(functions):
-                function = functions[grid[0] - 1]
-                function.emulate(function.address, grid[1], struct.pack("16q", *values))
+            run(grid, values)
+
+        def launch_together(*arguments: int) -> None:
+            *grid, start = arguments
+            values = listed(start)
+            owner.asked.append(("launch together", *grid, values))
+            run(grid, values)
+
+        def listed(start: int) -> list[int]:
+            addresses = (ctypes.c_void_p * 16).from_address(start)
+            return [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
+
+        def run(grid: list[int], values: list[int]) -> None:
+            if grid[0] > len(functions):
+                return
+            function = functions[grid[0] - 1]
+            work = partial(function.emulate, function.address, grid[1], struct.pack("16q", *values))
+            work() if owner.kept is None else owner.kept.append(work)
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))
@@ -118,7 +155,13 @@ class StandIn:
             getDevice=lambda: 0,
             setDevice=lambda number: owner.asked.append(("device", number)),
             getDeviceCount=lambda: devices,
-            getDeviceProperties=lambda number: {"name": b"Stand-in", "major": 9, "minor": 0},
+            getDeviceProperties=lambda number: {
+                "name": b"Stand-in",
+                "major": 9,
+                "minor": 0,
+                "multiProcessorCount": 132,
+            },
+            streamCaptureModeThreadLocal=1,
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),
@@ -132,7 +175,11 @@ class StandIn:
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
-            driver=SimpleNamespace(launchKernel=launch),
+            driver=SimpleNamespace(
+                launchKernel=launch,
+                launchCooperativeKernel=launch_together,
+                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 2048 // threads,
+            ),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             function=SimpleNamespace(Module=Module),
             alloc=alloc,
@@ -180,6 +227,13 @@ class Cublas:
         sa, sb, sc = (ctypes.c_longlong(0) for _ in "abc")
         batched = (ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb, beta, c, kind_c, lc, sc, 1)
         return self.cublasGemmStridedBatchedEx(handle, *batched, compute, algorithm)
+
+    def cublasGemmBatchedEx(self, handle: Any, *arguments: Any) -> int:
+        ta, tb, m, n, k, alpha, a, kind_a, la, b, kind_b, lb, beta, c, kind_c, lc, count, *rest = arguments
+        found = [ctypes.c_void_p(ctypes.c_longlong.from_address(word.value).value) for word in (a, b, c)]
+        (a, b, c), step = found, ctypes.c_longlong(0)
+        one = (a, kind_a, la, step, b, kind_b, lb, step, beta, c, kind_c, lc, step, count)
+        return self.cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, *one, *rest)
 
     def cublasGemmStridedBatchedEx(self, handle: Any, *arguments: Any) -> int:
         ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb = arguments[:14]

@@ -100,6 +100,7 @@ class Threaded(Emulator):
         named: bool = False,
         most: tuple[int, int, int] = (8, 1024, 1024),
     ) -> None:
+        super().__init__()
         self.sanitize = sanitize
         self.most = most
         self.recording = named

@@ -157,6 +157,22 @@ class Blas:
         if status:
             self._checked(status)
 
+    def multiply_at(self, product: Product, words: int) -> None:
+        """Do a product of matrices whose addresses, of A, B and C, stand in three words of the device.
+
+        Raises:
+            BackendError: when cuBLAS refuses.
+        """
+        (a, b, c), _ = self._words
+        columns = as_columns(product)
+        kind, compute = KINDS[product.dtype], self._compute[product.dtype]
+        zero, one = self._constants[product.dtype]
+        a.value, b.value, c.value = words + 8, words, words + 16  # the operands change places
+        across_a, across_b, m, n, k, _, lead_a, _, _, lead_b, _, _, lead_c, _ = columns
+        head = (self._handle, across_a, across_b, m, n, k, one)
+        operands = (a, kind, lead_a, b, kind, lead_b, one if product.adds else zero, c, kind, lead_c)
+        self._checked(self._library.cublasGemmBatchedEx(*head, *operands, 1, compute, DEFAULT_ALGORITHM))
+
     def _checked(self, status: int) -> None:
         if status:
             said = self._library.cublasGetStatusString(status).decode()

@@ -16,6 +16,7 @@ from foldbatch.params import Array
 Stream = Any  # what `Driver.stream` returns
 Event = Any  # what `Driver.event` returns
 Function = Any  # what `Module.function` returns
+Graph = Any  # what `Driver.end_capture` returns
 
 THREADS = 1024  # of a block, at most
 ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
@@ -107,10 +108,12 @@ class Driver(Protocol):
     Attributes:
         name: of the device, for people.
         recording: whether `launch` looks at what a kernel touches.
+        multiprocessors: how many there are, or what stands for them.
     """
 
     name: str
     recording: bool
+    multiprocessors: int
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content.
@@ -182,8 +185,44 @@ class Driver(Protocol):
         """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
         ...
 
+    def launch_together(
+        self,
+        function: Function,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Stream,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        """Run a kernel as `launch` does, with all blocks side by side, so that they can wait for each other."""
+        ...
+
+    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
+        """Return how many blocks of a kernel can run side by side on the whole device."""
+        ...
+
     def multiply(self, product: Product, stream: Stream) -> None:
         """Do matrix products."""
+        ...
+
+    def multiply_at(self, product: Product, words: int, stream: Stream) -> None:
+        """Do one product, none of whose extents is 0, of matrices whose addresses the device looks up.
+
+        They stand in three words of its memory, those of A, B and C, when the product is done. The addresses
+        in `product` are not looked at.
+        """
+        ...
+
+    def begin_capture(self, stream: Stream) -> None:
+        """Keep what is enqueued on a stream from now on, and do not do it; nothing is allocated meanwhile."""
+        ...
+
+    def end_capture(self, stream: Stream) -> Graph:
+        """Return what was kept since `begin_capture`, ready to be run any number of times."""
+        ...
+
+    def replay(self, graph: Graph, stream: Stream, touched: Callable[[], Touched] | None = None) -> None:
+        """Run what a graph holds, in its order, by one launch."""
         ...
 
     def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -109,6 +110,11 @@ class Emulator:
 
     name = "the CPU, emulating a GPU"
     recording = False
+    multiprocessors = 1
+
+    def __init__(self) -> None:
+        self._streams = 0
+        self._kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return HostBuffer(nbytes)
@@ -117,7 +123,8 @@ class Emulator:
         return np.empty(nbytes, np.uint8)
 
     def stream(self) -> int:
-        return 0
+        self._streams += 1
+        return self._streams - 1
 
     def event(self) -> int:
         return 0
@@ -132,15 +139,19 @@ class Emulator:
         pass
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
+        assert stream not in self._kept, "graphs hold launches and products only"
         ctypes.memmove(pointer, *span_of(source))
 
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
+        assert stream not in self._kept, "graphs hold launches and products only"
         ctypes.memmove(span_of(target).pointer, pointer, target.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        assert stream not in self._kept, "graphs hold launches and products only"
         ctypes.memmove(target, source, nbytes)
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
+        assert stream not in self._kept, "graphs hold launches and products only"
         ctypes.memset(pointer, byte, nbytes)
 
     def load(self, source: str) -> HostModule:
@@ -158,9 +169,60 @@ class Emulator:
         assert blocks > 0, "a GPU refuses to run no block"
         emulate, address, pack, limit = function
         assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
-        emulate(address, blocks, pack(*arguments))
+        packed = pack(*arguments)
+        if stream in self._kept:
+            self._kept[stream].append(partial(emulate, address, blocks, packed))
+        else:
+            emulate(address, blocks, packed)
+
+    def launch_together(
+        self,
+        function: HostFunction,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        assert blocks <= self.blocks_together(function, threads), "blocks that cannot run side by side"
+        self.launch(function, blocks, threads, arguments, stream, touched)
+
+    def blocks_together(self, function: HostFunction, threads: tuple[int, int]) -> int:
+        return 1  # blocks run one after the other
+
+    def begin_capture(self, stream: Any) -> None:
+        self._kept[stream] = []
+
+    def end_capture(self, stream: Any) -> tuple[Callable[[], None], ...]:
+        return tuple(self._kept.pop(stream))
+
+    def replay(
+        self,
+        graph: Sequence[Callable[[], None]],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        for work in graph:
+            work()
+
+    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
+        extents = product.m, product.n, product.k
+        assert product.count == 1, "one product"
+        assert all(extents), f"a product that is not empty, found {extents}"
+
+        def multiply() -> None:
+            a, b, c = ctypes.cast(words, ctypes.POINTER(ctypes.c_longlong))[:3]
+            self._multiply(replace(product, a=a, b=b, c=c))
+
+        self._kept[stream].append(multiply) if stream in self._kept else multiply()
 
     def multiply(self, product: Product, stream: Any) -> None:
+        if stream in self._kept:
+            self._kept[stream].append(partial(self._multiply, product))
+        else:
+            self._multiply(product)
+
+    def _multiply(self, product: Product) -> None:
         p = product
         if not p.count * p.m * p.n:
             return

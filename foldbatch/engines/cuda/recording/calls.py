@@ -36,12 +36,24 @@ class Launch(NamedTuple):
         blocks: how many.
         threads: of a block.
         arguments: all of them.
+        together: whether all blocks run side by side.
     """
 
     kernel: str
     blocks: int
     threads: tuple[int, int]
     arguments: tuple[int, ...]
+    together: bool = False
+
+
+class Graph(NamedTuple):
+    """A graph that is run.
+
+    Attributes:
+        kept: the launches and products that it holds.
+    """
+
+    kept: tuple[Launch | Product, ...]
 
 
 class Work(NamedTuple):
@@ -55,11 +67,11 @@ class Work(NamedTuple):
         detail: what it does.
     """
 
-    kind: Literal["launch", "multiply", "copy_in", "copy_out", "copy", "fill"]
+    kind: Literal["launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"]
     stream: int
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-    detail: Launch | Product | None = None
+    detail: Launch | Product | Graph | None = None
 
     def __str__(self) -> str:
         what = f"launch of {self.detail.kernel}" if isinstance(self.detail, Launch) else self.kind
@@ -90,7 +102,10 @@ Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded
 
 
 class Counts(NamedTuple):
-    """How often each thing was asked for, and the bytes of copies between host and device."""
+    """How often each thing was asked for, and the bytes of copies between host and device.
+
+    What a graph holds is not counted; `replays` are.
+    """
 
     launches: int
     products: int
@@ -104,6 +119,7 @@ class Counts(NamedTuple):
     waits: int
     synchronizations: int
     loads: int
+    replays: int
 
 
 def count(calls: Iterable[Call]) -> Counts:
@@ -132,6 +148,7 @@ def count(calls: Iterable[Call]) -> Counts:
         waits=of["wait"],
         synchronizations=of["synchronize"],
         loads=sum(isinstance(call, Loaded) for call in calls),
+        replays=of["replay"],
     )
 
 

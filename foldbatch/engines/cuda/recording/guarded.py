@@ -16,6 +16,7 @@ from foldbatch.engines.cuda.drivers.driver import (
     Driver,
     Event,
     Function,
+    Graph,
     Module,
     Product,
     Span,
@@ -47,10 +48,12 @@ class Guarded:
     def __init__(self, driver: Driver, *, hides: bool = False) -> None:
         self.driver = driver
         self.name = driver.name
+        self.multiprocessors = driver.multiprocessors
         self.hides = self.recording = hides
         self._bytes: dict[int, Any] = {}  # by address: memory with its guards
         self._done: list[str] = []  # since guards were looked at
         self._damaged: list[str] = []
+        self._captures = False
 
     def allocate(self, nbytes: int) -> Held:
         whole = nbytes + 2 * GUARD
@@ -133,9 +136,40 @@ class Guarded:
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         name, inner = function
-        self._done.append(name)
         run = partial(self.driver.launch, inner, blocks, threads, arguments, stream, touched)
-        if not self.hides:
+        self._run(name, run, touched)
+
+    def launch_together(
+        self,
+        function: tuple[str, Function],
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Stream,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        name, inner = function
+        run = partial(self.driver.launch_together, inner, blocks, threads, arguments, stream, touched)
+        self._run(name, run, touched)
+
+    def blocks_together(self, function: tuple[str, Function], threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function[1], threads)
+
+    def begin_capture(self, stream: Stream) -> None:
+        self._captures = True
+        self.driver.begin_capture(stream)
+
+    def end_capture(self, stream: Stream) -> Graph:
+        self._captures = False
+        return self.driver.end_capture(stream)
+
+    def replay(self, graph: Graph, stream: Stream, touched: Callable[[], Touched] | None = None) -> None:
+        self._run("a graph", partial(self.driver.replay, graph, stream, touched), touched)
+
+    def _run(self, name: str, run: Callable[[], None], touched: Callable[[], Touched] | None) -> None:
+        """Do work, and where memory is hidden, look at what it writes."""
+        self._done.append(name)
+        if not self.hides or self._captures:
             run()
             return
         assert touched is not None, f"{name} does not say what it touches"
@@ -161,6 +195,10 @@ class Guarded:
     def multiply(self, product: Product, stream: Stream) -> None:
         self._done.append("multiply")
         self.driver.multiply(product, stream)
+
+    def multiply_at(self, product: Product, words: int, stream: Stream) -> None:
+        self._done.append("multiply_at")
+        self.driver.multiply_at(product, words, stream)
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         nbytes = prod(shape) * np.dtype(dtype).itemsize

@@ -11,6 +11,7 @@ from foldbatch.engines.cuda.drivers.driver import Driver, Module, Product, Span,
 from foldbatch.engines.cuda.drivers.spans import array_at, span_of
 from foldbatch.engines.cuda.recording.calls import (
     Call,
+    Graph,
     Launch,
     Loaded,
     Memory,
@@ -67,10 +68,12 @@ class Recorder:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.name = driver.name
+        self.multiprocessors = driver.multiprocessors
         self.calls: list[Call] = []
         self._clocks = Clocks()
         self._copied: list[_Copied] = []
         self._streams = self._events = 0
+        self._kept: dict[int, list[Launch | Product]] = {}  # by stream that is captured
 
     def allocate(self, nbytes: int) -> Held:
         inner = self.driver.allocate(nbytes)
@@ -146,15 +149,63 @@ class Recorder:
         stream: Numbered,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        spans = Touched((), ()) if touched is None else touched()
         launch = Launch(function.number, blocks, threads, tuple(arguments))
-        self._work(Work("launch", stream.number, tuple(spans.reads), tuple(spans.writes), launch))
-        told = None if touched is None else lambda: spans
+        told = self._launched(launch, stream, touched)
         self.driver.launch(function.inner, blocks, threads, arguments, stream.inner, told)
 
+    def launch_together(
+        self,
+        function: Numbered,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Numbered,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        launch = Launch(function.number, blocks, threads, tuple(arguments), together=True)
+        told = self._launched(launch, stream, touched)
+        self.driver.launch_together(function.inner, blocks, threads, arguments, stream.inner, told)
+
+    def _launched(
+        self, launch: Launch, stream: Numbered, touched: Callable[[], Touched] | None
+    ) -> Callable[[], Touched] | None:
+        """Write down a launch, or that a graph keeps it; return what tells the memory that it touches."""
+        if stream.number in self._kept:
+            self._kept[stream.number].append(launch)
+            return None
+        return self._ran(Work("launch", stream.number, (), (), launch), touched)
+
+    def _ran(self, work: Work, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
+        spans = Touched((), ()) if touched is None else touched()
+        self._work(work._replace(reads=tuple(spans.reads), writes=tuple(spans.writes)))
+        return None if touched is None else lambda: spans
+
+    def blocks_together(self, function: Numbered, threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function.inner, threads)
+
     def multiply(self, product: Product, stream: Numbered) -> None:
-        self._work(Work("multiply", stream.number, *product_spans(product), product))
+        if stream.number in self._kept:
+            self._kept[stream.number].append(product)
+        else:
+            self._work(Work("multiply", stream.number, *product_spans(product), product))
         self.driver.multiply(product, stream.inner)
+
+    def multiply_at(self, product: Product, words: int, stream: Numbered) -> None:
+        assert stream.number in self._kept, "where its matrices lie is told with the graph"
+        self._kept[stream.number].append(product)
+        self.driver.multiply_at(product, words, stream.inner)
+
+    def begin_capture(self, stream: Numbered) -> None:
+        self._kept[stream.number] = []
+        self.driver.begin_capture(stream.inner)
+
+    def end_capture(self, stream: Numbered) -> Numbered:
+        inner = self.driver.end_capture(stream.inner)
+        return Numbered(Graph(tuple(self._kept.pop(stream.number))), inner)
+
+    def replay(self, graph: Numbered, stream: Numbered, touched: Callable[[], Touched] | None = None) -> None:
+        told = self._ran(Work("replay", stream.number, (), (), graph.number), touched)
+        self.driver.replay(graph.inner, stream.inner, told)
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         return buffer.lend(self.driver.array(buffer.inner, shape, dtype))

@@ -21,6 +21,7 @@ def test_calls_are_counted():
         "waits": 2 * pipeline.ROUNDS - 2,
         "synchronizations": pipeline.ROUNDS - 2 + 2,
         "loads": 1,
+        "replays": 0,
     }
     assert launches(recorder.calls) == {"summed": pipeline.ROUNDS}
 
