@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _print_table((*head, *counts, *bounds), least)
     print(f"\nEstimated for {rates.card}:\n")
     launches, ms = ([f"{engine} {what}" for engine in ENGINES] for what in ("launches", "ms"))
-    chosen = "chosen", "its products of cuBLAS", "limited most by"
+    chosen = "chosen", "its products by cuBLAS", "of it between calls", "operations", "bytes", "latency"
     _print_table((*head, "precision", *launches, *ms, *chosen), estimated)
     if options.levels:
         print("", *by_level, sep="\n")
@@ -176,9 +176,6 @@ def _least(step: Step, rates: Rates, hidden: int, examples: Sequence[Tree]) -> t
 
 def _estimated(step: Step, choice: Choice) -> tuple[str, ...]:
     launches = choice.launches
-    parts: dict[str, float] = {}
-    for level in choice.levels:
-        parts[level.limit] = parts.get(level.limit, 0.0) + level.seconds[choice.engine]
     return (
         str(step.cost.submitted),
         str(launches["captured"]),
@@ -186,7 +183,7 @@ def _estimated(step: Step, choice: Choice) -> tuple[str, ...]:
         *(f"{1e3 * choice.seconds[engine]:.2f}" for engine in ENGINES),
         choice.engine,
         str(choice.wide),
-        max(parts, key=lambda part: parts[part]),
+        *(f"{1e3 * seconds:.2f}" for seconds in choice.parts.values()),
     )
 
 

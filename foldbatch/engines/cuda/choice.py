@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -47,6 +47,8 @@ class Choice:
         wide_from: operations of a product from which on the chosen engine leaves it to cuBLAS.
         wide: how many products these are.
         card: whose rates were taken.
+        parts: seconds of the chosen engine by what they are limited by: what is between calls (``launches``,
+            ``nodes`` or ``barriers``), ``operations``, ``bytes`` and ``latency``.
         levels: what each level takes.
     """
 
@@ -58,6 +60,7 @@ class Choice:
     wide_from: float
     wide: int
     card: str
+    parts: Mapping[str, float]
     levels: tuple[Level, ...]
 
     def is_wide(self, call: Call) -> bool:
@@ -128,6 +131,7 @@ def choose(
         way.wide_from,
         wide,
         rates.card,
+        _parts(way, engine, range(len(works))),
         tuple(_levels(works, ways, engine)),
     )
 
@@ -164,15 +168,22 @@ def _reason(
     return text
 
 
+def _parts(way: Way, engine: str, numbers: Iterable[int]) -> dict[str, float]:
+    """Return the seconds of some calls by what limits them."""
+    parts = dict.fromkeys((LAUNCHES[engine], "operations", "bytes", "latency"), 0.0)
+    for number in numbers:
+        timed = way.within[number]
+        parts[LAUNCHES[engine]] += way.between[number]
+        parts[timed.limit] += timed.seconds
+    return parts
+
+
 def _levels(works: Sequence[Work], ways: Mapping[str, Way], engine: str) -> Iterator[Level]:
     for name, numbers in groupby(range(len(works)), key=lambda number: works[number].where):
         own = list(numbers)
         seconds = {
             other: sum(way.between[i] + way.within[i].seconds for i in own) for other, way in ways.items()
         }
-        parts = {LAUNCHES[engine]: sum(ways[engine].between[i] for i in own)}
-        for i in own:
-            timed = ways[engine].within[i]
-            parts[timed.limit] = parts.get(timed.limit, 0.0) + timed.seconds
+        parts = _parts(ways[engine], engine, own)
         limit = max(parts, key=lambda part: parts[part])
         yield Level(name or "around", len(own), max(works[i].rows for i in own), seconds, limit)

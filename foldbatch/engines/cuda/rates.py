@@ -61,7 +61,8 @@ CARDS: Mapping[str, Rates] = MappingProxyType(
         "H200": Rates(
             "H200", 132, _products(67e12, 495e12, 788e12, 34e12), 4.3e12, 60e6, CACHED * 132 * 1.98e9
         ),
-        # products: data sheet; memory: nine tenths of the data sheet's 3.35e12, a guess; cache: data sheet
+        # products: those of the H200, which has the same processor; memory: nine tenths of the data sheet's
+        # 3.35e12, a guess; cache: data sheet
         "H100": Rates(
             "H100", 132, _products(67e12, 495e12, 788e12, 34e12), 3.0e12, 50e6, CACHED * 132 * 1.98e9
         ),

@@ -63,6 +63,8 @@ def test_the_table_has_a_line_a_level_and_its_seconds_are_all():
     for engine in ENGINES:
         total = sum(one.seconds[engine] for one in choice.levels)
         assert total == pytest.approx(choice.seconds[engine])
+    assert sum(choice.parts.values()) == pytest.approx(choice.seconds[choice.engine])
+    assert choice.parts["nodes"] == pytest.approx(len(DEEP) * H200.node)
     lines = choice.table().splitlines()
     assert "H200" in lines[0] and "estimated" in lines[0]
     assert lines[-1].split()[:4] == ["forward_step", "23", "2", "8"]
