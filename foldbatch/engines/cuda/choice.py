@@ -92,6 +92,7 @@ def choose(
     nbytes: int = 0,
     idle: int = 0,
     barriers: Sequence[bool] = (),
+    mixed: bool = False,
     lacking: Mapping[str, str] | None = None,
 ) -> Choice:
     """Return how to run a step. It takes some milliseconds: once for batches that are alike, not for each.
@@ -104,6 +105,7 @@ def choose(
         nbytes: of the batch's buffers: where they fit in half of the cache, kernels find them there.
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
+        mixed: whether a graph leaves wide products to cuBLAS.
         lacking: by engine, why it cannot be had. An engine that is asked for and cannot be had is straight.
 
     >>> from foldbatch.engines.cuda.rates import CARDS
@@ -115,7 +117,9 @@ def choose(
     'straight'
     """
     lacking = lacking or {}
-    ways = ways_of(works, rates, precision, held=0 < nbytes <= rates.cache / 2, idle=idle, barriers=barriers)
+    ways = ways_of(
+        works, rates, precision, held=0 < nbytes <= rates.cache / 2, idle=idle, barriers=barriers, mixed=mixed
+    )
     seconds = {engine: way.seconds for engine, way in ways.items()}
     able = [engine for engine in ENGINES if engine == "straight" or engine not in lacking]
     engine = min(able, key=lambda name: seconds[name]) if asked == "auto" else asked

@@ -1,9 +1,9 @@
 """Three ways to run a batch's step on a card, and what each takes by the model of cost.
 
 *Straight*: each call is a launch from the host, products are cuBLAS's. *Captured*: all calls are one graph.
-*Persistent*: a kernel runs call after call, with a barrier between. In these two, *wide* products are left to
-cuBLAS. The model knows the rates of a card and what each call does. It leaves out what happens once, such as
-capturing, and what hides behind the batch before: the host's planning, and copies.
+*Persistent*: a kernel runs call after call, with a barrier between. *Wide* products are left to cuBLAS there, and
+in graphs that can. The model knows the rates of a card and what each call does. It leaves out what happens once,
+such as capturing, and what hides behind the batch before: the host's planning, and copies.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def ways_of(
     held: bool = False,
     idle: int = 0,
     barriers: Sequence[bool] = (),
+    mixed: bool = False,
 ) -> Mapping[str, Way]:
     """Return the step run in each of `ENGINES`.
 
@@ -71,11 +72,12 @@ def ways_of(
         held: whether the cache of the card holds the batch.
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
+        mixed: whether a graph leaves wide products to cuBLAS.
     """
     timed = [_timed(work, rates, precision, held=held) for work in works]
     return {
         "straight": _straight(timed, rates),
-        "captured": _captured(works, timed, rates, idle),
+        "captured": _captured(works, timed, rates, idle, mixed=mixed),
         "persistent": _persistent(works, timed, rates, barriers),
     }
 
@@ -97,12 +99,12 @@ def _straight(timed: Sequence[_Both], rates: Rates) -> Way:
     return Way(tuple(between), library, 1.0, len(timed), len(timed) * rates.launch)
 
 
-def _captured(works: Sequence[Work], timed: Sequence[_Both], rates: Rates, idle: int) -> Way:
+def _captured(works: Sequence[Work], timed: Sequence[_Both], rates: Rates, idle: int, *, mixed: bool) -> Way:
     """Return the captured way; a product of cuBLAS has the rows of its class, more than the batch has."""
     record = 2 * rates.near  # each kernel reads where its record stands, and the record
     roomy = [both.library._replace(seconds=ROOM * both.library.seconds) for both in timed]
     wide_from, gain, best = inf, 0.0, 0.0
-    products = [number for number, work in enumerate(works) if work.operations]
+    products = [number for number, work in enumerate(works) if mixed and work.operations]
     for number in sorted(products, key=lambda number: works[number].operations, reverse=True):
         gain += timed[number].own.seconds + record - roomy[number].seconds
         if gain > best:

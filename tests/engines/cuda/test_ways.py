@@ -42,9 +42,10 @@ def test_slots_of_a_class_that_the_batch_lacks_cost_a_node_each():
 
 def test_a_captured_product_is_left_to_cublas_where_that_is_quicker_also_with_more_rows():
     wide = Work("p", product=(4096, 2048, 4096, 1))
-    way = ways_of([wide], H200)["captured"]
+    way = ways_of([wide], H200, mixed=True)["captured"]
     assert way.wide_from == wide.operations
-    narrow = ways_of([Work("p", product=(4, 16, 16, 1))], H200)["captured"]
+    assert ways_of([wide], H200)["captured"].wide_from == inf
+    narrow = ways_of([Work("p", product=(4, 16, 16, 1))], H200, mixed=True)["captured"]
     assert narrow.wide_from == inf
 
 
