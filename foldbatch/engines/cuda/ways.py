@@ -1,9 +1,9 @@
 """Three ways to run a batch's step on a card, and what each takes by the model of cost.
 
 *Straight*: each call is a launch from the host, products are cuBLAS's. *Captured*: all calls are one graph.
-*Persistent*: a kernel runs call after call, with a barrier between. *Wide* products are left to cuBLAS there, and
-in graphs that can. The model knows the rates of a card and what each call does. It leaves out what happens once,
-such as capturing, and what hides behind the batch before: the host's planning, and copies.
+*Persistent*: a kernel runs call after call, with a barrier between. There, and in graphs that can, *wide*
+products are left to cuBLAS. The model knows the rates of a card and what each call does. It leaves out what
+happens once, such as capturing, and what hides behind the batch before: the host's planning, and copies.
 """
 
 from __future__ import annotations
