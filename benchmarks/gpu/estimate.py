@@ -148,10 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bounds = "products fp32 ms", "products tf32 ms", "bytes ms"
     print(f"Counted, and the least time on {rates.card}:\n")
     _print_table((*head, *counts, *bounds), least)
-    print(f"\nEstimated for {rates.card}:\n")
-    launches, ms = ([f"{engine} {what}" for engine in ENGINES] for what in ("launches", "ms"))
-    chosen = "chosen", "its products by cuBLAS", "of it between calls", "operations", "bytes", "latency"
-    _print_table((*head, "precision", *launches, *ms, *chosen), estimated)
+    print(f"\nEstimated for {rates.card}, launches {' / '.join(ENGINES)}:\n")
+    ms = [f"{engine} ms" for engine in ENGINES]
+    chosen = "chosen", "its cuBLAS products", "of it between calls", "operations", "bytes", "latency"
+    _print_table((*head, "precision", "launches", *ms, *chosen), estimated)
     if options.levels:
         print("", *by_level, sep="\n")
 
@@ -177,9 +177,7 @@ def _least(step: Step, rates: Rates, hidden: int, examples: Sequence[Tree]) -> t
 def _estimated(step: Step, choice: Choice) -> tuple[str, ...]:
     launches = choice.launches
     return (
-        str(step.cost.submitted),
-        str(launches["captured"]),
-        str(launches["persistent"] + UPDATES),
+        f"{step.cost.submitted} / {launches['captured']} / {launches['persistent'] + UPDATES}",
         *(f"{1e3 * choice.seconds[engine]:.2f}" for engine in ENGINES),
         choice.engine,
         str(choice.wide),

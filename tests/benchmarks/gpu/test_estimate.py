@@ -50,8 +50,8 @@ def test_what_was_measured_of_a_card_is_taken(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "H200, measured" in text
     row = text.splitlines()[-1].split("|")
-    assert float(row[7]) > 50_000  # ms: a second a launch
-    assert float(row[8]) == 1000
+    assert float(row[5]) > 50_000  # ms: a second a launch
+    assert float(row[6]) == 1000
 
 
 def test_the_tables_have_a_line_for_each_size_and_precision(capsys):
@@ -64,7 +64,7 @@ def test_the_tables_have_a_line_for_each_size_and_precision(capsys):
     assert levels(sst_like_trees(1)) == int(least[0][2])
     assert [row[1:3] for row in estimated] == [[n, kind] for n in "12" for kind in ("fp32", "tf32")]
     for row in estimated:
-        straight, captured, persistent = map(int, row[3:6])
+        straight, captured, persistent = map(int, row[3].split(" / "))
         assert straight > 50
         assert captured == 1
         assert persistent <= 12
