@@ -1,5 +1,7 @@
 """Graphs, launches of blocks that run side by side, and products whose addresses the device looks up."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,12 @@ from tests.engines.cuda import stand_in
 from tests.engines.cuda.checked import ORDERS, assert_faultless, recorder
 from tests.engines.cuda.emulated import needs_compiler
 
-pytestmark = needs_compiler
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(
+        os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
