@@ -19,13 +19,14 @@ from foldbatch.engines.cuda.control import flagged
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Span, Touched
 from foldbatch.engines.cuda.gradients import DeviceRows
-from foldbatch.engines.cuda.launching import NOTE, Calls, Launched, Launcher
+from foldbatch.engines.cuda.launching import Calls, Launched, Launcher
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.kernel_text import HEADER, STATUS_AT
+from foldbatch.engines.cuda.texts.records import NOTE
 from foldbatch.engines.cuda.update_records import Update
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.sums import total

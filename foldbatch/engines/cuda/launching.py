@@ -23,14 +23,12 @@ from foldbatch.engines.cuda.drivers.driver import Span, Touched
 from foldbatch.engines.cuda.status import WORDS
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.kernel_text import CONTROL_AT
+from foldbatch.engines.cuda.texts.records import BARRIERS, NOTE
 from foldbatch.engines.cuda.update_records import Update
 from foldbatch.engines.launch import Ints
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
-
-BARRIERS = 8  # words of a table in which grid barriers count
-NOTE = 3  # words before the status, see `texts.records`
 
 
 class Arranged(Protocol):

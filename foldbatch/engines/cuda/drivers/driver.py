@@ -194,7 +194,7 @@ class Driver(Protocol):
         stream: Stream,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        """Run a kernel as `launch` does, with all blocks side by side, so that they can wait for each other."""
+        """Run a kernel as `launch` does, all blocks side by side, so that they can wait for each other."""
         ...
 
     def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:

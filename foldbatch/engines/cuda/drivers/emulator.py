@@ -37,8 +37,8 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
-_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_KERNEL = re.compile(r"\bKERNEL(_WIDE|_TOGETHER)?\s+(\w+)\s*\(([^)]*)\)")
+_THREADS = {"": 256, "_TOGETHER": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
 
 
 def parameters(source: str) -> dict[str, int]:
