@@ -1,7 +1,7 @@
 """Capacity classes: sequences of slots that the calls of a data set's batches fit into.
 
 A captured graph has the same launches every time. So its launches are slots, learned from batches: each is
-for one op and has a capacity. A batch's calls are put into slots in their order; the other slots stay empty. What
+for one op and has a capacity. A batch's calls are put into slots in their order; other slots stay empty. What
 a class is for is seen from two sides: forward, the levels of a recursion are counted from the first call on,
 and backward from the last one, so that the same slots hold the same level of a deep batch and of a flat one.
 """

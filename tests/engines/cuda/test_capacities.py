@@ -1,4 +1,5 @@
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,7 @@ def _assert_placed(found, signature):
     items = [*signature.forward, *signature.backward]
     slots = found.chosen.slots
     assert len(found.places) == len(items)
-    assert all(left < right for left, right in zip(found.places, found.places[1:]))
+    assert all(left < right for left, right in pairwise(found.places))
     assert [slots[place].op for place in found.places] == [item.op for item in items]
     assert all(
         item.size <= TURNS * slots[place].capacity for place, item in zip(found.places, items, strict=True)
