@@ -44,7 +44,7 @@ def ways_of(
             record.left_out[f"{where}, {way}"] = described(error)
             continue
         if way != "straight" and not launchers_of(ours):
-            record.left_out[f"{where}, {way}"] = "the engine has no such launcher: batches run straight"
+            record.left_out[f"{where}, {way}"] = "batches run straight"
             continue
         found[way] = ours
         record.ways.append({"where": where, "way": way, **asked(ours, batches)})
@@ -63,14 +63,14 @@ def _agrees(name: str, loss: float, straight: float, precision: str) -> Check:
 
 def prepare(ours: OurModel, batches: Batches) -> None:
     """Train for some rounds, until all is there that later steps use: kernels, memory and graphs."""
-    if ours.engine == "captured" and hasattr(ours.program, "fit_capacities"):
+    if ours.engine == "captured":
         ours.program.fit_capacities([tree for trees in batches for tree in trees], len(batches[0]))
     for _ in range(WARMED):
         for trees in batches:
             ours.step(trees, len(trees))
         launch_due(ours.program)
-        for launcher in launchers_of(ours):
-            getattr(launcher, "wait", lambda: None)()  # until graphs are captured
+        for launcher in launchers_of(ours) if ours.engine == "captured" else ():
+            launcher.captured.wait()
 
 
 def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
@@ -96,17 +96,15 @@ def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
         "copies out": cost.copies_out / count,
         "waits": cost.waits / count,
     }
-    for launcher in launchers_of(ours)[:1]:  # of training
-        captures = getattr(launcher, "captures", None)
-        if captures is not None:
-            told = captures()
-            found["hit rate"] = told.hit_rate
-            found["graphs"] = len(told.milliseconds)
-            found["capture ms"] = max(told.milliseconds, default=0.0)
+    for launcher in launchers_of(ours)[:1] if ours.engine == "captured" else ():  # of training
+        told = launcher.captures()
+        found["hit rate"] = told.hit_rate
+        found["graphs"] = len(told.milliseconds)
+        found["capture ms"] = max(told.milliseconds, default=0.0)
     return found
 
 
 def launchers_of(ours: OurModel) -> list[Any]:
     """Return what launches a model's batches, for training first; nothing where they run straight."""
     launchers = getattr(ours.program._runner.engine, "launchers", {})
-    return [launchers[training] for training in (True, False) if training in launchers]
+    return [launcher for training in (True, False) if (launcher := launchers.get(training)) is not None]

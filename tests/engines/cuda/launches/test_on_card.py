@@ -14,6 +14,7 @@ from foldbatch.engines.cuda.drivers.driver import Driver
 from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.ways import ENGINES
 from tests.engines.cuda import replayed, trees
+from tests.test_laws import gradients_of
 
 emulated = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
@@ -47,9 +48,10 @@ def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str,
             optimizer.update(program.params, gradients, scale=1 / len(examples))
             losses.append(loss)
         for launcher in program.engine.launchers.values():
-            getattr(launcher, "wait", lambda: None)()  # graphs are captured: later rounds replay them
+            if launcher is not None and program.engine.engine == "captured":
+                launcher.captured.wait()  # later rounds replay graphs
     found = [float(loss) for loss in losses]
-    _, gradients = program.value_and_grad(BATCHES[0])
+    _, gradients = gradients_of(program, BATCHES[0])
     arrays = {name: np.array(gradient) for name, gradient in gradients.items()}
     return found, arrays, {name: np.array(value) for name, value in program.params.items()}
 
@@ -66,11 +68,12 @@ def compiled(backend: str, engine: str) -> fb.Program:
 def test_every_way_to_launch_trains_alike(backend: str, engine: str) -> None:
     """In float64, with memory that begins as NaN; batches of four shapes run again and again."""
     program = compiled(backend, engine)
-    if hasattr(program, "fit_capacities"):
-        program.fit_capacities([tree for batch in BATCHES for tree in batch], 2)
-    if not program.engine.launchers:
-        pytest.skip(f"the engine has no launcher for {engine}")
+    program.fit_capacities([tree for batch in BATCHES for tree in batch], 4)
     losses, *arrays = trained(program)
+    launcher = program.engine.launchers[True]
+    assert launcher.choice.engine == engine
+    if engine == "captured":
+        assert launcher.captures().milliseconds
     expected, *others = trained(compiled(backend, "straight"))
     np.testing.assert_allclose(losses, expected, rtol=1e-9)
     for found, right in zip(arrays, others, strict=True):
