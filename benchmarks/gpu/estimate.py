@@ -20,6 +20,7 @@ from benchmarks.gpu.cost import Cost, least_bytes
 from benchmarks.gpu.steps import direction_costs, levels, step_floor
 from benchmarks.gpu.trees import WORDS, sst_like_trees
 from benchmarks.options import positive
+from foldbatch.engines.cuda.barriers import waits
 from foldbatch.engines.cuda.choice import Choice, choose
 from foldbatch.engines.cuda.control import Call, records_of
 from foldbatch.engines.cuda.launching import calls_for
@@ -40,12 +41,14 @@ class Step:
     Attributes:
         cost: what it asks of the card, straight.
         works: what its calls do, the update's last.
+        barriers: whether a persistent kernel has a barrier behind each call.
         control: bytes of its table: whole numbers and records, without the examples' data.
         nbytes: of its buffers.
     """
 
     cost: Cost
     works: Sequence[Work]
+    barriers: Sequence[bool]
     control: int
     nbytes: int
 
@@ -76,10 +79,12 @@ def step_of(trees: Sequence[Tree], hidden: int, words: int = WORDS) -> Step:
     ops, kernels = ready.phase.ops, ready.phase.kernels
     calls = calls_for(ops, ready, _Lister())
     assert calls is not None
-    works = works_of(ops, [*calls.forward, *calls.backward], kernels, calls.numbers)
+    both = [*calls.forward, *calls.backward]
+    works = works_of(ops, both, kernels, calls.numbers)
+    barriers = [*waits(both, ops, kernels)[1:], True, True, True]
     update = _update(ours, count([trees]).words)
     records = 8 * RECORD * (1 + len(ours.program.params))
-    return Step(cost, [*works, *update], calls.numbers.nbytes + records, engine.nbytes(ready))
+    return Step(cost, [*works, *update], barriers, calls.numbers.nbytes + records, engine.nbytes(ready))
 
 
 def _update(ours: OurModel, rows: int) -> list[Work]:
@@ -132,7 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             step = step_of(examples, hidden)
             least.append((str(hidden), str(batch), *_least(step, rates, hidden, examples)))
             for precision in options.precision:
-                choice = choose(step.works, rates, precision=precision, nbytes=step.nbytes)
+                choice = choose(
+                    step.works, rates, precision=precision, nbytes=step.nbytes, barriers=step.barriers
+                )
                 estimated.append((str(hidden), str(batch), precision, *_estimated(step, choice)))
                 by_level += [f"hidden {hidden}, batch {batch}, {precision}", choice.table(), ""]
     head = "hidden", "batch"

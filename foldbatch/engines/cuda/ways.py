@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from foldbatch.engines.cuda.cost import Timed, kernel_seconds, library_seconds, product_seconds
+from foldbatch.engines.cuda.cost import Timed, kernel_seconds, library_seconds, own_seconds
 from foldbatch.engines.cuda.rates import Rates
 from foldbatch.engines.cuda.work import Work
 
@@ -87,7 +87,7 @@ def _timed(work: Work, rates: Rates, precision: str, *, held: bool) -> _Both:
     if not work.is_product:
         kernel = kernel_seconds(work, rates, held=held)
         return _Both(kernel, kernel)
-    own = product_seconds(work, rates, precision, held=held)
+    own = own_seconds(work, rates, held=held)
     return _Both(own, library_seconds(work, rates, precision, held=held))
 
 
