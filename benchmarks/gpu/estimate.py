@@ -42,6 +42,7 @@ class Step:
         cost: what it asks of the card, straight.
         works: what its calls do, the update's last.
         barriers: whether a persistent kernel has a barrier behind each call.
+        planned: calls of cells, which the host plans.
         control: bytes of its table: whole numbers and records, without the examples' data.
         nbytes: of its buffers.
     """
@@ -49,6 +50,7 @@ class Step:
     cost: Cost
     works: Sequence[Work]
     barriers: Sequence[bool]
+    planned: int
     control: int
     nbytes: int
 
@@ -84,7 +86,10 @@ def step_of(trees: Sequence[Tree], hidden: int, words: int = WORDS) -> Step:
     barriers = [*waits(both, ops, kernels)[1:], True, True, True]
     update = _update(ours, count([trees]).words)
     records = 8 * RECORD * (1 + len(ours.program.params))
-    return Step(cost, [*works, *update], barriers, calls.numbers.nbytes + records, engine.nbytes(ready))
+    planned = sum(len(table.order) for table in ready.batch.schedule.cells)
+    return Step(
+        cost, [*works, *update], barriers, planned, calls.numbers.nbytes + records, engine.nbytes(ready)
+    )
 
 
 def _update(ours: OurModel, rows: int) -> list[Work]:
@@ -137,11 +142,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             step = step_of(examples, hidden)
             least.append((str(hidden), str(batch), *_least(step, rates, hidden, examples)))
             for precision in options.precision:
-                choice = choose(
-                    step.works, rates, precision=precision, nbytes=step.nbytes, barriers=step.barriers
+                known, new = (
+                    choose(
+                        step.works,
+                        rates,
+                        precision=precision,
+                        nbytes=step.nbytes,
+                        barriers=step.barriers,
+                        planned=planned,
+                    )
+                    for planned in (0, step.planned)
                 )
-                estimated.append((str(hidden), str(batch), precision, *_estimated(step, choice)))
-                by_level += [f"hidden {hidden}, batch {batch}, {precision}", choice.table(), ""]
+                estimated.append((str(hidden), str(batch), precision, *_estimated(step, known, new)))
+                by_level += [f"hidden {hidden}, batch {batch}, {precision}", new.table(), ""]
     head = "hidden", "batch"
     counts = (
         "levels",
@@ -155,10 +168,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bounds = "products fp32 ms", "products tf32 ms", "bytes ms"
     print(f"Counted, and the least time on {rates.card}:\n")
     _print_table((*head, *counts, *bounds), least)
-    print(f"\nEstimated for {rates.card}, launches {' / '.join(ENGINES)}:\n")
-    ms = [f"{engine} ms" for engine in ENGINES]
-    chosen = "chosen", "its cuBLAS products", "of it between calls", "operations", "bytes", "latency"
-    _print_table((*head, "precision", "launches", *ms, *chosen), estimated)
+    print(
+        f"\nEstimated for {rates.card}, {' / '.join(ENGINES)}; the last four are of what is chosen for new batches:\n"
+    )
+    ms = "planned before, ms", "chosen", "new batches, ms", "chosen"
+    parts = "between calls, ms", "operations", "bytes", "latency"
+    _print_table((*head, "precision", "launches", *ms, *parts), estimated)
     if options.levels:
         print("", *by_level, sep="\n")
 
@@ -181,14 +196,15 @@ def _least(step: Step, rates: Rates, hidden: int, examples: Sequence[Tree]) -> t
     )
 
 
-def _estimated(step: Step, choice: Choice) -> tuple[str, ...]:
-    launches = choice.launches
+def _estimated(step: Step, known: Choice, new: Choice) -> tuple[str, ...]:
+    launches = new.launches
     return (
         f"{step.cost.submitted} / {launches['captured']} / {launches['persistent'] + UPDATES}",
-        *(f"{1e3 * choice.seconds[engine]:.2f}" for engine in ENGINES),
-        choice.engine,
-        str(choice.wide),
-        *(f"{1e3 * seconds:.2f}" for seconds in choice.parts.values()),
+        " / ".join(f"{1e3 * known.seconds[engine]:.2f}" for engine in ENGINES),
+        known.engine,
+        " / ".join(f"{1e3 * new.seconds[engine]:.2f}" for engine in ENGINES),
+        new.engine,
+        *(f"{1e3 * seconds:.2f}" for seconds in new.parts.values()),
     )
 
 

@@ -44,9 +44,9 @@ class Timed(NamedTuple):
     limit: str
 
 
-# Of the kernels in `foldbatch.engines.cuda.tiles`. A thread loads 4 numbers from shared memory for each 4
-# multiplications with small tiles, and 8 for 16 with large ones. In the time of a load, a multiprocessor does 4
-# multiplications. So no more than 0.25 and 0.5 of what it can do is to be had.
+# Of the kernels in `foldbatch.engines.cuda.tiles`. A thread loads 4 numbers from shared memory for every 4
+# multiplications with small tiles, and 8 for 16 with large ones. A load takes as long as 4 multiplications.
+# So no more than 0.25 and 0.5 of what a multiprocessor can do is to be had.
 OWN = tuple(
     Tile(SIDE * size, SIDE * size, CHUNK, share) for size, share in zip(SIZES, (0.2, 0.4), strict=True)
 )
