@@ -27,7 +27,7 @@ from foldbatch.engines.cuda.launching import calls_for
 from foldbatch.engines.cuda.rates import CARDS, Rates, rates_of
 from foldbatch.engines.cuda.texts.records import RECORD
 from foldbatch.engines.cuda.ways import ENGINES
-from foldbatch.engines.cuda.work import Work, works_of
+from foldbatch.engines.cuda.work import Work, planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.trees import Tree
 
@@ -86,9 +86,13 @@ def step_of(trees: Sequence[Tree], hidden: int, words: int = WORDS) -> Step:
     barriers = [*waits(both, ops, kernels)[1:], True, True, True]
     update = _update(ours, count([trees]).words)
     records = 8 * RECORD * (1 + len(ours.program.params))
-    planned = sum(len(table.order) for table in ready.batch.schedule.cells)
     return Step(
-        cost, [*works, *update], barriers, planned, calls.numbers.nbytes + records, engine.nbytes(ready)
+        cost,
+        [*works, *update],
+        barriers,
+        planned_of(works),
+        calls.numbers.nbytes + records,
+        engine.nbytes(ready),
     )
 
 
@@ -168,9 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bounds = "products fp32 ms", "products tf32 ms", "bytes ms"
     print(f"Counted, and the least time on {rates.card}:\n")
     _print_table((*head, *counts, *bounds), least)
-    print(
-        f"\nEstimated for {rates.card}, {' / '.join(ENGINES)}; the last four are of what is chosen for new batches:\n"
-    )
+    print(f"\nEstimated for {rates.card}, {' / '.join(ENGINES)}; the last four are of the last choice:\n")
     ms = "planned before, ms", "chosen", "new batches, ms", "chosen"
     parts = "between calls, ms", "operations", "bytes", "latency"
     _print_table((*head, "precision", "launches", *ms, *parts), estimated)
