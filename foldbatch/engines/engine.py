@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.report import Launched
+from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -117,6 +118,10 @@ class Engine(Protocol):
 
     def source(self, cells: Collection[int]) -> str:
         """Return the kernels of some cells as text, for people to read."""
+        ...
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Return what is entered while batches run, and collects when their kernels ran."""
         ...
 
 
