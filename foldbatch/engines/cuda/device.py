@@ -75,6 +75,11 @@ class Device:
             self._kernels[text, name] = self.driver.load(text).function(name)
         return self._kernels[text, name]
 
+    def names(self) -> dict[int, str]:
+        """Return the names of the kernels loaded so far, by the identity of their functions."""
+        loaded = [*self._common.items(), *((name, kernel) for (_, name), kernel in self._kernels.items())]
+        return {id(kernel): name for name, kernel in loaded}
+
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
         return self.driver.allocate(max(1, nbytes))
