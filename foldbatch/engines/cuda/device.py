@@ -146,7 +146,7 @@ class Device:
     def keep(self, event: Event, staged: Array) -> None:
         """Keep pinned memory until an event, also where nobody else holds it any more."""
         with self.lock:
-            # a block that is sent again has an event that is not yet over: nobody must wait for that as an old one
+            # a block that is sent again has recorded its event anew: nobody must wait for that as an old one
             self._in_flight.pop(id(staged), None)
             if len(self._in_flight) >= IN_FLIGHT:  # it is done, unless the host is many batches ahead
                 oldest, _ = self._in_flight.pop(next(iter(self._in_flight)))
