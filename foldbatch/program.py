@@ -22,6 +22,7 @@ from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.blocks.writer import shown
+from foldbatch.capacities import Capturing, captures
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
@@ -52,7 +53,7 @@ from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
 
-class Program(Differentiable, Profiled, Savable):
+class Program(Differentiable, Profiled, Savable, Capturing):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: their batches run one after the other, but their examples are
@@ -368,9 +369,8 @@ class Program(Differentiable, Profiled, Savable):
         start = time.perf_counter()
         traces = self._trace_all(several_of(examples))
         phases = {"trace": time.perf_counter() - start}
-        return replace(
-            self._runner.report(traces, phases, compare=compare), program=self.lowered.tracer.source
-        )
+        report = self._runner.report(traces, phases, compare=compare)
+        return replace(report, program=self.lowered.tracer.source, captures=captures(self.engine))
 
     def kernels(self, name: str = "", *, whole: bool = False) -> str:
         """Return generated source: the tracing program, and what the engine made of every cell.

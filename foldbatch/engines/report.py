@@ -80,6 +80,30 @@ class Launched(NamedTuple):
     rows: int
 
 
+class Captures(NamedTuple):
+    """What batches of one kind were run by graphs that a GPU has captured, each by one launch.
+
+    Attributes:
+        launches: of each class of batches, the kernels of its graph, but for the update of parameters.
+        hits: batches that fit into a class.
+        misses: batches that did not, by reason; they ran kernel by kernel.
+        milliseconds: how long it took to capture each graph.
+        reasons: why the last batch was launched as it was, in lines.
+    """
+
+    launches: tuple[int, ...]
+    hits: int
+    misses: Mapping[str, int]
+    milliseconds: tuple[float, ...]
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of batches that fit into a class, from 0 to 1; 0 without batches."""
+        batches = self.hits + sum(self.misses.values())
+        return self.hits / batches if batches else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """The same batch, run with another option of `foldbatch.compile`.
@@ -116,6 +140,7 @@ class Report:
         program: the tracing program's text.
         policy: how calls were grouped and why, where the policy chooses; else empty.
         alternatives: the same batch with other options, where these may be quicker.
+        captures: of an engine that captures graphs, what training batches it has run by these; else None.
     """
 
     examples: int
@@ -132,6 +157,7 @@ class Report:
     program: str = ""
     policy: str = ""
     alternatives: tuple[Alternative, ...] = ()
+    captures: Captures | None = None
 
     @property
     def distinct(self) -> int:

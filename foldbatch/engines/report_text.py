@@ -10,7 +10,7 @@ from foldbatch.engines.advice import PLANNING, advice, by_cost, duration
 from foldbatch.errors import counted
 
 if TYPE_CHECKING:
-    from foldbatch.engines.report import CellReport, Report
+    from foldbatch.engines.report import Captures, CellReport, Report
 
 CELLS = 10  # shown unless all are asked for
 WIDTH = 100  # of advice
@@ -72,10 +72,29 @@ def _costs(report: Report) -> Iterator[str]:
         yield f"time: {duration(total)}; {shares}"
     kernels = f"{report.calls_forward:,} kernels run forward, {report.calls_backward:,} backward"
     yield f"memory: {report.buffer_bytes / 1e6:.1f} MB for this batch; {kernels}"
+    if report.captures is not None:
+        yield from _captures(report.captures)
     for kind in ("losses", "metrics"):
         names = dict.fromkeys(name for cell in report.cells for name in getattr(cell, kind))
         if names:
             yield f"{kind}: {', '.join(names)}"
+
+
+def _captures(captures: Captures) -> Iterator[str]:
+    yield from captures.reasons
+    batches = captures.hits + sum(captures.misses.values())
+    if not batches:
+        return
+    graphs = " or ".join(f"{count:,}" for count in captures.launches) or "no"
+    yield (
+        f"one launch each: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}), by "
+        f"graphs of {graphs} kernels"
+    )
+    if captures.milliseconds:
+        count, most = len(captures.milliseconds), max(captures.milliseconds)
+        yield f"{counted(count, 'graph')} captured while others ran, in {most:.1f} ms at most"
+    for reason, count in captures.misses.items():
+        yield f"launched kernel by kernel: {count:,}, as {reason}"
 
 
 def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:

@@ -10,7 +10,10 @@ import struct
 
 KINDS = {"float32": "f4", "float64": "f8"}
 TOGETHER = 7  # arrays that one launch of ``flag`` looks at
-FAULTS = 5  # the place in a batch's status for the word of the device's faults
+FAULTS, STALLED = (
+    5,
+    6,
+)  # places in a batch's status: the word of the device's faults; a barrier that nobody met
 WORDS = 12  # words of batches that one launch of ``fault`` looks at
 
 # What the lanes of a block add up, in an order that depends on their number alone.

@@ -18,7 +18,7 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.packing import SUMMED, Packed
 from foldbatch.engines.cuda.status import WORDS
-from foldbatch.engines.cuda.steps import Step
+from foldbatch.engines.cuda.steps import BLOCKS, Step
 from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.cuda.texts.records import RECORD, RECORDS
 from foldbatch.engines.launch import Ints
@@ -27,6 +27,7 @@ from foldbatch.params import Parameter
 from foldbatch.scheduler.schedule import Schedule
 
 THREADS = 256  # of a block
+TILE = 32  # rows and columns of a product that one block computes
 
 
 class Op(NamedTuple):
@@ -87,10 +88,19 @@ def ops_of(kernels: Sequence[Kernel]) -> Ops:
 
 def calls_of(ops: Ops, steps: Sequence[Step]) -> list[Call]:
     """Return the calls that steps of a launch table are."""
+    numbers = ops.numbers
     return [
-        Call(ops.numbers[step.task.name or step.task.tile], step.arguments, step.blocks, step)
+        Call(numbers[step.task.name or step.task.tile], step.arguments, step.blocks or _tiles(step), step)
         for step in steps
     ]
+
+
+def _tiles(step: Step) -> int:
+    """Return how many blocks can work side by side on a product."""
+    p = step.task.multiplied
+    assert p is not None
+    m, _, count = step.extents
+    return max(1, min(BLOCKS, count * -(-m // TILE) * -(-p.n // TILE)))
 
 
 def calls_before(ops: Ops, bound: Bound, tables: Directions, schedule: Schedule) -> Iterator[Call]:

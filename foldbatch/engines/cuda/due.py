@@ -19,13 +19,14 @@ from foldbatch.engines.cuda.control import flagged
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Span, Touched
 from foldbatch.engines.cuda.gradients import DeviceRows
-from foldbatch.engines.cuda.launching import NOTE, Calls, Launched, Launcher
+from foldbatch.engines.cuda.launching import Calls, Launched, Launcher
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.kernel_text import HEADER, STATUS_AT
+from foldbatch.engines.cuda.texts.records import NOTE
 from foldbatch.engines.cuda.update_records import Update
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.sums import total
@@ -66,6 +67,17 @@ class DueRun(CudaRun):
 
     def _new_status(self) -> Status:
         return Status(self.device, len(self._loss_keys), self._calls.flags, zeroed=False)
+
+    @property
+    def launches(self) -> int:
+        """Kernels launched so far; a step that is due is launched to be counted."""
+        if self.device.due is self:
+            self.device.flush()
+        return self._launches
+
+    @launches.setter
+    def launches(self, count: int) -> None:
+        self._launches = count
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Make a batch ready; without a backward pass, launch it."""
@@ -130,7 +142,7 @@ class DueRun(CudaRun):
         self._block = block
         words = pointer + 8 * calls.words_at
         launched = Launched(self._table, words, update, self._step, partial(self._touched, update))
-        self.launches += self._launcher.launch(calls.arranged, launched)
+        self._launches += self._launcher.launch(calls.arranged, launched)
         self._status.send(noted=True)
         self.staging.done(block)
         self._feeds, self._zeros = (), []

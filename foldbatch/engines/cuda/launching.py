@@ -23,14 +23,12 @@ from foldbatch.engines.cuda.drivers.driver import Span, Touched
 from foldbatch.engines.cuda.status import WORDS
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.kernel_text import CONTROL_AT
+from foldbatch.engines.cuda.texts.records import BARRIERS, NOTE
 from foldbatch.engines.cuda.update_records import Update
 from foldbatch.engines.launch import Ints
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
-
-BARRIERS = 8  # words of a table in which grid barriers count
-NOTE = 3  # words before the status, see `texts.records`
 
 
 class Arranged(Protocol):
@@ -63,10 +61,13 @@ class Launched(NamedTuple):
 
 
 class Launcher(Protocol):
-    """What runs the calls of a table in few launches; see `captured` and `persistent`."""
+    """What runs the calls of a table in few launches; see `launchers`."""
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> Arranged | None:
-        """Return calls arranged as records, or None where they are to run straight."""
+    def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> Arranged | None:
+        """Return calls arranged as records, or None where they are to run straight.
+
+        The numbers are those of the packed table, which tell how many rows each call has.
+        """
         ...
 
     def launch(self, arranged: Any, launched: Launched) -> int:
@@ -120,7 +121,7 @@ def calls_for(ops: Ops, ready: Ready, launcher: Launcher) -> Calls | None:
             *calls_of_flags(ops, bound, ready.tables, packed),
             *backward,
         ]
-    arranged = launcher.arranged(forward, backward)
+    arranged = launcher.arranged(forward, backward, packed.numbers)
     if arranged is None:
         return None
     flags = len(list(flagged(bound, ready.tables, packed)))

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from foldbatch.engines.cuda.common import FAULTS
+from foldbatch.engines.cuda.common import FAULTS, STALLED
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.errors import BackendError
 from foldbatch.params import Array
 
 WORDS = 8  # before the losses
@@ -26,8 +27,9 @@ class Status:
 
     Attributes:
         word: ``[WORDS + losses + flags] int64`` on the device: whether an id was out of range; its call's
-            rank; the id; what it should be below; the cell; the word of the device's faults. The sums of
-            losses follow, as bits of doubles; then 1 for each gradient that is not finite.
+            rank; the id; what it should be below; the cell; the word of the device's faults; whether a
+            barrier was given up. The sums of losses follow, as bits of doubles; then 1 for each gradient that
+            is not finite.
         within: what errors are raised within, which may change them.
     """
 
@@ -49,10 +51,17 @@ class Status:
         """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
 
         Raises:
+            BackendError: when a barrier of the persistent kernel was given up: its results are wrong.
             OutOfRangeError: with cell and rank.
             ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
         """
         numbers = self.words()
+        if numbers[STALLED]:
+            expected, found = (
+                "all blocks of a kernel to run side by side",
+                "one that did not come for two seconds",
+            )
+            raise BackendError("engine persistent", expected, found, "compile with engine='captured'")
         bad, rank, found, size, cell = numbers[:5].tolist()
         if bad:
             self.word.device.faults.forget()  # updates by gradients of this batch were refused

@@ -78,9 +78,10 @@ class Timed:
         return self._driver.end_capture(stream)
 
     def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
-        given = [*arguments, *options.values()]
-        stream = next((each for each in given if id(each) in self._rows), None)
-        if stream is None or id(stream) in self._kept:
+        # a stream may be told by a number, as other arguments are: it is the last one but for a function
+        given = [each for each in arguments if each is not None and not callable(each)]
+        stream = options.get("stream", given[-1])
+        if id(stream) not in self._rows or id(stream) in self._kept:
             return asked(*arguments, **options)
         before = self._clock.mark(stream)
         result = asked(*arguments, **options)

@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 
 #define KERNEL extern "C" void
 #define KERNEL_WIDE extern "C" void
-#define KERNEL_WIDE extern "C" void
+#define KERNEL_TOGETHER extern "C" void
+#define GRID_BARRIER(words) emulated_grid_barrier(words)
 #define DEVICE static inline
 #define BARRIER() emulated_barrier()
 #define THREADS (emulated_launch.lanes_x * emulated_launch.lanes_y)
@@ -81,6 +83,17 @@ static Barrier emulated_barriers[AT_ONCE];
 static inline void emulated_barrier() {
   emulated.barriers++;
   emulated_barriers[emulated.place].wait();
+}
+
+// As device.h has it, with real atomics. All blocks run at once here, or this would wait for ever.
+static inline void emulated_grid_barrier(long long* words) {
+  emulated_barrier();
+  if (emulated.lane_x == 0 && emulated.lane_y == 0) {
+    long long blocks = emulated_launch.blocks;
+    long long goal = (__atomic_fetch_add(words, 1, __ATOMIC_ACQ_REL) / blocks + 1) * blocks;
+    while (__atomic_load_n(words, __ATOMIC_ACQUIRE) < goal) sched_yield();
+  }
+  emulated_barrier();
 }
 
 // Memory that the threads of a block share. It begins as numbers that are none.

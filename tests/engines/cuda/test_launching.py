@@ -2,9 +2,10 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.control import RECORD, records_of
-from foldbatch.engines.cuda.launching import BARRIERS, NOTE, calls_for
+from foldbatch.engines.cuda.launching import calls_for
 from foldbatch.engines.cuda.status import WORDS
 from foldbatch.engines.cuda.texts.kernel_text import CONTROL_AT
+from foldbatch.engines.cuda.texts.records import BARRIERS, NOTE
 
 
 class _Listed:
@@ -14,12 +15,12 @@ class _Listed:
 
 
 class _Launcher:
-    def arranged(self, forward, backward):
+    def arranged(self, forward, backward, numbers):
         return _Listed([*forward, *backward])
 
 
 class _Refusing:
-    def arranged(self, forward, backward):
+    def arranged(self, forward, backward, numbers):
         return None
 
 

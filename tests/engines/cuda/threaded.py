@@ -100,6 +100,7 @@ class Threaded(Emulator):
         named: bool = False,
         most: tuple[int, int, int] = (8, 1024, 1024),
     ) -> None:
+        super().__init__()
         self.sanitize = sanitize
         self.most = most
         self.recording = named
@@ -121,6 +122,19 @@ class Threaded(Emulator):
         arguments: Sequence[int],
         stream: Any,
         touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments), touched)
+
+    def blocks_together(self, function: tuple[str, str], threads: tuple[int, int]) -> int:
+        return self.most[0]
+
+    def _run(
+        self,
+        function: tuple[str, str],
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        touched: Callable[[], Touched] | None,
     ) -> None:
         source, kernel = function
         blocks, *lanes = (min(pair) for pair in zip((blocks, *threads), self.most, strict=True))

@@ -21,6 +21,7 @@ typedef unsigned char b1;
 // Blocks a multiprocessor must hold are named, else the compiler aims at more and spills registers for it.
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
 #define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024, 1)
+#define KERNEL_TOGETHER extern "C" __global__ void __launch_bounds__(256, 1)
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define BARRIER() __syncthreads()
@@ -34,8 +35,60 @@ typedef unsigned char b1;
 #define ALIGNED(bytes) __align__(bytes)
 #define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
+
+// Copies of one number to shared memory that go on while the threads compute: COPIED waits for all but the newest
+// `left` groups of them. A copy that is not `wanted` writes zero.
+#if __CUDA_ARCH__ >= 800
+#define COPY_LATER(to, from, wanted) copy_later<sizeof(*(to))>(to, from, wanted)
+#define GROUP_COPIES() asm volatile("cp.async.commit_group;" ::: "memory")
+#define COPIED(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
+template <int nbytes>
+DEVICE void copy_later(void* to, const void* from, bool wanted) {
+  const u4 target = (u4)__cvta_generic_to_shared(to);
+  const int count = wanted ? nbytes : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(nbytes), "r"(count)
+               : "memory");
+}
+#else
+#define COPY_NOW
+#endif
+
+// A barrier of all blocks of a launch, which must run side by side. Each block adds one to words[0]; when that is a
+// multiple of their number, all have come. A block that waits two seconds gives up and says so in words[1]: then
+// nobody waits any more, and the kernel ends with wrong results instead of never.
+#define GRID_BARRIER(words) grid_barrier(words)
+DEVICE void grid_barrier(i8* words) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    const u8 blocks = gridDim.x, goal = (atomicAdd((u8*)words, 1ull) / blocks + 1) * blocks;
+    u8 now, begin, clock, failed;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    for (;;) {
+      asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(now) : "l"(words) : "memory");
+      if (now >= goal) break;
+      asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(failed) : "l"(words + 1) : "memory");
+      asm volatile("mov.u64 %0, %globaltimer;" : "=l"(clock));
+      if (failed || clock - begin > 2000000000ull) {
+        atomicExch((u8*)words + 1, 1ull);
+        break;
+      }
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
 #define F4_INF __int_as_float(0x7f800000)
 #define F8_INF __longlong_as_double(0x7ff0000000000000ll)
+#endif
+
+#ifndef FB_CUDA
+#define COPY_NOW
+#endif
+#ifdef COPY_NOW
+#define COPY_LATER(to, from, wanted) (*(to) = (wanted) ? *(from) : 0)
+#define GROUP_COPIES() ((void)0)
+#define COPIED(left) ((void)0)
 #endif
 
 // Elements that lie side by side and are loaded or stored at once.

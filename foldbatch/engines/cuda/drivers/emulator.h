@@ -4,6 +4,8 @@
 
 #define KERNEL void
 #define KERNEL_WIDE void
+#define KERNEL_TOGETHER void  // of one block
+#define GRID_BARRIER(words) ((void)(words))
 #define DEVICE static inline
 #define SHARED static
 #define BARRIER() ((void)0)

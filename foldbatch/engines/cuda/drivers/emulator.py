@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import re
 import shutil
 import struct
@@ -11,7 +12,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -36,8 +38,10 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
-_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_KERNEL = re.compile(r"\bKERNEL(_WIDE|_TOGETHER)?\s+(\w+)\s*\(([^)]*)\)")
+_THREADS = {"": 256, "_TOGETHER": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_STREAMS = itertools.count(1)
+_KEPT: dict[int, list[Callable[[], object]]] = {}  # by stream that is captured now
 
 
 def parameters(source: str) -> dict[str, int]:
@@ -109,6 +113,15 @@ class Emulator:
 
     name = "the CPU, emulating a GPU"
     recording = False
+    multiprocessors = 1
+
+    def enqueue(self, stream: Any, do: Callable[..., object], *arguments: Any) -> None:
+        """Call a function now, or each time that a graph is replayed where the stream is captured."""
+        kept = _KEPT.get(stream)
+        if kept is None:
+            do(*arguments)
+        else:
+            kept.append(partial(do, *arguments))
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return HostBuffer(nbytes)
@@ -116,8 +129,8 @@ class Emulator:
     def pinned(self, nbytes: int) -> Array:
         return np.empty(nbytes, np.uint8)
 
-    def stream(self) -> object:
-        return object()  # all do the same, and each is known by itself
+    def stream(self) -> int:
+        return next(_STREAMS)
 
     def event(self) -> int:
         return 0
@@ -132,16 +145,16 @@ class Emulator:
         pass
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
-        ctypes.memmove(pointer, *span_of(source))
+        self.enqueue(stream, ctypes.memmove, pointer, *span_of(source))
 
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
-        ctypes.memmove(span_of(target).pointer, pointer, target.nbytes)
+        self.enqueue(stream, ctypes.memmove, span_of(target).pointer, pointer, target.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
-        ctypes.memmove(target, source, nbytes)
+        self.enqueue(stream, ctypes.memmove, target, source, nbytes)
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
-        ctypes.memset(pointer, byte, nbytes)
+        self.enqueue(stream, ctypes.memset, pointer, byte, nbytes)
 
     def load(self, source: str) -> HostModule:
         return _load(source)
@@ -158,12 +171,53 @@ class Emulator:
         assert blocks > 0, "a GPU refuses to run no block"
         emulate, address, pack, limit = function
         assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
-        emulate(address, blocks, pack(*arguments))
+        self.enqueue(stream, emulate, address, blocks, pack(*arguments))
+
+    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
+        return 1
+
+    def launch_together(
+        self,
+        function: Any,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        assert blocks <= self.blocks_together(function, threads), f"{blocks} blocks do not run side by side"
+        self.launch(function, blocks, threads, arguments, stream, touched)
 
     def multiply(self, product: Product, stream: Any) -> None:
-        p = product
-        if not p.count * p.m * p.n:
-            return
+        self.enqueue(stream, _multiplied, product)
+
+    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
+        assert product.count == 1, "each product has addresses of its own"
+        assert min(product.m, product.n, product.k) > 0, "an empty product has no addresses"
+        self.enqueue(stream, _multiplied_at, product, words)
+
+    def begin_capture(self, stream: Any) -> None:
+        assert stream not in _KEPT, "the stream is captured already"
+        _KEPT[stream] = []
+
+    def end_capture(self, stream: Any) -> list[Callable[[], object]]:
+        return _KEPT.pop(stream)
+
+    def replay(
+        self,
+        graph: list[Callable[[], object]],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        for do in graph:
+            self.enqueue(stream, do)
+
+    def array(self, buffer: HostBuffer, shape: tuple[int, ...], dtype: str) -> Array:
+        return buffer.array(shape, dtype)
+
+
+def _multiplied(p: Product) -> None:
+    if p.count * p.m * p.n:
         a = _matrices(p.a, p, p.a_step, (p.k, p.m) if p.a_across else (p.m, p.k), p.a_lead)
         b = _matrices(p.b, p, p.b_step, (p.n, p.k) if p.b_across else (p.k, p.n), p.b_lead)
         c = _matrices(p.c, p, p.c_step, (p.m, p.n), p.c_lead)
@@ -175,8 +229,10 @@ class Emulator:
             else:
                 np.matmul(a, b, out=c)
 
-    def array(self, buffer: HostBuffer, shape: tuple[int, ...], dtype: str) -> Array:
-        return buffer.array(shape, dtype)
+
+def _multiplied_at(product: Product, words: int) -> None:
+    a, b, c = array_at(words, (3,), (8,), "int64").tolist()
+    _multiplied(replace(product, a=a, b=b, c=c))
 
 
 def _matrices(pointer: int, product: Product, step: int, shape: tuple[int, int], lead: int) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from foldbatch.engines.cuda.drivers.driver import Driver, Function, Module, Product, Touched
+from foldbatch.engines.cuda.drivers.driver import Driver, Function, Graph, Module, Product, Touched
 from foldbatch.engines.cuda.recording.held import Held, owner_of
 from foldbatch.params import Array
 
@@ -34,10 +34,16 @@ class Mark:
 
 
 class Queue:
-    """A stream: what is enqueued, in order. An item is work, a mark of its own, or another's to wait for."""
+    """A stream: what is enqueued, in order. An item is work, a mark of its own, or another's to wait for.
+
+    Attributes:
+        inner: the stream of the other driver that does the work, or keeps it while this one is captured.
+        captured: whether it is.
+    """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
+        self.captured = False
         self._items: deque[Mark | Callable[[], None]] = deque()
 
     def add(self, item: Mark | Callable[[], None]) -> None:
@@ -104,6 +110,7 @@ class Late:
         self.driver = driver
         self.name = driver.name
         self.recording = driver.recording
+        self.multiprocessors = driver.multiprocessors
         self._eagerness = eagerness
         self._random = random.Random(seed)  # noqa: S311 - the order of tests
         self._queues: list[Queue] = []
@@ -111,6 +118,10 @@ class Late:
         self._read: list[Any] = []  # pinned memory that enqueued copies read
 
     def _enqueue(self, queue: Queue, item: Mark | Callable[[], None]) -> None:
+        if queue.captured:
+            assert not isinstance(item, Mark), "no event can be part of a graph"
+            item()
+            return
         queue.add(item)
         for number, each in enumerate(self._queues):
             eagerness = self._eagerness[number % len(self._eagerness)]
@@ -187,16 +198,50 @@ class Late:
         stream: Queue,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        if touched is not None and self.recording:
-            spans = touched()  # as the memory is now
-            touched = lambda: spans  # noqa: E731 - a value in the place of a function
-        told = tuple(arguments)
+        told, spans = tuple(arguments), self._now(touched)
         self._enqueue(
-            stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner, touched)
+            stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner, spans)
         )
+
+    def _now(self, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
+        """Return what work touches as the memory is now."""
+        if touched is None or not self.recording:
+            return touched
+        spans = touched()
+        return lambda: spans
+
+    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function, threads)
+
+    def launch_together(
+        self,
+        function: Function,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Queue,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        start, told, spans = self.driver.launch_together, tuple(arguments), self._now(touched)
+        self._enqueue(stream, partial(start, function, blocks, threads, told, stream.inner, spans))
 
     def multiply(self, product: Product, stream: Queue) -> None:
         self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
+
+    def multiply_at(self, product: Product, words: int, stream: Queue) -> None:
+        self._enqueue(stream, partial(self.driver.multiply_at, product, words, stream.inner))
+
+    def begin_capture(self, stream: Queue) -> None:
+        stream.run_all()  # what was enqueued before is no part of the graph
+        self.driver.begin_capture(stream.inner)
+        stream.captured = True
+
+    def end_capture(self, stream: Queue) -> Graph:
+        stream.captured = False
+        return self.driver.end_capture(stream.inner)
+
+    def replay(self, graph: Graph, stream: Queue, touched: Callable[[], Touched] | None = None) -> None:
+        self._enqueue(stream, partial(self.driver.replay, graph, stream.inner, self._now(touched)))
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         for queue in self._queues:

@@ -38,6 +38,7 @@ class Nothing:
 
     name = "no device"
     recording = False
+    multiprocessors = 1
 
     def __init__(self) -> None:
         self._free = ALIGNMENT
@@ -91,7 +92,33 @@ class Nothing:
     ) -> None:
         pass
 
+    def blocks_together(self, function: str, threads: tuple[int, int]) -> int:
+        return self.multiprocessors
+
+    def launch_together(
+        self,
+        function: str,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        pass
+
     def multiply(self, product: Product, stream: Any) -> None:
+        pass
+
+    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
+        pass
+
+    def begin_capture(self, stream: Any) -> None:
+        pass
+
+    def end_capture(self, stream: Any) -> None:
+        pass
+
+    def replay(self, graph: None, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
         pass
 
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Array:

@@ -5,7 +5,7 @@ Their first parameter is the address of the packed table. `ADDRESS` is where a b
 
 from __future__ import annotations
 
-from foldbatch.engines.cuda.common import FAULTS
+from foldbatch.engines.cuda.common import FAULTS, STALLED
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, STATUS_AT
 
 RECORD = 8  # numbers of a record: the op, and at most 7 arguments
@@ -13,11 +13,13 @@ RECORD = 8  # numbers of a record: the op, and at most 7 arguments
 # The functions that they call are those of `row_kernels.MOVES`.
 _HEAD = "DEVICE void {name}(const i8 x_, f8* shared_, i8 table{parameters}) {{\n  {body}\n}}\n"
 _EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {}; e += BLOCKS * LANES_X)"  # all threads run along x
-# Three words before the status: the address of the word of faults, that of the place, and how many words.
+BARRIERS = 24  # words before the note: two for each barrier of a grid, the second for one that nobody met
+NOTE = 3  # words before the status: the address of the word of faults, that of the place, and how many words
 _NOTE = (
-    "const i8* s = (const i8*)STATUS; "
+    f"const i8 *s = (const i8*)STATUS, *w = s - {BARRIERS + NOTE}; i8 stalled = 0; "
+    f"for (i8 e = 1; e < {BARRIERS}; e += 2) stalled |= w[e]; "
     "if (BLOCK == 0) for (i8 e = LANE_X; e < s[-1]; e += LANES_X) "
-    f"((i8*)s[-2])[e] = e == {FAULTS} ? *(const i8*)s[-3] : s[e];"
+    f"((i8*)s[-2])[e] = e == {FAULTS} ? *(const i8*)s[-3] : e == {STALLED} ? stalled : s[e];"
 )
 _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     # rows: where in the table the rows stand

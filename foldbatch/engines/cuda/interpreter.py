@@ -1,0 +1,38 @@
+"""The text of kernels that read records: all functions of a phase, and what calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from foldbatch.engines.cuda.common import PRELUDE
+from foldbatch.engines.cuda.control import Ops
+from foldbatch.engines.cuda.kernels import Kernel
+from foldbatch.engines.cuda.row_kernels import MOVES
+from foldbatch.engines.cuda.texts import records
+from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions, shared_size
+from foldbatch.engines.cuda.texts.walking import Called, at_text, walk_text
+
+
+def source(
+    kernels: Sequence[Kernel], ops: Ops, tiles: str, only: Collection[int] | None = None, *, walks: bool
+) -> str:
+    """Return the text of a kernel for each op, or of the one that walks records.
+
+    Args:
+        kernels: of the phase.
+        ops: of these kernels.
+        tiles: kernels of products, see `tiles`.
+        only: the ops that are wanted; by default all.
+        walks: whether it is the kernel ``walk``, else ``at_<op>`` for each op.
+    """
+    own = "\n".join([*(kernel.text for kernel in kernels), tiles])
+    moves = "\n".join(MOVES.values())
+    called = [
+        Called(number, op.name, op.x, op.arguments)
+        for number, op in enumerate(ops.ops)
+        if only is None or number in only
+    ]
+    shared = max(shared_size(own), shared_size(moves))
+    calls = walk_text(called, shared) if walks else at_text(called, shared)
+    functions = as_functions(moves), records.TEXT, as_functions(own)
+    return "\n".join((PRELUDE, THREAD, LANES, *functions, calls))

@@ -1,0 +1,87 @@
+"""Kernels that read records of the control table and call the functions that these name.
+
+``at_<op>`` runs one record, and returns at once where its op is negative: a captured graph has a launch for
+every record of its class, and a batch has not all of them. ``walk`` runs many, with a barrier of the whole
+grid behind each record that asks for one by `BARRIER_AFTER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from foldbatch.engines.cuda.texts.kernel_text import CONTROL_AT
+from foldbatch.engines.cuda.texts.records import RECORD
+
+BARRIER_AFTER = 1 << 32  # added to the op of a record
+
+
+class Called(NamedTuple):
+    """A function that records call.
+
+    Attributes:
+        op: its number.
+        name: of the function.
+        x: threads along the elements of a row.
+        arguments: how many, after the address of the table.
+    """
+
+    op: int
+    name: str
+    x: int
+    arguments: int
+
+
+_AT = """\
+KERNEL at_{name}(i8 table, i8 call) {{
+  {shared}
+  const i8* a = (const i8*)table + ((const i8*)table)[{control}] + {record} * call;
+  if (a[0] < 0) return;
+  {call}
+}}
+"""
+_WALK = """\
+KERNEL_TOGETHER walk(i8 table, i8 first, i8 last, i8 words) {{
+  {shared}
+  const i8* a = (const i8*)table + ((const i8*)table)[{control}] + {record} * first;
+  for (i8 call = first; call < last; call++, a += {record}) {{
+    const i8 op = a[0];
+    switch ((i4)op) {{
+{cases}
+    }}
+    if (op >> 32) {{
+      GRID_BARRIER((i8*)words);
+    }} else {{
+      BARRIER();
+    }}
+  }}
+}}
+"""
+
+
+def at_text(called: Iterable[Called], shared: int) -> str:
+    """Return a kernel for each op; `shared` is how many doubles the threads of a block share."""
+    return "\n".join(
+        _AT.format(
+            name=each.name, shared=_shared(shared), control=CONTROL_AT, record=RECORD, call=_call(each)
+        )
+        for each in called
+    )
+
+
+def walk_text(called: Sequence[Called], shared: int) -> str:
+    """Return the kernel that walks records; `shared` is how many doubles the threads of a block share.
+
+    Records without a barrier of the grid have one of the block: they use the shared memory in turns.
+    """
+    cases = "\n".join(f"      case {each.op}: {_call(each)} break;" for each in called)
+    return _WALK.format(shared=_shared(shared), control=CONTROL_AT, record=RECORD, cases=cases)
+
+
+def _shared(count: int) -> str:
+    return f"SHARED f8 shared_[{count}];" if count else "f8* shared_ = (f8*)0;"
+
+
+def _call(each: Called) -> str:
+    arguments = "".join(f", a[{1 + k}]" for k in range(each.arguments))
+    return f"{each.name}({each.x}, shared_, table{arguments});"

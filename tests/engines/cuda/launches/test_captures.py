@@ -1,0 +1,134 @@
+"""Captured graphs against kernels launched one by one: the same numbers, by one launch a step."""
+
+import os
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.engines.cuda.captured import FIRST, Captured
+from foldbatch.engines.cuda.tiles import tile_kernels
+from tests.engines.cuda import trees
+from tests.engines.cuda.checked import in_every_order, recording
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
+)
+WORDS = [[1, 2, 3], [4], [1, 5], [2, 2, 2, 2], [3, 3, 1], [8]]
+
+
+def _chain(hidden=40):
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 33))
+    return words >> fb.RNN(fb.GRUCell(hidden)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
+
+
+def _both_ways():
+    """Return two recursions whose steps come between each other."""
+    there, back = fb.RNN(fb.GRUCell(5)), fb.RNN(fb.LSTMCell(4))
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    last = fb.AllOf(there >> fb.GetItem(1), back >> fb.GetItem(1) >> fb.GetItem(0))
+    return words >> last >> fb.Function(lambda a, b: fb.ops.sum(a) * fb.ops.sum(b)) >> fb.Loss()
+
+
+MODELS = {"chain": (_chain, WORDS), "tree": (trees.model, trees.TREES), "both ways": (_both_ways, WORDS)}
+
+
+def _captured(program):
+    """Let a program run by captured graphs."""
+    for training in (True, False):
+        phase = program.engine.training if training else program.engine.inference
+        arguments = program.engine.device, phase.kernels, phase.ops, tile_kernels(phase.kernels)
+        program.engine.launchers[training] = Captured(*arguments)
+    return program
+
+
+def _compiled(block, **options):
+    return fb.compile(block, "cuda-on-cpu", seed=3, threads=1, **options)
+
+
+def _trained(program, examples, *, waits=False):
+    """Train for some steps, of whole batches and of parts; return losses and parameters."""
+    optimizer, losses = fb.AdaGrad(lr=0.1), []
+    for batch in (examples, examples[:2], examples, examples[1:], examples):
+        loss, gradients = program.value_and_grad(batch)
+        optimizer.update(program.params, gradients)
+        losses.append(loss)
+        if waits:
+            program.engine.device.flush()
+            for launcher in program.engine.launchers.values():
+                launcher.wait()
+    losses += program.run(examples, losses=True).losses.values()
+    return [float(loss) for loss in losses], {name: np.array(value) for name, value in program.params.items()}
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
+    block, examples = MODELS[model]
+    losses, parameters = _trained(_compiled(block()), examples)
+    program = _captured(_compiled(block(), debug=debug))  # memory of NaN, where `debug`
+    program.fit_capacities(examples, batch_size=len(examples) - 1)
+    program.fit_capacities(examples, batch_size=len(examples), batches=2)
+    found, changed = _trained(program, examples, waits=True)
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for name, value in parameters.items():
+        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
+    launcher = program.engine.launchers[True]
+    assert launcher.hits >= 4
+    assert launcher.milliseconds
+
+
+def test_training_is_alike_in_every_order_of_the_device():
+    def train():
+        program = _captured(_compiled(trees.model()))
+        program.fit_capacities(trees.TREES, batch_size=3)
+        return _trained(program, trees.TREES, waits=True)
+
+    in_every_order(train)
+
+
+def test_a_step_with_its_update_is_one_launch_and_one_copy():
+    with recording() as recorded:
+        program = _captured(_compiled(_chain(5)))
+        program.fit_capacities(WORDS, batch_size=6)
+        _trained(program, WORDS[:4], waits=True)
+        optimizer = fb.SGD(lr=0.1)
+        for _ in range(4):
+            _, gradients = program.value_and_grad(WORDS)
+            optimizer.update(program.params, gradients)
+            program.engine.device.flush()
+            program.engine.launchers[True].wait()
+        before = len(recorded.calls)
+        loss, gradients = program.value_and_grad(WORDS)
+        optimizer.update(program.params, gradients)
+        program.engine.device.flush()
+        kinds = [
+            call.kind for call in recorded.calls[before:] if hasattr(call, "kind") and hasattr(call, "reads")
+        ]
+        del loss, gradients
+    assert kinds == ["copy_in", "replay", "copy_out"]
+
+
+def test_classes_are_learned_from_the_first_batches_and_told_of():
+    program = _captured(_compiled(_chain(5)))
+    for _ in range(FIRST + 3):
+        program.value_and_grad(WORDS)
+    launcher = program.engine.launchers[True]
+    assert launcher.hits == 3
+    report = program.describe(WORDS, compare=False)
+    assert report.captures.hits == 4
+    assert report.captures.hit_rate == 4 / (FIRST + 4)
+    assert report.captures.misses == {"no class is learned yet": FIRST}
+    launcher.wait()
+    text = str(program.describe(WORDS, compare=False))
+    assert f"one launch each: 5 of {FIRST + 5} training batches" in text
+    assert f"launched kernel by kernel: {FIRST}, as no class is learned yet" in text
+
+
+def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
+    program = _captured(_compiled(_chain(5)))
+    program.fit_capacities(WORDS, batch_size=6)
+    longer = [[1, 2, 3, 4, 5, 6, 7]]
+    loss, _ = program.value_and_grad(longer)
+    assert float(loss) == pytest.approx(float(_compiled(_chain(5)).value_and_grad(longer)[0]), rel=1e-6)
+    assert program.engine.launchers[True].misses == {"it has more calls than any class": 1}

@@ -1,0 +1,76 @@
+"""The persistent kernel against kernels launched one by one, in real threads too, and what barriers are for."""
+
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from tests.engines.cuda.checked import in_every_order
+from tests.engines.cuda.threaded import run_threaded
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
+)
+EXAMPLES = [[1, 2, 3], [4], [1, 5], [2, 2, 2, 2]]
+ROUNDS = """
+KERNEL_TOGETHER rounds(i8 numbers, i8 words, i8 count) {
+  i8* x = (i8*)numbers;
+  for (i8 round = 1; round <= count; round++) {
+    // each block reads what all wrote in the round before
+    i8 sum = 0;
+    for (i8 k = 0; k < BLOCKS; k++) sum += x[(round - 1) * BLOCKS + k];
+    if (LANE_X == 0) x[round * BLOCKS + BLOCK] = sum + BLOCK;
+    WAIT
+  }
+}
+"""
+
+
+def _rounds(barrier):
+    blocks, count = 4, 6
+    numbers, words = np.zeros((count + 1, blocks), np.int64), np.zeros(2, np.int64)
+    pointers = numbers.ctypes.data, words.ctypes.data
+    source = ROUNDS.replace("WAIT", barrier)
+    run_threaded(source, "rounds", blocks, (3, 1), (*pointers, count), [numbers, words], "thread")
+    return numbers, words
+
+
+def test_blocks_meet_at_the_barrier_of_the_grid():
+    numbers, words = _rounds("GRID_BARRIER((i8*)words);")
+    for before, after in pairwise(numbers):
+        assert after.tolist() == (before.sum() + np.arange(4)).tolist()
+    assert words.tolist() == [24, 0]
+
+
+def test_without_the_barrier_threads_race():
+    with pytest.raises(AssertionError, match="data race"):
+        _rounds("BARRIER();")
+
+
+def _block(hidden=40):
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 33))
+    return words >> fb.RNN(fb.GRUCell(hidden)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
+
+
+def _trained(program, dtype="float32"):
+    optimizer, losses = fb.AdaGrad(lr=0.1), []
+    for examples in (EXAMPLES, EXAMPLES[:2], EXAMPLES):
+        loss, gradients = program.value_and_grad(examples)
+        optimizer.update(program.params, gradients)
+        losses.append(loss)
+    losses += program.run(EXAMPLES, losses=True).losses.values()
+    return [float(loss) for loss in losses], {name: np.array(value) for name, value in program.params.items()}
+
+
+def test_training_is_that_of_kernels_launched_one_by_one():
+    losses, parameters = _trained(fb.compile(_block(), "cuda-on-cpu", engine="straight"))
+    found, changed = _trained(fb.compile(_block(), "cuda-on-cpu", engine="persistent"))
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for name, value in parameters.items():
+        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_training_is_alike_in_every_order_of_the_device():
+    in_every_order(lambda: _trained(fb.compile(_block(), "cuda-on-cpu", engine="persistent")))
