@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 ENQUEUED = frozenset(
     ("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay", "launch_together", "multiply_at")
 )
+SHOWN = {
+    "replay": "graph",
+    "launch_together": "persistent kernel",
+}  # names of calls, where they are no kernel's
 AT_ONCE = "of the host: this device does each call at once, so copies and kernels are never side by side"
 BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
 
@@ -86,7 +90,7 @@ class Timed:
         before = self._clock.mark(stream)
         result = asked(*arguments, **options)
         after = self._clock.mark(stream)
-        told, more = self.label or (self._kernels.get(id(arguments[0]), name), {})
+        told, more = self.label or (self._kernels.get(id(arguments[0]), SHOWN.get(name, name)), {})
         if name.startswith("copy"):
             told, more = name, {"bytes": _bytes(arguments)}
         self.marks.append((self._rows[id(stream)], told, more, before, after))
