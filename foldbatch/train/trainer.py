@@ -53,6 +53,8 @@ class Trainer:
         callbacks: what is called meanwhile, in this order, but `Checkpoints` last.
         seed: from which epochs are shuffled.
         ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
+            It pays where a callback waits for each loss, or other processes are waited for. Else the host
+            plans the next batch while a device computes, without a thread.
 
     Attributes:
         program: whose parameters are trained.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.recording.calls import Order
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
@@ -234,6 +237,7 @@ def _waits(calls, starts):
 @pytest.mark.parametrize("is_due", [False, True])
 def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_due, monkeypatch):
     monkeypatch.setattr("foldbatch.engines.pending.LONG", 4)  # however long the sums of pending losses may be
+    monkeypatch.setattr(sys.modules[Device.__module__], "IN_FLIGHT", 9)  # those of four steps
     starts, ends = [], []
     with recording(recorder("late")) as recorded:
         program = fb.compile(_squares(), "cuda-on-cpu")

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 ENQUEUED = frozenset(
     ("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay", "launch_together", "multiply_at")
 )
+SHOWN = {
+    "replay": "graph",
+    "launch_together": "persistent kernel",
+}  # names of calls, where they are no kernel's
 AT_ONCE = "of the host: this device does each call at once, so copies and kernels are never side by side"
 BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
 
@@ -78,14 +82,15 @@ class Timed:
         return self._driver.end_capture(stream)
 
     def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
-        given = [*arguments, *options.values()]
-        stream = next((each for each in given if id(each) in self._rows), None)
-        if stream is None or id(stream) in self._kept:
+        # a stream may be told by a number, as other arguments are: it is the last one but for a function
+        given = [each for each in arguments if each is not None and not callable(each)]
+        stream = options.get("stream", given[-1])
+        if id(stream) not in self._rows or id(stream) in self._kept:
             return asked(*arguments, **options)
         before = self._clock.mark(stream)
         result = asked(*arguments, **options)
         after = self._clock.mark(stream)
-        told, more = self.label or (self._kernels.get(id(arguments[0]), name), {})
+        told, more = self.label or (self._kernels.get(id(arguments[0]), SHOWN.get(name, name)), {})
         if name.startswith("copy"):
             told, more = name, {"bytes": _bytes(arguments)}
         self.marks.append((self._rows[id(stream)], told, more, before, after))
