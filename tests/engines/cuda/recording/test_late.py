@@ -134,8 +134,9 @@ def test_a_graph_is_replayed_in_the_order_of_its_stream(order):
     assert_faultless(recorded)
 
 
-def test_what_is_enqueued_while_a_stream_is_captured_is_done_later():
-    driver = Late(Emulator(), (1,))
+@pytest.mark.parametrize("eagerness", [(0,), (1,)])
+def test_what_is_enqueued_while_a_stream_is_captured_is_done_later(eagerness):
+    driver = Late(Emulator(), eagerness)
     one, two, buffer = driver.stream(), driver.stream(), driver.allocate(8)
     driver.fill(buffer.pointer, 1, 8, one)
     driver.begin_capture(one)
