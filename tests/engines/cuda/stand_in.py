@@ -155,7 +155,7 @@ class StandIn:
                 "name": b"Stand-in",
                 "major": 9,
                 "minor": 0,
-                "multiProcessorCount": 132,
+                "multiProcessorCount": 1,  # blocks run one after the other
             },
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
@@ -174,7 +174,7 @@ class StandIn:
             driver=SimpleNamespace(
                 launchKernel=launch,
                 launchCooperativeKernel=launch_together,
-                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 2048 // threads,
+                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 1,
             ),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             function=SimpleNamespace(Module=Module),
