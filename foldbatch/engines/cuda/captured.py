@@ -1,12 +1,12 @@
 """Batches run by captured graphs: one launch for a whole step.
 
 A graph has a launch for each slot of a capacity class, see `capacities`. Each runs ``at_<op>`` with the
-address of the table and the number of a record; what else the kernel needs it reads there. A slot that a batch
-does not fill has a record whose op is negative, and its launch returns at once. Kernels take row counts from
-the table as well, so they compute what is there with any number of blocks.
+address of the table and the number of a record; what else the kernel needs it reads there. The record of a
+slot that a batch does not fill has a negative op, and its launch returns at once. Kernels take counts of rows
+from the table, too, so they compute what is there with any number of blocks.
 
-A graph is made in a thread of its own when it is first wanted. Until it is there, and where an update is new,
-the same kernels are launched one by one.
+A graph is captured in a thread of its own when it is first wanted. Until it is there, the same kernels are
+launched one by one.
 """
 
 from __future__ import annotations
@@ -147,9 +147,7 @@ class Captured:
 
     def _learn(self) -> None:
         before = {(chosen.forward, chosen.backward): chosen for chosen in self.classes}  # they have graphs
-        self.classes = [
-            before.get((chosen.forward, chosen.backward), chosen) for chosen in learn(self._seen)
-        ]
+        self.classes = [before.get((chosen.forward, chosen.backward), chosen) for chosen in learn(self._seen)]
         self._missed = 0
 
     def captures(self) -> Captures:

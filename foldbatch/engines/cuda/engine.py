@@ -198,8 +198,9 @@ class CudaEngine:
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(heights_of(ready.tables))
             shared = self.device, self.model, ready, memory.buffers[training], memory.staging
-            run = CudaRun(*shared)
-            if ready.calls is not None:
+            if ready.calls is None:
+                run = CudaRun(*shared)
+            else:
                 run = DueRun(*shared, ready.calls, self.launchers[training])
             run.forward(feeds)
         return run

@@ -1,4 +1,5 @@
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -35,7 +36,9 @@ def _signature(widths, *, copies=0.5, dice=None):
 
 def _tree_batches(count, dice):
     """Return widths of levels of batches of trees: half as many a level, 10 to 22 levels."""
-    return [[max(1, int(dice.gauss(900, 60) / 2**i)) for i in range(dice.randint(10, 22))] for _ in range(count)]
+    return [
+        [max(1, int(dice.gauss(900, 60) / 2**i)) for i in range(dice.randint(10, 22))] for _ in range(count)
+    ]
 
 
 def _chains(count, dice):
@@ -52,11 +55,10 @@ def _assert_placed(found, signature):
     items = [*signature.forward, *signature.backward]
     slots = found.chosen.slots
     assert len(found.places) == len(items)
-    assert all(left < right for left, right in zip(found.places, found.places[1:]))
+    assert all(left < right for left, right in pairwise(found.places))
     assert [slots[place].op for place in found.places] == [item.op for item in items]
     assert all(
-        item.size <= TURNS * slots[place].capacity
-        for place, item in zip(found.places, items, strict=True)
+        item.size <= TURNS * slots[place].capacity for place, item in zip(found.places, items, strict=True)
     )
     directions = len(found.chosen.forward)
     assert sum(place < directions for place in found.places) == len(signature.forward)
@@ -136,9 +138,7 @@ def test_the_smallest_class_that_fits_is_taken():
 
 def test_orders_that_would_make_a_class_too_long_are_left_out():
     dice = random.Random(2)
-    batches = [
-        Signature(tuple(Item(op, 1) for op in dice.sample([0, 1] * 10, 20)), ()) for _ in range(20)
-    ]
+    batches = [Signature(tuple(Item(op, 1) for op in dice.sample([0, 1] * 10, 20)), ()) for _ in range(20)]
     (chosen,) = learn(batches)
     assert len(chosen.slots) <= GROWTH * 20
     fits = [fit([chosen], batch) for batch in batches]
