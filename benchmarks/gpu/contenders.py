@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from benchmarks.peers import Array, TorchByLevel, TorchPeer, TorchPerNode, impor
 from benchmarks.workload import tree_lstm, unseen
 from benchmarks.zoo_models import child_sum, dependencies, tagger
 from foldbatch import Block, compile
+from foldbatch.engines.cuda.ways import ENGINES
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 
@@ -90,6 +91,7 @@ class OurModel:
         backend: see `foldbatch.compile`.
         precision: of products, one of `PRECISIONS`.
         dtype: of all numbers.
+        engine: how its kernels are launched, see `foldbatch.compile`.
 
     Raises:
         BackendError: when the backend cannot be had, or not in that precision.
@@ -103,10 +105,12 @@ class OurModel:
         backend: str,
         precision: str = "fp32",
         dtype: str = "float32",
+        engine: str = "auto",
     ) -> None:
         self.model, self.backend = model, backend_name(backend)
         self.vocabulary = Vocabulary([f"w{i}" for i in range(1, words)], unknown="w0")
-        self.program = compile(model.block(hidden, self.vocabulary, dtype), backend, precision=precision)
+        block = model.block(hidden, self.vocabulary, dtype)
+        self.program = compile(block, backend, precision=precision, engine=engine)
         self.optimizer = LazyAdam(lr=1e-3)
 
     def step(self, examples: Any, count: int) -> Any:
@@ -184,6 +188,25 @@ def our_contenders(
 
     kinds = (("", batches, lambda: None), (", new trees", fresh, renew), (", planned before", planned, plan))
     return [contender(*kind) for kind in kinds]
+
+
+def our_ways(
+    make: Callable[[str], OurModel], batches: Sequence[Sequence[Tree]], precision: str = "fp32"
+) -> list[Contender]:
+    """Return us once for each way to launch a step, on trees whose traces are kept.
+
+    Args:
+        make: returns our model for an engine, see `foldbatch.compile`.
+        batches: that are run.
+        precision: of products.
+    """
+    return [
+        replace(
+            our_contenders(make(engine), batches, precision)[0],
+            name=f"foldbatch, {engine}{_suffix(precision)}",
+        )
+        for engine in ENGINES
+    ]
 
 
 def _suffix(precision: str) -> str:

@@ -19,6 +19,7 @@ from benchmarks.gpu.contenders import (
     OurModel,
     captured_contenders,
     our_contenders,
+    our_ways,
     torch_contender,
 )
 from benchmarks.gpu.race import Task, described, race
@@ -40,6 +41,10 @@ def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") 
     ours = OurModel(model, hidden, run.settings.words, run.settings.backend, precision)
     where = f"{name}, hidden {hidden}, batch {size}" + ("" if precision == "fp32" else f", {precision}")
     contenders = our_contenders(ours, batches, precision)
+    if model is MODELS[SST] and ours.backend.startswith("cuda"):
+        words, backend = run.settings.words, run.settings.backend
+        make = partial(OurModel, model, hidden, words, backend, precision, "float32")
+        contenders += our_ways(make, batches, precision)
     if run.card.torch is None:
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
     else:

@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.gpu.contenders import MODELS, SST, OurModel
 from benchmarks.gpu.cost import Cost
-from benchmarks.gpu.estimate import main, step_cost
-from benchmarks.gpu.steps import device_seconds, direction_costs, launch_model, levels, step_floor
+from benchmarks.gpu.steps import device_seconds, launch_model, step_floor
 from benchmarks.gpu.trees import sst_like_trees
 
 
@@ -26,15 +25,6 @@ def test_launches_are_a_fixed_number_and_so_many_a_level(trees):
         asked = direction["launches"][1] + direction["products"][1]
         assert asked == int(asked) and 2 <= asked <= 6
     assert forward["copies_in"] == (1, 0) and backward["copies_in"] == (0, 0)
-
-
-def test_a_dry_count_is_that_of_a_real_step(trees):
-    ours = OurModel(MODELS[SST], 20, 50, "cuda-on-cpu")
-    direction_costs(ours, trees)
-    real = sum(direction_costs(ours, trees).values(), Cost())
-    assert (real.copies_in, real.copies_out) == (1, 1)  # once its parameters are there
-    dry = step_cost(trees, 20, 50)
-    assert (dry.launches, dry.products, dry.operations) == (real.launches, real.products, real.operations)
 
 
 def test_no_device_no_counts(trees):
@@ -65,10 +55,3 @@ def test_device_seconds_are_those_between_two_events_behind_other_work():
     assert device_seconds(cupy, device, lambda: told.append("task")) == 1.5
     assert list(dict.fromkeys(told)) == ["fill", "event", "task", "wait"]
     assert told[-3:] == ["task", "event", "wait"]
-
-
-def test_the_estimate_prints_a_line_for_each_size(capsys):
-    main(["--hidden", "6", "--batch", "1", "2"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("|")[1:3] for line in lines[2:]] == [[" 6 ", " 1 "], [" 6 ", " 2 "]]
-    assert levels(sst_like_trees(1)) == int(lines[2].split("|")[3])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -52,7 +51,7 @@ class StandIn:
         self.current: Any = None
         self.streams = 0
         self.is_hip = False
-        self.kept: list[Callable[[], None]] | None = None  # while a graph is captured
+        self.kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
         owner = self
 
         class Stream:
@@ -72,11 +71,10 @@ class StandIn:
 
             def begin_capture(self, mode: int) -> None:
                 owner.asked.append(("begin capture", self, mode))
-                owner.kept = []
+                owner.kept[self.ptr] = []
 
             def end_capture(self) -> Any:
-                kept, owner.kept = owner.kept, None
-                return Graph(kept)
+                return Graph(owner.kept.pop(self.ptr))
 
         class Graph:
             def __init__(self, kept: list[Callable[[], None]]) -> None:
@@ -87,8 +85,8 @@ class StandIn:
 
             def launch(self, stream: Any) -> None:
                 owner.asked.append(("replay", self, stream))
-                for work in self.kept:
-                    work()
+                for do in self.kept:
+                    do()
 
         class Event:
             def __init__(self, *, disable_timing: bool = False) -> None:
@@ -112,41 +110,35 @@ class StandIn:
                 return SimpleNamespace(ptr=len(functions), module=self)
 
         def alloc(nbytes: int) -> Memory:
+            assert not owner.kept, "a thread that captures cannot allocate"
             if nbytes > owner.free:
                 raise OutOfMemoryError
             owner.free -= nbytes
             return Memory(nbytes, owner.current)
 
         def launch(*arguments: int) -> None:
-            *grid, start, extra = arguments
-            values = listed(start)
-            owner.asked.append(("launch", *grid, values, extra))
-            run(grid, values)
+            started("launch", *arguments)
 
         def launch_together(*arguments: int) -> None:
-            *grid, start = arguments
-            values = listed(start)
-            owner.asked.append(("launch together", *grid, values))
-            run(grid, values)
+            started("launch together", *arguments, 0)
 
-        def listed(start: int) -> list[int]:
+        def started(name: str, *arguments: int) -> None:
+            *grid, start, extra = arguments
             addresses = (ctypes.c_void_p * 16).from_address(start)
-            return [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
-
-        def run(grid: list[int], values: list[int]) -> None:
-            if grid[0] > len(functions):
-                return
-            function = functions[grid[0] - 1]
-            work = partial(function.emulate, function.address, grid[1], struct.pack("16q", *values))
-            work() if owner.kept is None else owner.kept.append(work)
+            values = [ctypes.c_longlong.from_address(address or 0).value for address in addresses]
+            owner.asked.append((name, *grid, values, extra))
+            if grid[0] <= len(functions):
+                function = functions[grid[0] - 1]
+                packed = struct.pack("16q", *values)
+                owner.do(grid[8], lambda: function.emulate(function.address, grid[1], packed))
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))
-            ctypes.memmove(target, source, nbytes)
+            owner.do(stream, lambda: ctypes.memmove(target, source, nbytes))
 
         def fill(pointer: int, byte: int, nbytes: int, stream: int) -> None:
             owner.asked.append(("fill", pointer, nbytes, stream))
-            ctypes.memset(pointer, byte, nbytes)
+            owner.do(stream, lambda: ctypes.memset(pointer, byte, nbytes))
 
         def unowned(pointer: int, nbytes: int, holder: Any, device: int) -> Any:
             return SimpleNamespace(pointer=pointer, nbytes=nbytes, holder=holder, device=device)
@@ -161,7 +153,6 @@ class StandIn:
                 "minor": 0,
                 "multiProcessorCount": 132,
             },
-            streamCaptureModeThreadLocal=1,
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),
@@ -171,6 +162,7 @@ class StandIn:
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
             CUDARuntimeError=CUDARuntimeError,
+            streamCaptureModeThreadLocal=1,
             is_hip=False,
         )
         self.cuda = SimpleNamespace(
@@ -192,6 +184,10 @@ class StandIn:
         )
         self.ndarray = lambda shape, dtype, memory: (shape, dtype, *memory)
 
+    def do(self, stream: int, what: Callable[[], Any]) -> None:
+        """Do something now, or when the graph is replayed where the stream is captured."""
+        self.kept[stream].append(what) if stream in self.kept else what()
+
     def asked_for(self, name: str) -> list[tuple[Any, ...]]:
         """Return all that was asked for under a name, without the name."""
         return [asked[1:] for asked in self.asked if asked[0] == name]
@@ -204,9 +200,11 @@ class Cublas:
         asked: names of functions, with their arguments after the handle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cupy: StandIn) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.status = 0
+        self.cupy = cupy
+        self.streams: dict[int, int] = {}  # by handle
         self.cublasGetStatusString = mock.Mock(return_value=b"CUBLAS_STATUS_NOT_SUPPORTED")
 
     def __getattr__(self, name: str) -> Any:
@@ -217,7 +215,13 @@ class Cublas:
         return call
 
     def cublasCreate_v2(self, handle: Any) -> int:
-        handle._obj.value = 77
+        handle._obj.value = 77 + len(self.streams)
+        self.streams[handle._obj.value] = 0
+        return self.status
+
+    def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:
+        self.asked.append(("cublasSetStream_v2", stream.value))
+        self.streams[handle.value] = stream.value
         return self.status
 
     def cublasGemmEx(self, handle: Any, *arguments: Any) -> int:
@@ -228,17 +232,10 @@ class Cublas:
         batched = (ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb, beta, c, kind_c, lc, sc, 1)
         return self.cublasGemmStridedBatchedEx(handle, *batched, compute, algorithm)
 
-    def cublasGemmBatchedEx(self, handle: Any, *arguments: Any) -> int:
-        ta, tb, m, n, k, alpha, a, kind_a, la, b, kind_b, lb, beta, c, kind_c, lc, count, *rest = arguments
-        found = [ctypes.c_void_p(ctypes.c_longlong.from_address(word.value).value) for word in (a, b, c)]
-        (a, b, c), step = found, ctypes.c_longlong(0)
-        one = (a, kind_a, la, step, b, kind_b, lb, step, beta, c, kind_c, lc, step, count)
-        return self.cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, *one, *rest)
-
     def cublasGemmStridedBatchedEx(self, handle: Any, *arguments: Any) -> int:
         ta, tb, m, n, k, alpha, a, kind_a, la, sa, b, kind_b, lb, sb = arguments[:14]
         beta, c, kind_c, lc, sc, count, compute, algorithm = arguments[14:]
-        assert handle.value == 77
+        assert handle.value in self.streams
         assert {type(word) for word in (alpha, beta, a, b, c)} == {ctypes.c_void_p}
         assert {type(word) for word in (sa, sb, sc)} == {ctypes.c_longlong}
         assert all(type(word) is int for word in (ta, tb, m, n, k, kind_a, la, lb, lc, count, compute))
@@ -254,25 +251,57 @@ class Cublas:
         assert number.from_address(alpha.value).value == 1
         adds = number.from_address(beta.value).value
         self.asked.append(("gemm", compute))
-        for i in range(count):
-            left = columns(a.value, dtype, i * sa.value, k if ta else m, m if ta else k, la)
-            right = columns(b.value, dtype, i * sb.value, n if tb else k, k if tb else n, lb)
-            result = columns(c.value, dtype, i * sc.value, m, n, lc)
-            product = (left.T if ta else left) @ (right.T if tb else right)
-            result[...] = product + result if adds else product
+        pointers = [word.value for word in (a, b, c)]
+        steps = [word.value for word in (sa, sb, sc)]
+
+        def multiply() -> None:
+            for i in range(count):
+                at = [
+                    pointer + i * step * (4, 8)[kind_a] for pointer, step in zip(pointers, steps, strict=True)
+                ]
+                multiplied(dtype, at, (ta, tb), (m, n, k), (la, lb, lc), adds)
+
+        self.cupy.do(self.streams[handle.value], multiply)
+        return self.status
+
+    def cublasGemmBatchedEx(self, handle: Any, *arguments: Any) -> int:
+        ta, tb, m, n, k, alpha, a, kind_a, la, b, kind_b, lb = arguments[:12]
+        beta, c, kind_c, lc, count, compute, algorithm = arguments[12:]
+        assert {type(word) for word in (alpha, beta, a, b, c)} == {ctypes.c_void_p}
+        assert (kind_a, kind_b, count, algorithm) == (kind_c, kind_c, 1, -1)
+        assert compute == COMPUTE_F8 if kind_a else compute in COMPUTE.values()
+        adds = (ctypes.c_double if kind_a else ctypes.c_float).from_address(beta.value).value
+        self.asked.append(("gemm at", compute))
+
+        def multiply() -> None:
+            at = [ctypes.c_longlong.from_address(word.value).value for word in (a, b, c)]
+            multiplied(["float32", "float64"][kind_a], at, (ta, tb), (m, n, k), (la, lb, lc), adds)
+
+        self.cupy.do(self.streams[handle.value], multiply)
         return self.status
 
 
-def columns(pointer: int, dtype: str, first: int, rows: int, count: int, lead: int) -> Any:
+def multiplied(dtype: str, at: list[int], across: Any, extents: Any, leads: Any, adds: float) -> None:
+    """Multiply matrices that lie column by column."""
+    (ta, tb), (m, n, k), (la, lb, lc) = across, extents, leads
+    left = columns(at[0], dtype, k if ta else m, m if ta else k, la)
+    right = columns(at[1], dtype, n if tb else k, k if tb else n, lb)
+    result = columns(at[2], dtype, m, n, lc)
+    product = (left.T if ta else left) @ (right.T if tb else right)
+    result[...] = product + result if adds else product
+
+
+def columns(pointer: int, dtype: str, rows: int, count: int, lead: int) -> Any:
     """Return a matrix that lies column by column."""
     size = np.dtype(dtype).itemsize
-    memory = (ctypes.c_char * (((count - 1) * lead + rows) * size)).from_address(pointer + first * size)
+    memory = (ctypes.c_char * (((count - 1) * lead + rows) * size)).from_address(pointer)
     return np.ndarray((rows, count), dtype, memory, 0, (size, lead * size))
 
 
 def driver(precision: str = "fp32") -> tuple[CupyDriver, StandIn, Cublas]:
     """Return a driver on stand-ins."""
-    cupy, products = StandIn(), Cublas()
+    cupy = StandIn()
+    products = Cublas(cupy)
     compiler = SimpleNamespace(architectures=(80, 90))
     with (
         mock.patch.object(cupy_driver, "nvrtc", lambda major: compiler),

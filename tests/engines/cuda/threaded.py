@@ -123,6 +123,19 @@ class Threaded(Emulator):
         stream: Any,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
+        self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments), touched)
+
+    def blocks_together(self, function: tuple[str, str], threads: tuple[int, int]) -> int:
+        return self.most[0]
+
+    def _run(
+        self,
+        function: tuple[str, str],
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        touched: Callable[[], Touched] | None,
+    ) -> None:
         source, kernel = function
         blocks, *lanes = (min(pair) for pair in zip((blocks, *threads), self.most, strict=True))
         threads = (lanes[0], lanes[1])

@@ -158,19 +158,22 @@ class Blas:
             self._checked(status)
 
     def multiply_at(self, product: Product, words: int) -> None:
-        """Do a product of matrices whose addresses, of A, B and C, stand in three words of the device.
+        """Do one product, whose addresses cuBLAS reads on the device; see `driver.Driver`.
 
         Raises:
             BackendError: when cuBLAS refuses.
         """
-        (a, b, c), _ = self._words
-        columns = as_columns(product)
-        kind, compute = KINDS[product.dtype], self._compute[product.dtype]
-        zero, one = self._constants[product.dtype]
-        a.value, b.value, c.value = words + 8, words, words + 16  # the operands change places
-        across_a, across_b, m, n, k, _, lead_a, _, _, lead_b, _, _, lead_c, _ = columns
-        head = (self._handle, across_a, across_b, m, n, k, one)
-        operands = (a, kind, lead_a, b, kind, lead_b, one if product.adds else zero, c, kind, lead_c)
+        p = product
+        assert p.count == 1, "each product has addresses of its own"
+        assert p.m > 0 < p.n, "an empty product has no addresses"
+        assert p.k > 0, "an empty product has no addresses"
+        at = as_columns(p)
+        kind, compute = KINDS[p.dtype], self._compute[p.dtype]
+        zero, one = self._constants[p.dtype]
+        # Operands have changed places: cuBLAS's A is B.
+        b, a, c = (ctypes.c_void_p(words + 8 * place) for place in (1, 0, 2))
+        head = (self._handle, at.across_a, at.across_b, at.m, at.n, at.k, one)
+        operands = (b, kind, at.lead_a, a, kind, at.lead_b, one if p.adds else zero, c, kind, at.lead_c)
         self._checked(self._library.cublasGemmBatchedEx(*head, *operands, 1, compute, DEFAULT_ALGORITHM))
 
     def _checked(self, status: int) -> None:

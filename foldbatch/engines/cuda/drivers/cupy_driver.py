@@ -70,6 +70,7 @@ class CupyDriver:
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
         self._start_together = cupy.cuda.driver.launchCooperativeKernel
+        self._occupancy = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         self._precision = precision
         self._device = runtime.getDevice()
         self._major: int = runtime.runtimeGetVersion() // 1000
@@ -181,6 +182,11 @@ class CupyDriver:
         # CuPy's functions make two objects of each argument, which takes several times as long as this
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 
+    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
+        self._words()
+        each: int = self._occupancy(function.ptr, threads[0] * threads[1], 0)
+        return each * self.multiprocessors
+
     def launch_together(
         self,
         function: Any,
@@ -194,13 +200,29 @@ class CupyDriver:
         _PACKED[len(arguments)](values, 0, *arguments)
         self._start_together(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses)
 
-    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
-        self._words()
-        count = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
-        return int(count(function.ptr, threads[0] * threads[1], 0)) * self.multiprocessors
+    def multiply(self, product: Product, stream: Any) -> None:
+        p = product
+        if p.m and p.n and p.k and p.count:
+            self._blas(stream).multiply(p)
+        elif not p.adds:
+            for pointer, nbytes in stretches(p):
+                self.fill(pointer, 0, nbytes, stream)
+
+    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
+        self._blas(stream).multiply_at(product, words)
+
+    def _blas(self, stream: Any) -> Blas:
+        blas = self._products.get(stream.ptr)
+        if blas is None:
+            blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self._precision)
+            self._products[stream.ptr] = blas
+            self._follow(stream)
+        return blas
 
     def begin_capture(self, stream: Any) -> None:
-        self._blas(stream)  # its workspace cannot be allocated later
+        """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream."""
+        self._words()
+        self._blas(stream)  # its memory cannot be allocated later
         stream.begin_capture(self._runtime.streamCaptureModeThreadLocal)
 
     def end_capture(self, stream: Any) -> Any:
@@ -209,27 +231,8 @@ class CupyDriver:
         return graph
 
     def replay(self, graph: Any, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
+        self._words()
         graph.launch(stream)
-
-    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
-        self._blas(stream).multiply_at(product, words)
-
-    def _blas(self, stream: Any) -> Blas:
-        """Return what does products on a stream."""
-        blas = self._products.get(stream.ptr)
-        if blas is None:
-            blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self._precision)
-            self._products[stream.ptr] = blas
-            self._follow(stream)
-        return blas
-
-    def multiply(self, product: Product, stream: Any) -> None:
-        p = product
-        if p.m and p.n and p.k and p.count:
-            self._blas(stream).multiply(p)
-        elif not p.adds:
-            for pointer, nbytes in stretches(p):
-                self.fill(pointer, 0, nbytes, stream)
 
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of CuPy over a buffer, which it holds.

@@ -1,4 +1,4 @@
-"""What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, streams and events.
+"""What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, graphs, events.
 
 `cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what is asked of
 another driver. Everything is enqueued on a stream and done later, in that stream's order; only
@@ -206,23 +206,36 @@ class Driver(Protocol):
         ...
 
     def multiply_at(self, product: Product, words: int, stream: Stream) -> None:
-        """Do one product, none of whose extents is 0, of matrices whose addresses the device looks up.
+        """Do one matrix product, of matrices whose addresses are read when it is done.
 
-        They stand in three words of its memory, those of A, B and C, when the product is done. The addresses
-        in `product` are not looked at.
+        Args:
+            product: its count is 1, and none of m, n and k is 0. Its addresses are not looked at.
+            words: where the addresses of A, B and C lie on the device: ``[3] int64``.
+            stream: where it is enqueued.
         """
         ...
 
     def begin_capture(self, stream: Stream) -> None:
-        """Keep what is enqueued on a stream from now on, and do not do it; nothing is allocated meanwhile."""
+        """Keep what is enqueued on a stream from now on, and do nothing of it.
+
+        Until `end_capture`, the thread that captures may enqueue launches, products, fills and copies within
+        the device. It may allocate nothing, load nothing and wait for nothing, and use no events. Other
+        threads may do all this, on other streams.
+        """
         ...
 
     def end_capture(self, stream: Stream) -> Graph:
-        """Return what was kept since `begin_capture`, ready to be run any number of times."""
+        """Return all that was kept, ready to run. A graph does not hold the memory that it uses."""
         ...
 
     def replay(self, graph: Graph, stream: Stream, touched: Callable[[], Touched] | None = None) -> None:
-        """Run what a graph holds, in its order, by one launch."""
+        """Run a graph, in one launch.
+
+        Args:
+            graph: all that was kept, which runs in the same order.
+            stream: any; where the graph is enqueued.
+            touched: memory that the graph may touch beyond what its launches said when they were kept.
+        """
         ...
 
     def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import re
 import shutil
 import struct
@@ -39,6 +40,8 @@ OPTIONS = (
 
 _KERNEL = re.compile(r"\bKERNEL(_WIDE|_TOGETHER)?\s+(\w+)\s*\(([^)]*)\)")
 _THREADS = {"": 256, "_TOGETHER": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_STREAMS = itertools.count(1)
+_KEPT: dict[int, list[Callable[[], object]]] = {}  # by stream that is captured now
 
 
 def parameters(source: str) -> dict[str, int]:
@@ -112,9 +115,13 @@ class Emulator:
     recording = False
     multiprocessors = 1
 
-    def __init__(self) -> None:
-        self._streams = 0
-        self._kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
+    def enqueue(self, stream: Any, do: Callable[..., object], *arguments: Any) -> None:
+        """Call a function now, or each time that a graph is replayed where the stream is captured."""
+        kept = _KEPT.get(stream)
+        if kept is None:
+            do(*arguments)
+        else:
+            kept.append(partial(do, *arguments))
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return HostBuffer(nbytes)
@@ -123,8 +130,7 @@ class Emulator:
         return np.empty(nbytes, np.uint8)
 
     def stream(self) -> int:
-        self._streams += 1
-        return self._streams - 1
+        return next(_STREAMS)
 
     def event(self) -> int:
         return 0
@@ -139,20 +145,16 @@ class Emulator:
         pass
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
-        assert stream not in self._kept, "graphs hold launches and products only"
-        ctypes.memmove(pointer, *span_of(source))
+        self.enqueue(stream, ctypes.memmove, pointer, *span_of(source))
 
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
-        assert stream not in self._kept, "graphs hold launches and products only"
-        ctypes.memmove(span_of(target).pointer, pointer, target.nbytes)
+        self.enqueue(stream, ctypes.memmove, span_of(target).pointer, pointer, target.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
-        assert stream not in self._kept, "graphs hold launches and products only"
-        ctypes.memmove(target, source, nbytes)
+        self.enqueue(stream, ctypes.memmove, target, source, nbytes)
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
-        assert stream not in self._kept, "graphs hold launches and products only"
-        ctypes.memset(pointer, byte, nbytes)
+        self.enqueue(stream, ctypes.memset, pointer, byte, nbytes)
 
     def load(self, source: str) -> HostModule:
         return _load(source)
@@ -169,63 +171,53 @@ class Emulator:
         assert blocks > 0, "a GPU refuses to run no block"
         emulate, address, pack, limit = function
         assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
-        packed = pack(*arguments)
-        if stream in self._kept:
-            self._kept[stream].append(partial(emulate, address, blocks, packed))
-        else:
-            emulate(address, blocks, packed)
+        self.enqueue(stream, emulate, address, blocks, pack(*arguments))
+
+    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
+        return 1
 
     def launch_together(
         self,
-        function: HostFunction,
+        function: Any,
         blocks: int,
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        assert blocks <= self.blocks_together(function, threads), "blocks that cannot run side by side"
+        assert blocks <= self.blocks_together(function, threads), f"{blocks} blocks do not run side by side"
         self.launch(function, blocks, threads, arguments, stream, touched)
 
-    def blocks_together(self, function: HostFunction, threads: tuple[int, int]) -> int:
-        return 1  # blocks run one after the other
+    def multiply(self, product: Product, stream: Any) -> None:
+        self.enqueue(stream, _multiplied, product)
+
+    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
+        assert product.count == 1, "each product has addresses of its own"
+        assert min(product.m, product.n, product.k) > 0, "an empty product has no addresses"
+        self.enqueue(stream, _multiplied_at, product, words)
 
     def begin_capture(self, stream: Any) -> None:
-        self._kept[stream] = []
+        assert stream not in _KEPT, "the stream is captured already"
+        _KEPT[stream] = []
 
-    def end_capture(self, stream: Any) -> tuple[Callable[[], None], ...]:
-        return tuple(self._kept.pop(stream))
+    def end_capture(self, stream: Any) -> list[Callable[[], object]]:
+        return _KEPT.pop(stream)
 
     def replay(
         self,
-        graph: Sequence[Callable[[], None]],
+        graph: list[Callable[[], object]],
         stream: Any,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        for work in graph:
-            work()
+        for do in graph:
+            self.enqueue(stream, do)
 
-    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
-        extents = product.m, product.n, product.k
-        assert product.count == 1, "one product"
-        assert all(extents), f"a product that is not empty, found {extents}"
+    def array(self, buffer: HostBuffer, shape: tuple[int, ...], dtype: str) -> Array:
+        return buffer.array(shape, dtype)
 
-        def multiply() -> None:
-            a, b, c = ctypes.cast(words, ctypes.POINTER(ctypes.c_longlong))[:3]
-            self._multiply(replace(product, a=a, b=b, c=c))
 
-        self._kept[stream].append(multiply) if stream in self._kept else multiply()
-
-    def multiply(self, product: Product, stream: Any) -> None:
-        if stream in self._kept:
-            self._kept[stream].append(partial(self._multiply, product))
-        else:
-            self._multiply(product)
-
-    def _multiply(self, product: Product) -> None:
-        p = product
-        if not p.count * p.m * p.n:
-            return
+def _multiplied(p: Product) -> None:
+    if p.count * p.m * p.n:
         a = _matrices(p.a, p, p.a_step, (p.k, p.m) if p.a_across else (p.m, p.k), p.a_lead)
         b = _matrices(p.b, p, p.b_step, (p.n, p.k) if p.b_across else (p.k, p.n), p.b_lead)
         c = _matrices(p.c, p, p.c_step, (p.m, p.n), p.c_lead)
@@ -237,8 +229,10 @@ class Emulator:
             else:
                 np.matmul(a, b, out=c)
 
-    def array(self, buffer: HostBuffer, shape: tuple[int, ...], dtype: str) -> Array:
-        return buffer.array(shape, dtype)
+
+def _multiplied_at(product: Product, words: int) -> None:
+    a, b, c = array_at(words, (3,), (8,), "int64").tolist()
+    _multiplied(replace(product, a=a, b=b, c=c))
 
 
 def _matrices(pointer: int, product: Product, step: int, shape: tuple[int, int], lead: int) -> Array:

@@ -47,13 +47,15 @@ class Launch(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A graph that is run.
+    """A graph that is run, but for its memory.
 
     Attributes:
         kept: the launches and products that it holds.
+        number: of the graph.
     """
 
     kept: tuple[Launch | Product, ...]
+    number: int
 
 
 class Work(NamedTuple):
@@ -67,7 +69,16 @@ class Work(NamedTuple):
         detail: what it does.
     """
 
-    kind: Literal["launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"]
+    kind: Literal[
+        "launch",
+        "multiply",
+        "multiply_at",
+        "copy_in",
+        "copy_out",
+        "copy",
+        "fill",
+        "replay",
+    ]
     stream: int
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
@@ -75,7 +86,44 @@ class Work(NamedTuple):
 
     def __str__(self) -> str:
         what = f"launch of {self.detail.kernel}" if isinstance(self.detail, Launch) else self.kind
+        what = f"replay of graph {self.detail.number}" if isinstance(self.detail, Graph) else what
         return f"{what} on stream {self.stream}"
+
+
+class Kept(NamedTuple):
+    """What is enqueued on a stream that is captured: it is done when the graph is replayed, and not now.
+
+    Attributes:
+        graph: the number of the graph.
+        call: what is enqueued.
+    """
+
+    graph: int
+    call: Work | Order
+
+
+class Captured(NamedTuple):
+    """All is kept that a graph holds.
+
+    Attributes:
+        graph: its number.
+        spans: memory that its work said to touch.
+    """
+
+    graph: int
+    spans: tuple[Span, ...]
+
+
+class Unsafe(NamedTuple):
+    """A thread that captures asks for what it may not.
+
+    Attributes:
+        asked: which method of the driver.
+        graph: the number of the graph.
+    """
+
+    asked: str
+    graph: int
 
 
 class Overwritten(NamedTuple):
@@ -98,13 +146,13 @@ class Loaded(NamedTuple):
     source: str
 
 
-Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded
+Call: TypeAlias = Memory | Order | Work | Overwritten | Loaded | Kept | Captured | Unsafe
 
 
 class Counts(NamedTuple):
     """How often each thing was asked for, and the bytes of copies between host and device.
 
-    What a graph holds is not counted; `replays` are.
+    What a graph holds is counted apart, each time that it is run.
     """
 
     launches: int
@@ -120,6 +168,8 @@ class Counts(NamedTuple):
     synchronizations: int
     loads: int
     replays: int
+    graph_launches: int
+    graph_products: int
 
 
 def count(calls: Iterable[Call]) -> Counts:
@@ -131,13 +181,15 @@ def count(calls: Iterable[Call]) -> Counts:
     """
     calls = list(calls)
     of = Counter(call.kind for call in calls if isinstance(call, Work | Order | Memory))
+    details = [call.detail for call in calls if isinstance(call, Work)]
+    held = [each for detail in details if isinstance(detail, Graph) for each in detail.kept]
     moved = Counter[str]()
     for call in calls:
         if isinstance(call, Work):
             moved[call.kind] += sum(span.nbytes for span in call.writes)
     return Counts(
         launches=of["launch"],
-        products=of["multiply"],
+        products=of["multiply"] + of["multiply_at"],
         copies_in=of["copy_in"],
         bytes_in=moved["copy_in"],
         copies_out=of["copy_out"],
@@ -149,6 +201,8 @@ def count(calls: Iterable[Call]) -> Counts:
         synchronizations=of["synchronize"],
         loads=sum(isinstance(call, Loaded) for call in calls),
         replays=of["replay"],
+        graph_launches=sum(isinstance(each, Launch) for each in held),
+        graph_products=sum(isinstance(each, Product) for each in held),
     )
 
 

@@ -6,6 +6,8 @@
 - *pinned*: pinned memory is freed or overwritten while a copy may still use it.
 - *event*: an event is waited for that was never recorded.
 - *touched*: a launch does not say what it writes, so the rules above do not see it.
+- *graph*: a graph holds pinned memory or an event, is replayed after memory that it holds was freed, or the
+  thread that captures it allocates, loads or waits.
 - *launch*, *product*: what CUDA or cuBLAS refuse, or where they do something undefined.
 """
 
@@ -17,7 +19,18 @@ from typing import NamedTuple
 
 from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product, Span
 from foldbatch.engines.cuda.drivers.spans import joined
-from foldbatch.engines.cuda.recording.calls import Call, Launch, Memory, Order, Overwritten, Work
+from foldbatch.engines.cuda.recording.calls import (
+    Call,
+    Captured,
+    Graph,
+    Kept,
+    Launch,
+    Memory,
+    Order,
+    Overwritten,
+    Unsafe,
+    Work,
+)
 from foldbatch.engines.cuda.recording.clocks import Clock, Clocks, join
 
 BLOCKS = 2**31 - 1  # of a launch, at most
@@ -74,6 +87,7 @@ class _Checker:
         self.blocks: dict[int, _Block] = {}
         self.starts: list[int] = []
         self.freed: Clock = {}  # what has used memory of the device that was freed
+        self.graphs: dict[int, list[tuple[Span, _Block | None]]] = {}  # what a graph holds
 
     def all(self) -> Iterator[Fault]:
         for number, call in enumerate(self.calls):
@@ -86,6 +100,30 @@ class _Checker:
                 yield Fault(number, "pinned", f"the host changed what call {call.copy} copies, too early")
             elif isinstance(call, Work):
                 yield from self.work(number, call)
+            elif isinstance(call, Kept):
+                yield from self.kept(number, call)
+            elif isinstance(call, Captured):
+                self.graphs[call.graph] = [(span, self.block(span)) for span in call.spans]
+            elif isinstance(call, Unsafe):
+                text = f"the thread that captures graph {call.graph} asks for {call.asked}"
+                yield Fault(number, "graph", text)
+
+    def kept(self, number: int, kept: Kept) -> Iterator[Fault]:
+        """Look at what a graph holds when it is kept; where it reads and writes, when it is replayed."""
+        call = kept.call
+        if isinstance(call, Order):
+            yield Fault(number, "graph", f"graph {kept.graph} holds an event")
+            return
+        if isinstance(call.detail, Launch):
+            yield from _launch_faults(number, call.detail)
+        if isinstance(call.detail, Product):
+            yield from _product_faults(number, call.detail, call)
+        for span in joined([*call.reads, *call.writes]):
+            block = self.block(span)
+            if block is None:
+                yield Fault(number, "bounds", f"{call} touches {_hex(span)}, which is in no living memory")
+            elif block.host:
+                yield Fault(number, "graph", f"graph {kept.graph} holds pinned memory: {call}")
 
     def memory(self, number: int, call: Memory) -> Iterator[Fault]:
         if not call.nbytes:
@@ -107,10 +145,16 @@ class _Checker:
     def work(self, number: int, call: Work) -> Iterator[Fault]:
         if isinstance(call.detail, Launch):
             yield from _launch_faults(number, call.detail)
-            if not call.writes:
-                yield Fault(number, "touched", f"{call} does not say what it writes")
+        if isinstance(call.detail, Launch | Graph) and not call.writes:
+            yield Fault(number, "touched", f"{call} does not say what it writes")
         if isinstance(call.detail, Product):
             yield from _product_faults(number, call.detail, call)
+        if isinstance(call.detail, Graph):
+            for span, block in self.graphs.get(call.detail.number, ()):
+                if block is not None and self.block(span) is not block:
+                    yield Fault(
+                        number, "graph", f"{call} uses {_hex(span)}, which was freed since it was kept"
+                    )
         time = self.clocks.work(call.stream)
         clock = self.clocks.streams[call.stream]
         made = []
@@ -188,6 +232,7 @@ def _product_faults(number: int, product: Product, call: Work) -> Iterator[Fault
     p, size = product, 4 if product.dtype == "float32" else 8
     if not p.count * p.m * p.n:
         return
+    lies = call.kind == "multiply"  # else nobody knows yet where the operands lie
     columns = {"a": p.m if p.a_across else p.k, "b": p.k if p.b_across else p.n, "c": p.n}
     leads = {"a": p.a_lead, "b": p.b_lead, "c": p.c_lead}
     for name, address in (("a", p.a), ("b", p.b), ("c", p.c)):
@@ -195,12 +240,14 @@ def _product_faults(number: int, product: Product, call: Work) -> Iterator[Fault
             yield Fault(
                 number, "product", f"{name}_lead is {leads[name]} for rows of {columns[name]} elements"
             )
-        if address % size and p.k:
+        if lies and address % size and p.k:
             yield Fault(number, "product", f"{name} lies at {address:#x}, between elements")
     one_after_another = p.c_step >= (p.m - 1) * p.c_lead + p.n
     side_by_side = p.c_step >= p.n and (p.count - 1) * p.c_step + p.n <= p.c_lead
     if p.count > 1 and not one_after_another and not side_by_side:
         yield Fault(number, "product", f"products write into each other: c_step is {p.c_step}")
     operands = call.reads[:2]
-    if any(read.pointer < sum(c) and c.pointer < sum(read) for c in call.writes for read in operands):
+    if lies and any(
+        read.pointer < sum(c) and c.pointer < sum(read) for c in call.writes for read in operands
+    ):
         yield Fault(number, "product", "the result lies over an operand")

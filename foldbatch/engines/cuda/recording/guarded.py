@@ -16,7 +16,6 @@ from foldbatch.engines.cuda.drivers.driver import (
     Driver,
     Event,
     Function,
-    Graph,
     Module,
     Product,
     Span,
@@ -24,6 +23,8 @@ from foldbatch.engines.cuda.drivers.driver import (
     Touched,
 )
 from foldbatch.engines.cuda.drivers.spans import joined, without
+from foldbatch.engines.cuda.recording import graphs
+from foldbatch.engines.cuda.recording.calls import product_spans
 from foldbatch.engines.cuda.recording.held import Held
 from foldbatch.params import Array
 
@@ -50,10 +51,11 @@ class Guarded:
         self.name = driver.name
         self.multiprocessors = driver.multiprocessors
         self.hides = self.recording = hides
+        self._kept: dict[Stream, list[Touched]] = {}  # by stream that is captured: what its work touches
+        self._graphs = 0
         self._bytes: dict[int, Any] = {}  # by address: memory with its guards
         self._done: list[str] = []  # since guards were looked at
         self._damaged: list[str] = []
-        self._captures = False
 
     def allocate(self, nbytes: int) -> Held:
         whole = nbytes + 2 * GUARD
@@ -117,10 +119,12 @@ class Guarded:
 
     def copy(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
         self._done.append("copy")
+        self._keep(stream, [Span(source, nbytes)], [Span(target, nbytes)])
         self.driver.copy(target, source, nbytes, stream)
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Stream) -> None:
         self._done.append("fill")
+        self._keep(stream, (), [Span(pointer, nbytes)])
         self.driver.fill(pointer, byte, nbytes, stream)
 
     def load(self, source: str) -> _Module:
@@ -135,9 +139,10 @@ class Guarded:
         stream: Stream,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        name, inner = function
-        run = partial(self.driver.launch, inner, blocks, threads, arguments, stream, touched)
-        self._run(name, run, touched)
+        self._launch(self.driver.launch, function, blocks, threads, arguments, stream, touched)
+
+    def blocks_together(self, function: tuple[str, Function], threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function[1], threads)
 
     def launch_together(
         self,
@@ -148,28 +153,30 @@ class Guarded:
         stream: Stream,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
+        self._launch(self.driver.launch_together, function, blocks, threads, arguments, stream, touched)
+
+    def _launch(
+        self,
+        launch: Callable[..., None],
+        function: tuple[str, Function],
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Stream,
+        touched: Callable[[], Touched] | None,
+    ) -> None:
         name, inner = function
-        run = partial(self.driver.launch_together, inner, blocks, threads, arguments, stream, touched)
+        run = partial(launch, inner, blocks, threads, arguments, stream, touched)
+        if stream in self._kept:
+            self._kept[stream].append(touched() if touched is not None and self.hides else Touched((), ()))
+            run()
+            return
         self._run(name, run, touched)
 
-    def blocks_together(self, function: tuple[str, Function], threads: tuple[int, int]) -> int:
-        return self.driver.blocks_together(function[1], threads)
-
-    def begin_capture(self, stream: Stream) -> None:
-        self._captures = True
-        self.driver.begin_capture(stream)
-
-    def end_capture(self, stream: Stream) -> Graph:
-        self._captures = False
-        return self.driver.end_capture(stream)
-
-    def replay(self, graph: Graph, stream: Stream, touched: Callable[[], Touched] | None = None) -> None:
-        self._run("a graph", partial(self.driver.replay, graph, stream, touched), touched)
-
     def _run(self, name: str, run: Callable[[], None], touched: Callable[[], Touched] | None) -> None:
-        """Do work, and where memory is hidden, look at what it writes."""
+        """Run a kernel or a graph, and look at what it touches."""
         self._done.append(name)
-        if not self.hides or self._captures:
+        if not self.hides:
             run()
             return
         assert touched is not None, f"{name} does not say what it touches"
@@ -194,11 +201,32 @@ class Guarded:
 
     def multiply(self, product: Product, stream: Stream) -> None:
         self._done.append("multiply")
+        self._keep(stream, *product_spans(product))
         self.driver.multiply(product, stream)
 
     def multiply_at(self, product: Product, words: int, stream: Stream) -> None:
         self._done.append("multiply_at")
+        self._keep(stream, [Span(words, 24)], ())
         self.driver.multiply_at(product, words, stream)
+
+    def _keep(self, stream: Stream, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+        if stream in self._kept:
+            self._kept[stream].append(Touched(reads, writes))
+
+    def begin_capture(self, stream: Stream) -> None:
+        self.driver.begin_capture(stream)
+        self._kept[stream] = []
+
+    def end_capture(self, stream: Stream) -> graphs.Held:
+        touched = graphs.together(self._kept.pop(stream))
+        self._graphs += 1
+        return graphs.Held(self.driver.end_capture(stream), self._graphs - 1, touched)
+
+    def replay(
+        self, graph: graphs.Held, stream: Stream, touched: Callable[[], Touched] | None = None
+    ) -> None:
+        every = partial(graph.with_more, touched)
+        self._run(f"graph {graph.number}", partial(self.driver.replay, graph.inner, stream, every), every)
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         nbytes = prod(shape) * np.dtype(dtype).itemsize

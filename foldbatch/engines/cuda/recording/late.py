@@ -34,11 +34,16 @@ class Mark:
 
 
 class Queue:
-    """A stream: what is enqueued, in order. An item is work, a mark of its own, or another's to wait for."""
+    """A stream: what is enqueued, in order. An item is work, a mark of its own, or another's to wait for.
+
+    Attributes:
+        inner: the stream of the other driver that does the work, or keeps it while this one is captured.
+        captured: whether it is.
+    """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.captured = False  # whether what is enqueued goes into a graph
+        self.captured = False
         self._items: deque[Mark | Callable[[], None]] = deque()
 
     def add(self, item: Mark | Callable[[], None]) -> None:
@@ -114,8 +119,8 @@ class Late:
 
     def _enqueue(self, queue: Queue, item: Mark | Callable[[], None]) -> None:
         if queue.captured:
-            assert not isinstance(item, Mark), "graphs hold no events"
-            item()  # the other driver keeps it
+            assert not isinstance(item, Mark), "no event can be part of a graph"
+            item()
             return
         queue.add(item)
         for number, each in enumerate(self._queues):
@@ -193,11 +198,20 @@ class Late:
         stream: Queue,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told = tuple(arguments)
-        launch = partial(
-            self.driver.launch, function, blocks, threads, told, stream.inner, self._now(touched)
+        told, spans = tuple(arguments), self._now(touched)
+        self._enqueue(
+            stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner, spans)
         )
-        self._enqueue(stream, launch)
+
+    def _now(self, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
+        """Return what work touches as the memory is now."""
+        if touched is None or not self.recording:
+            return touched
+        spans = touched()
+        return lambda: spans
+
+    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function, threads)
 
     def launch_together(
         self,
@@ -208,24 +222,19 @@ class Late:
         stream: Queue,
         touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told, now = tuple(arguments), self._now(touched)
-        launch = partial(self.driver.launch_together, function, blocks, threads, told, stream.inner, now)
-        self._enqueue(stream, launch)
+        start, told, spans = self.driver.launch_together, tuple(arguments), self._now(touched)
+        self._enqueue(stream, partial(start, function, blocks, threads, told, stream.inner, spans))
 
-    def _now(self, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
-        """Return what tells the memory that work touches, as it is now."""
-        if touched is None or not self.recording:
-            return touched
-        spans = touched()
-        return lambda: spans
+    def multiply(self, product: Product, stream: Queue) -> None:
+        self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
 
-    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
-        return self.driver.blocks_together(function, threads)
+    def multiply_at(self, product: Product, words: int, stream: Queue) -> None:
+        self._enqueue(stream, partial(self.driver.multiply_at, product, words, stream.inner))
 
     def begin_capture(self, stream: Queue) -> None:
-        stream.run_all()
-        stream.captured = True
+        stream.run_all()  # what was enqueued before is no part of the graph
         self.driver.begin_capture(stream.inner)
+        stream.captured = True
 
     def end_capture(self, stream: Queue) -> Graph:
         stream.captured = False
@@ -233,12 +242,6 @@ class Late:
 
     def replay(self, graph: Graph, stream: Queue, touched: Callable[[], Touched] | None = None) -> None:
         self._enqueue(stream, partial(self.driver.replay, graph, stream.inner, self._now(touched)))
-
-    def multiply(self, product: Product, stream: Queue) -> None:
-        self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
-
-    def multiply_at(self, product: Product, words: int, stream: Queue) -> None:
-        self._enqueue(stream, partial(self.driver.multiply_at, product, words, stream.inner))
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         for queue in self._queues:

@@ -92,6 +92,9 @@ class Nothing:
     ) -> None:
         pass
 
+    def blocks_together(self, function: str, threads: tuple[int, int]) -> int:
+        return self.multiprocessors
+
     def launch_together(
         self,
         function: str,
@@ -102,9 +105,6 @@ class Nothing:
         touched: Callable[[], Touched] | None = None,
     ) -> None:
         pass
-
-    def blocks_together(self, function: str, threads: tuple[int, int]) -> int:
-        return 1
 
     def multiply(self, product: Product, stream: Any) -> None:
         pass
@@ -118,7 +118,7 @@ class Nothing:
     def end_capture(self, stream: Any) -> None:
         pass
 
-    def replay(self, graph: Any, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
+    def replay(self, graph: None, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
         pass
 
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Array:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from foldbatch.engines.cuda.drivers.driver import Driver, Module, Product, Span, Touched
-from foldbatch.engines.cuda.drivers.spans import array_at, span_of
+from foldbatch.engines.cuda.drivers.spans import array_at, joined, span_of
 from foldbatch.engines.cuda.recording.calls import (
     Call,
+    Captured,
     Graph,
+    Kept,
     Launch,
     Loaded,
     Memory,
     Order,
     Overwritten,
+    Unsafe,
     Work,
     product_spans,
 )
 from foldbatch.engines.cuda.recording.clocks import Clocks
+from foldbatch.engines.cuda.recording.graphs import together
 from foldbatch.engines.cuda.recording.held import Held, call_when_gone, owner_of
 from foldbatch.params import Array
 
@@ -41,6 +46,22 @@ class _Copied(NamedTuple):
     content: bytes
     stream: int
     time: int
+
+
+class _Capture(NamedTuple):
+    """A stream that is captured: the number of its graph, who captures, and what is kept."""
+
+    graph: int
+    thread: int
+    works: list[Work]
+
+
+class RecordedGraph(NamedTuple):
+    """A graph of the other driver, with what it holds."""
+
+    inner: Any
+    graph: Graph
+    touched: Touched
 
 
 class RecordedModule(NamedTuple):
@@ -70,18 +91,27 @@ class Recorder:
         self.name = driver.name
         self.multiprocessors = driver.multiprocessors
         self.calls: list[Call] = []
+        self._captures: dict[int, _Capture] = {}  # by stream that is captured
+        self._graphs = 0
         self._clocks = Clocks()
         self._copied: list[_Copied] = []
         self._streams = self._events = 0
-        self._kept: dict[int, list[Launch | Product]] = {}  # by stream that is captured
 
     def allocate(self, nbytes: int) -> Held:
+        self._is_safe("allocate")
         inner = self.driver.allocate(nbytes)
         self.calls.append(Memory("allocate", inner.pointer, nbytes))
         freed = partial(self.calls.append, Memory("free", inner.pointer, nbytes))
         return Held(inner, inner.pointer, nbytes, freed)
 
+    def _is_safe(self, asked: str) -> None:
+        """Write down that this thread captures, and asks for what it may not."""
+        for capture in list(self._captures.values()):
+            if capture.thread == threading.get_ident():
+                self.calls.append(Unsafe(asked, capture.graph))
+
     def pinned(self, nbytes: int) -> Array:
+        self._is_safe("pinned")
         array = self.driver.pinned(nbytes)
         span = span_of(array)
         self.calls.append(Memory("pin", *span))
@@ -105,23 +135,35 @@ class Recorder:
         self.driver.wait(stream.inner, event.inner)
 
     def synchronize(self, event: Numbered) -> None:
+        self._is_safe("synchronize")
         self._order(Order("synchronize", event.number))
         self.driver.synchronize(event.inner)
         self._look_at_copied()
 
     def _order(self, order: Order) -> None:
+        capture = self._captures.get(order.stream)
+        if capture is not None:
+            self.calls.append(Kept(capture.graph, order))
+            return
         self.calls.append(order)
         self._clocks.order(order)
 
-    def _work(self, work: Work) -> int:
+    def _work(self, work: Work) -> int | None:
+        """Write work down, and return its number on its stream; None where it is kept for a graph."""
+        capture = self._captures.get(work.stream)
+        if capture is not None:
+            capture.works.append(work)
+            self.calls.append(Kept(capture.graph, work))
+            return None
         self.calls.append(work)
         return self._clocks.work(work.stream)
 
     def copy_in(self, pointer: int, source: Array, stream: Numbered) -> None:
         span = span_of(source)
         time = self._work(Work("copy_in", stream.number, (span,), (Span(pointer, source.nbytes),)))
-        owner = weakref.ref(owner_of(source))
-        self._copied.append(_Copied(len(self.calls) - 1, owner, span, source.tobytes(), stream.number, time))
+        if time is not None:
+            owner, number = weakref.ref(owner_of(source)), len(self.calls) - 1
+            self._copied.append(_Copied(number, owner, span, source.tobytes(), stream.number, time))
         self.driver.copy_in(pointer, source, stream.inner)
 
     def copy_out(self, target: Array, pointer: int, stream: Numbered) -> None:
@@ -137,6 +179,7 @@ class Recorder:
         self.driver.fill(pointer, byte, nbytes, stream.inner)
 
     def load(self, source: str) -> RecordedModule:
+        self._is_safe("load")
         self.calls.append(Loaded(source))
         return RecordedModule(self.driver.load(source))
 
@@ -153,6 +196,17 @@ class Recorder:
         told = self._launched(launch, stream, touched)
         self.driver.launch(function.inner, blocks, threads, arguments, stream.inner, told)
 
+    def _launched(
+        self, launch: Launch, stream: Numbered, touched: Callable[[], Touched] | None
+    ) -> Callable[[], Touched] | None:
+        """Write a launch down, and return what tells the memory that it touches now."""
+        spans = Touched((), ()) if touched is None else touched()
+        self._work(Work("launch", stream.number, tuple(spans.reads), tuple(spans.writes), launch))
+        return None if touched is None else lambda: spans
+
+    def blocks_together(self, function: Numbered, threads: tuple[int, int]) -> int:
+        return self.driver.blocks_together(function.inner, threads)
+
     def launch_together(
         self,
         function: Numbered,
@@ -166,46 +220,35 @@ class Recorder:
         told = self._launched(launch, stream, touched)
         self.driver.launch_together(function.inner, blocks, threads, arguments, stream.inner, told)
 
-    def _launched(
-        self, launch: Launch, stream: Numbered, touched: Callable[[], Touched] | None
-    ) -> Callable[[], Touched] | None:
-        """Write down a launch, or that a graph keeps it; return what tells the memory that it touches."""
-        if stream.number in self._kept:
-            self._kept[stream.number].append(launch)
-            return None
-        return self._ran(Work("launch", stream.number, (), (), launch), touched)
-
-    def _ran(self, work: Work, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
-        spans = Touched((), ()) if touched is None else touched()
-        self._work(work._replace(reads=tuple(spans.reads), writes=tuple(spans.writes)))
-        return None if touched is None else lambda: spans
-
-    def blocks_together(self, function: Numbered, threads: tuple[int, int]) -> int:
-        return self.driver.blocks_together(function.inner, threads)
-
     def multiply(self, product: Product, stream: Numbered) -> None:
-        if stream.number in self._kept:
-            self._kept[stream.number].append(product)
-        else:
-            self._work(Work("multiply", stream.number, *product_spans(product), product))
+        self._work(Work("multiply", stream.number, *product_spans(product), product))
         self.driver.multiply(product, stream.inner)
 
     def multiply_at(self, product: Product, words: int, stream: Numbered) -> None:
-        assert stream.number in self._kept, "where its matrices lie is told with the graph"
-        self._kept[stream.number].append(product)
+        """See `driver.Driver`. The record holds where the addresses lie: the operands are not known yet."""
+        self._work(Work("multiply_at", stream.number, (Span(words, 24),), (), product))
         self.driver.multiply_at(product, words, stream.inner)
 
     def begin_capture(self, stream: Numbered) -> None:
-        self._kept[stream.number] = []
         self.driver.begin_capture(stream.inner)
+        self._captures[stream.number] = _Capture(self._graphs, threading.get_ident(), [])
+        self._graphs += 1
 
-    def end_capture(self, stream: Numbered) -> Numbered:
+    def end_capture(self, stream: Numbered) -> RecordedGraph:
         inner = self.driver.end_capture(stream.inner)
-        return Numbered(Graph(tuple(self._kept.pop(stream.number))), inner)
+        number, _, works = self._captures.pop(stream.number)
+        touched = together(Touched(work.reads, work.writes) for work in works)
+        self.calls.append(Captured(number, tuple(joined([*touched.reads, *touched.writes]))))
+        kept = tuple(work.detail for work in works if isinstance(work.detail, Launch | Product))
+        return RecordedGraph(inner, Graph(kept, number), touched)
 
-    def replay(self, graph: Numbered, stream: Numbered, touched: Callable[[], Touched] | None = None) -> None:
-        told = self._ran(Work("replay", stream.number, (), (), graph.number), touched)
-        self.driver.replay(graph.inner, stream.inner, told)
+    def replay(
+        self, graph: RecordedGraph, stream: Numbered, touched: Callable[[], Touched] | None = None
+    ) -> None:
+        more = Touched((), ()) if touched is None else touched()
+        reads, writes = together([graph.touched, more])
+        self._work(Work("replay", stream.number, tuple(reads), tuple(writes), graph.graph))
+        self.driver.replay(graph.inner, stream.inner, None if touched is None else lambda: more)
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         return buffer.lend(self.driver.array(buffer.inner, shape, dtype))

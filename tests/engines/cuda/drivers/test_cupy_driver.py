@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -25,7 +26,7 @@ from foldbatch.engines.cuda.drivers.driver import Driver, Product
 from foldbatch.engines.cuda.drivers.nvrtc import Compiled
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
-from tests.engines.cuda import stand_in
+from tests.engines.cuda import replayed, stand_in
 from tests.programs import drawn
 from tests.test_laws import assert_same, gradients_of
 
@@ -34,6 +35,11 @@ DRIVERS = [
     pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
     pytest.param(load_driver, id="card", marks=on_card),
 ]
+
+
+def as_text(text: str, *_: Any) -> Compiled:
+    """In the place of the compiler: the stand-in for CuPy takes texts."""
+    return Compiled(text.encode(), "")
 
 
 def wait_for(driver: Any, stream: Any) -> None:
@@ -112,6 +118,52 @@ def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
     assert head == [99, 3, 1, 1, 64, 1, 1, 0, stream.ptr]
     assert values[: len(arguments)] == arguments
     assert extra == 0
+
+
+def test_blocks_that_wait_for_each_other_are_launched_as_such() -> None:
+    driver, cupy, _ = stand_in.driver()
+    stream, function = driver.stream(), SimpleNamespace(ptr=99)
+    assert driver.multiprocessors == 132
+    assert driver.blocks_together(function, (64, 8)) == 132 * 4
+    driver.launch_together(function, 12, (64, 8), [5, 6], stream)
+    (*head, values, _) = cupy.asked_for("launch together")[0]
+    assert (head, values[:2]) == ([99, 12, 1, 1, 64, 8, 1, 0, stream.ptr], [5, 6])
+    assert launched(cupy) == []
+
+
+@pytest.mark.parametrize("make", DRIVERS)
+def test_a_graph_is_replayed_with_what_lies_in_memory_then(make: Any) -> None:
+    driver = make()
+    emulated = isinstance(driver._cupy, stand_in.StandIn)
+    with mock.patch.object(cupy_driver, "compiled", as_text) if emulated else nullcontext():
+        assert replayed.run(driver) == replayed.EXPECTED
+
+
+def test_a_stream_is_captured_with_memory_for_products_and_a_graph_is_there_before_it_runs() -> None:
+    """What another thread does meanwhile is no matter: only the one that captures must not allocate."""
+    driver, cupy, products = stand_in.driver()
+    stream, other = driver.stream(), driver.stream()
+    driver.begin_capture(other)
+    assert [name for name, *_ in products.asked] == [
+        "cublasSetStream_v2",
+        "cublasSetWorkspace_v2",
+        "cublasSetMathMode",
+    ]
+    assert cupy.asked_for("begin capture") == [(other, driver._runtime.streamCaptureModeThreadLocal)]
+    buffer = replayed_memory(driver, other)
+    graph = driver.end_capture(other)
+    assert cupy.asked_for("upload") == [(graph, other)]
+    assert buffer.tolist() == [0, 0, 0, 0]
+    driver.replay(graph, stream)
+    assert cupy.asked_for("replay") == [(graph, stream)]
+    assert buffer.tolist() == [3, 3, 0, 0]
+
+
+def replayed_memory(driver: CupyDriver, stream: Any) -> Any:
+    """Fill two of four bytes, later."""
+    memory = np.zeros(4, np.uint8)
+    driver.fill(memory.__array_interface__["data"][0], 3, 2, stream)
+    return memory
 
 
 def test_each_thread_works_on_the_drivers_gpu_with_arguments_of_its_own() -> None:
@@ -193,6 +245,17 @@ def test_cupy_has_what_the_driver_asks_of_it() -> None:
         real = getattr(cupy.cuda, name)
         for inner in vars(value) if isinstance(value, SimpleNamespace) else ():
             assert hasattr(real, inner), f"cupy.cuda.{name}.{inner}"
+    for name, asked in (
+        ("Stream", ["wait_event", "begin_capture", "end_capture"]),
+        ("Graph", ["upload", "launch"]),
+    ):
+        assert [each for each in asked if not hasattr(getattr(cupy.cuda, name), each)] == []
+    together = cupy.cuda.driver.launchCooperativeKernel.__doc__
+    assert "unsigned int shared_mem_bytes, intptr_t stream, intptr_t kernel_params)" in together
+    occupancy = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor.__doc__
+    assert occupancy.split("Max")[1].startswith(
+        "ActiveBlocksPerMultiprocessor(intptr_t func, int blockSize, size_t dynamicSMemSize) -> int"
+    )
     function = cupy.cuda.driver.launchKernel.__doc__
     assert function.startswith(
         "launchKernel(intptr_t f, unsigned int grid_dim_x, unsigned int grid_dim_y, unsigned int grid_dim_z, unsigned"
@@ -209,7 +272,7 @@ def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
     with (
         mock.patch.object(cuda, "device", lambda precision: made),
         mock.patch.object(cuda, "check", lambda: None),
-        mock.patch.object(cupy_driver, "compiled", lambda text, *_: Compiled(text.encode(), "")),
+        mock.patch.object(cupy_driver, "compiled", as_text),
     ):
         yield cupy, products
 

@@ -15,6 +15,7 @@ from foldbatch.engines.cuda.drivers import emulator
 from foldbatch.engines.cuda.drivers.driver import Product, Span, Touched
 from foldbatch.engines.cuda.drivers.emulator import OPTIONS, Emulator, parameters
 from foldbatch.errors import BackendError
+from tests.engines.cuda import replayed
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.threaded import Threaded, address_of, run_threaded
 
@@ -135,6 +136,39 @@ def test_products_of_what_is_no_number_do_not_warn():
     a, b, c = np.full((1, 1), np.inf), np.zeros((1, 1)), np.zeros((1, 1))
     GPU.multiply(Product("float64", 1, 1, 1, address_of(a), address_of(b), address_of(c), 1, 1, 1), 0)
     assert np.isnan(c)
+
+
+def test_a_product_reads_its_addresses_when_it_is_done():
+    assert replayed.run(GPU) == replayed.EXPECTED
+    for refused in ({"count": 2}, {"m": 0}, {"n": 0}, {"k": 0}):
+        with pytest.raises(AssertionError):
+            GPU.multiply_at(replace(replayed.PRODUCT, **refused), 0, 0)
+
+
+def test_what_is_enqueued_on_a_captured_stream_is_kept_and_other_streams_go_on():
+    one, two, x = GPU.stream(), GPU.stream(), np.zeros(8, np.uint8)
+    GPU.begin_capture(one)
+    GPU.fill(address_of(x), 1, 4, one)
+    GPU.copy(address_of(x) + 4, address_of(x), 2, one)
+    GPU.fill(address_of(x) + 7, 9, 1, two)
+    with pytest.raises(AssertionError, match="captured already"):
+        GPU.begin_capture(one)
+    graph = GPU.end_capture(one)
+    assert x.tolist() == [0] * 7 + [9]
+    GPU.begin_capture(one)
+    GPU.replay(graph, one)  # a graph within a graph
+    outer = GPU.end_capture(one)
+    assert x.tolist() == [0] * 7 + [9]
+    GPU.replay(outer, two)
+    assert x.tolist() == [1, 1, 1, 1, 1, 1, 0, 9]
+
+
+def test_blocks_that_wait_for_each_other_run_side_by_side(kernels):
+    seen, function = np.zeros(3, np.int64), kernels.function("numbered")
+    GPU.launch_together(function, 1, (32, 1), (address_of(seen), address_of(seen) + 16), 0)
+    assert seen.tolist() == [1100, 0, 1]
+    with pytest.raises(AssertionError, match="2 blocks do not run side by side"):
+        GPU.launch_together(function, 2, (32, 1), (address_of(seen), address_of(seen) + 16), 0)
 
 
 def test_memory_is_copied_and_filled():

@@ -1,7 +1,7 @@
 from foldbatch.engines.cuda.recording.calls import Memory, alive, count, describe, launches
 from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.recording.recorder import Recorder
-from tests.engines.cuda import pipeline
+from tests.engines.cuda import pipeline, replayed
 
 
 def test_calls_are_counted():
@@ -22,6 +22,8 @@ def test_calls_are_counted():
         "synchronizations": pipeline.ROUNDS - 2 + 2,
         "loads": 1,
         "replays": 0,
+        "graph_launches": 0,
+        "graph_products": 0,
     }
     assert launches(recorder.calls) == {"summed": pipeline.ROUNDS}
 
@@ -37,3 +39,11 @@ def test_a_record_is_described_a_line_for_each_call():
     calls = [Memory("allocate", 1, 5), Memory("free", 1, 5)]
     assert describe(calls, 1) == "    1 Memory(kind='free', pointer=1, nbytes=5)"
     assert len(describe(calls).splitlines()) == 2
+
+
+def test_what_a_graph_holds_is_counted_apart():
+    recorder = Recorder(Nothing())
+    replayed.run(recorder)
+    counts = count(recorder.calls)
+    assert (counts.launches, counts.products, counts.replays) == (0, 0, replayed.ROUNDS)
+    assert (counts.graph_launches, counts.graph_products) == (replayed.ROUNDS, replayed.ROUNDS)

@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from foldbatch.engines.cuda.drivers.driver import Product, Span
-from foldbatch.engines.cuda.recording.calls import Launch, Memory, Order, Overwritten, Work, product_spans
+from foldbatch.engines.cuda.recording.calls import (
+    Captured,
+    Graph,
+    Kept,
+    Launch,
+    Memory,
+    Order,
+    Overwritten,
+    Unsafe,
+    Work,
+    product_spans,
+)
 from foldbatch.engines.cuda.recording.faults import faults
 from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.recording.recorder import Recorder
@@ -202,3 +213,46 @@ def test_a_product_touches_its_operands_from_first_to_last_byte():
     assert product_spans(across) == (((1024, 4 * 17), (2048, 4 * 16), (4096, 24)), ((4096, 24),))
     assert product_spans(replace(PRODUCT, k=0)) == (((1024, 0), (2048, 0)), ((4096, 48),))
     assert product_spans(replace(PRODUCT, n=0)) == ((), ())
+
+
+def replay(*spans):
+    return Work("replay", 0, (), (Span(1024, 1), *spans), Graph((), 3))
+
+
+def test_a_graph_must_not_be_replayed_after_its_memory_was_freed():
+    """Though other memory lies there now."""
+    kept = [A, Kept(3, writes(1024, 8)), Captured(3, (Span(1024, 8),))]
+    assert rules([*kept, replay(), replay()]) == []
+    assert rules([*kept, FREE_A]) == []
+    assert rules([*kept, FREE_A, A, replay()]) == ["graph"]
+    assert rules([*kept, FREE_A, B, replay()]) == ["graph", "bounds"]
+
+
+def test_a_graph_holds_no_pinned_memory_and_no_event():
+    copy = Work("copy_in", 0, (Span(9000, 8),), (Span(1024, 8),))
+    launch = Work("launch", 0, (Span(9000, 8),), (), Launch("kernel", 1, (1, 1), ()))
+    for work in (copy, launch):
+        assert rules([A, PINNED, Kept(0, work)]) == ["graph"]
+    assert rules([Kept(0, Order("record", 0, 0))]) == ["graph"]
+    assert rules([Kept(0, writes(1024, 8))]) == ["bounds"]
+    assert rules([A, Kept(0, launch._replace(reads=(), detail=Launch("kernel", 0, (1, 1), ())))]) == [
+        "launch"
+    ]
+
+
+def test_a_thread_that_captures_must_not_allocate():
+    (fault,) = faults([Unsafe("allocate", 2)])
+    assert (fault.rule, fault.text) == ("graph", "the thread that captures graph 2 asks for allocate")
+
+
+def test_a_replay_races_like_other_work_and_must_say_what_it_writes():
+    assert rules([A, replay(), reads(1024, 1, 1)]) == ["race"]
+    assert rules([A, replay()._replace(writes=())]) == ["touched"]
+
+
+def test_where_operands_lie_is_looked_at_only_where_it_is_known():
+    product = replace(PRODUCT, a=0, b=0, c=1, count=1, a_step=0, c_step=0)
+    assert rules([A, Work("multiply_at", 0, (Span(1024, 24),), (), product)]) == []
+    assert rules([A, Work("multiply_at", 0, (Span(1024, 24),), (), replace(product, c_lead=1))]) == [
+        "product"
+    ]

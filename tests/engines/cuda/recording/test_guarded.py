@@ -8,7 +8,7 @@ import pytest
 from foldbatch.engines.cuda.drivers.driver import Span, Touched
 from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.recording.guarded import GUARD, Guarded
-from tests.engines.cuda import pipeline
+from tests.engines.cuda import pipeline, replayed
 
 TEXT = """
 KERNEL copied(i8 x, i8 y) { *(f4*)y = *(const f4*)x; }
@@ -114,3 +114,21 @@ def test_arrays_hold_their_memory():
     del x
     gc.collect()
     assert not driver._bytes
+
+
+def test_a_graph_finds_only_what_its_work_and_its_replay_say_to_touch():
+    for hides in (False, True):
+        assert replayed.run(Guarded(Emulator(), hides=hides)) == replayed.EXPECTED
+    assert np.isnan(replayed.run(Guarded(Emulator(), hides=True), says=False)).all()
+
+
+def test_a_graph_that_writes_out_of_bounds_is_reported():
+    driver = Guarded(Emulator())
+    stream, buffer = driver.stream(), driver.allocate(8)
+    driver.begin_capture(stream)
+    driver.fill(buffer.pointer + 4, 0, 8, stream)
+    graph = driver.end_capture(stream)
+    driver.look()
+    driver.replay(graph, stream)
+    with pytest.raises(AssertionError, match=r"behind the 8 bytes .*\['graph 0'"):
+        driver.look()

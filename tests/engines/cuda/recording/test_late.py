@@ -8,8 +8,8 @@ import pytest
 
 from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.recording.late import Late
-from tests.engines.cuda import pipeline
-from tests.engines.cuda.checked import ORDERS
+from tests.engines.cuda import pipeline, replayed
+from tests.engines.cuda.checked import ORDERS, assert_faultless, recorder
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -125,3 +125,42 @@ def test_an_event_that_was_never_recorded_is_not_waited_for():
     driver.wait(driver.stream(), driver.event())
     driver.synchronize(driver.event())
     assert np.array_equal(driver.pinned(2), [255, 255])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_graph_is_replayed_in_the_order_of_its_stream(order):
+    recorded = recorder(order)
+    assert replayed.run(recorded) == replayed.EXPECTED
+    assert_faultless(recorded)
+
+
+def test_what_is_enqueued_while_a_stream_is_captured_is_done_later():
+    driver = Late(Emulator(), (1,))
+    one, two, buffer = driver.stream(), driver.stream(), driver.allocate(8)
+    driver.fill(buffer.pointer, 1, 8, one)
+    driver.begin_capture(one)
+    driver.fill(buffer.pointer, 2, 4, one)
+    driver.copy(buffer.pointer + 4, buffer.pointer, 4, one)
+    driver.fill(buffer.pointer, 3, 2, two)
+    with pytest.raises(AssertionError, match="no event can be part of a graph"):
+        driver.record(driver.event(), one)
+    graph = driver.end_capture(one)
+    assert driver.array(buffer, (8,), "uint8").tolist() == [3, 3, 1, 1, 1, 1, 1, 1]
+    driver.replay(graph, two)
+    assert driver.array(buffer, (8,), "uint8").tolist() == [2] * 8
+
+
+def test_what_a_replay_touches_is_told_when_it_is_enqueued():
+    class Told(Emulator):
+        recording = True
+
+        def replay(self, graph, stream, touched=None):
+            told.append(touched())
+
+    told, spans, driver = [], ["before"], Late(Told())
+    stream, event = driver.stream(), driver.event()
+    driver.replay(None, stream, lambda: spans[0])
+    spans[0] = "after"
+    driver.record(event, stream)
+    driver.synchronize(event)
+    assert told == ["before"]

@@ -1,17 +1,29 @@
 """What is asked of a driver is written down, call by call, and asked of the driver within."""
 
 import gc
+import threading
 
 import numpy as np
 
 from foldbatch.engines.cuda.drivers.driver import Product, Span, Touched
 from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.drivers.spans import span_of
-from foldbatch.engines.cuda.recording.calls import Launch, Loaded, Memory, Order, Overwritten, Work
+from foldbatch.engines.cuda.recording.calls import (
+    Captured,
+    Graph,
+    Kept,
+    Launch,
+    Loaded,
+    Memory,
+    Order,
+    Overwritten,
+    Unsafe,
+    Work,
+)
 from foldbatch.engines.cuda.recording.faults import faults
 from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.recording.recorder import Recorder
-from tests.engines.cuda import pipeline
+from tests.engines.cuda import pipeline, replayed
 
 
 def test_every_call_is_written_down_in_order():
@@ -106,3 +118,52 @@ def test_the_driver_within_learns_what_a_launch_touches():
     driver.launch(kernel, 1, (1, 1), (), driver.stream(), lambda: touched)
     driver.launch(kernel, 1, (1, 1), np.zeros(1, np.int64), driver.stream())
     assert told == [touched, None]
+
+
+def test_a_graph_is_written_down_when_it_is_kept_and_its_replay_is_one_piece_of_work():
+    driver = Recorder(Nothing())
+    stream, buffer = driver.stream(), driver.allocate(64)
+    kernel, x = driver.load("").function("kernel"), buffer.pointer
+    product = Product("float32", 1, 1, 1, 0, 0, 0, 1, 1, 1)
+    del driver.calls[:]
+    driver.begin_capture(stream)
+    touched = Touched([Span(x, 4)], [Span(x + 4, 4)])
+    driver.launch(kernel, 3, (2, 1), [x, 5], stream, lambda: touched)
+    driver.launch_together(kernel, 2, (2, 1), [x], stream)
+    driver.multiply_at(product, x + 8, stream)
+    graph = driver.end_capture(stream)
+    driver.replay(graph, driver.stream(), lambda: Touched([], [Span(x + 40, 4)]))
+    works = [
+        Work("launch", 0, (Span(x, 4),), (Span(x + 4, 4),), Launch("kernel", 3, (2, 1), (x, 5))),
+        Work("launch", 0, (), (), Launch("kernel", 2, (2, 1), (x,), together=True)),
+        Work("multiply_at", 0, (Span(x + 8, 24),), (), product),
+    ]
+    spans = (Span(x, 32),)
+    reads, writes = (Span(x, 4), Span(x + 8, 24)), (Span(x + 4, 4), Span(x + 40, 4))
+    assert driver.calls == [
+        *(Kept(0, work) for work in works),
+        Captured(0, spans),
+        Work("replay", 1, reads, writes, Graph(tuple(work.detail for work in works), 0)),
+    ]
+    assert str(driver.calls[-1]) == "replay of graph 0 on stream 1"
+    assert faults([Memory("allocate", x, 64), *driver.finish()]) == []
+
+
+def test_a_program_that_replays_a_graph_has_no_fault():
+    driver = Recorder(Emulator())
+    assert replayed.run(driver) == replayed.EXPECTED
+    assert faults(driver.finish()) == []
+
+
+def test_only_the_thread_that_captures_must_not_allocate():
+    driver = Recorder(Nothing())
+    stream, event = driver.stream(), driver.event()
+    driver.begin_capture(stream)
+    thread = threading.Thread(target=lambda: driver.allocate(8))
+    thread.start()
+    thread.join()
+    driver.allocate(8), driver.pinned(8), driver.load(""), driver.synchronize(event)
+    driver.end_capture(stream)
+    driver.allocate(8)
+    asked = [call for call in driver.calls if isinstance(call, Unsafe)]
+    assert asked == [Unsafe(name, 0) for name in ("allocate", "pinned", "load", "synchronize")]
