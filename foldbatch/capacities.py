@@ -30,8 +30,11 @@ class Learning(Protocol):
 
 def learning(engine: Engine) -> Mapping[bool, Learning]:
     """Return what learns capacities, for training and for inference; nothing of most engines."""
-    launchers = getattr(engine, "launchers", {})
-    return {training: each for training, each in launchers.items() if isinstance(each, Learning)}
+    launcher = getattr(engine, "launcher", None)
+    if launcher is None:
+        return {}
+    both = {training: launcher(training=training) for training in (True, False)}
+    return {training: each for training, each in both.items() if isinstance(each, Learning)}
 
 
 def captures(engine: Engine) -> Captures | None:

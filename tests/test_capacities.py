@@ -25,10 +25,13 @@ class _Engine:
 
     def __init__(self, engine):
         self._engine = engine
-        self.launchers = {True: _Launcher()}
+        self.launchers = {True: _Launcher(), False: None}
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
+
+    def launcher(self, *, training):
+        return self.launchers[training]
 
     def ready(self, batch, *, training):
         self.launchers[training].batches.append(len(batch.results))

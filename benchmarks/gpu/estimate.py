@@ -57,7 +57,7 @@ class _Listed(NamedTuple):
 class _Lister:
     """A launcher that arranges all calls in order, and launches nothing."""
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> _Listed:
+    def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> _Listed:
         """Return all calls as records."""
         return _Listed(records_of([*forward, *backward]))
 

@@ -88,12 +88,14 @@ class Captures(NamedTuple):
         hits: batches that fit into a class.
         misses: batches that did not, by reason; they ran kernel by kernel.
         milliseconds: how long it took to capture each graph.
+        reasons: why the last batch was launched as it was, in lines.
     """
 
     launches: tuple[int, ...]
     hits: int
     misses: Mapping[str, int]
     milliseconds: tuple[float, ...]
+    reasons: tuple[str, ...] = ()
 
     @property
     def hit_rate(self) -> float:

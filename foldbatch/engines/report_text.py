@@ -81,7 +81,10 @@ def _costs(report: Report) -> Iterator[str]:
 
 
 def _captures(captures: Captures) -> Iterator[str]:
+    yield from captures.reasons
     batches = captures.hits + sum(captures.misses.values())
+    if not batches:
+        return
     graphs = " or ".join(f"{count:,}" for count in captures.launches) or "no"
     yield (
         f"one launch each: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}), by "

@@ -115,7 +115,9 @@ class Captured:
 
     # -- classes
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> Placed | None:
+    def arranged(
+        self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints | None = None
+    ) -> Placed | None:
         """Return calls in slots of a class, or None where they fit into none."""
         items = (tuple([Item(call.op, call.blocks) for call in calls]) for calls in (forward, backward))
         signature = Signature(*items)

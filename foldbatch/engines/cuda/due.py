@@ -68,6 +68,17 @@ class DueRun(CudaRun):
     def _new_status(self) -> Status:
         return Status(self.device, len(self._loss_keys), self._calls.flags, zeroed=False)
 
+    @property
+    def launches(self) -> int:
+        """Kernels launched so far; a step that is due is launched to be counted."""
+        if self.device.due is self:
+            self.device.flush()
+        return self._launches
+
+    @launches.setter
+    def launches(self, count: int) -> None:
+        self._launches = count
+
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         """Make a batch ready; without a backward pass, launch it."""
         self._feeds, self._zeros = feeds, self._bring_all()
@@ -131,7 +142,7 @@ class DueRun(CudaRun):
         self._block = block
         words = pointer + 8 * calls.words_at
         launched = Launched(self._table, words, update, self._step, partial(self._touched, update))
-        self.launches += self._launcher.launch(calls.arranged, launched)
+        self._launches += self._launcher.launch(calls.arranged, launched)
         self._status.send(noted=True)
         self.staging.done(block)
         self._feeds, self._zeros = (), []

@@ -16,6 +16,7 @@ from foldbatch.engines.cuda.control import Ops, ops_of
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.due import DueRun
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
+from foldbatch.engines.cuda.launchers import launcher_of
 from foldbatch.engines.cuda.launching import Calls, Launcher, calls_for
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
@@ -169,8 +170,15 @@ class CudaEngine:
         tables = launch_tables(phase.bound, batch.schedule)
         packed = pack(phase.bound, phase.kernels, tables, batch.schedule, self._ids(batch, training=training))
         ready = Ready(phase, batch, tables, packed)
-        launcher = self.launchers.get(training)
+        launcher = self.launcher(training=training)
         return ready if launcher is None else replace(ready, calls=calls_for(phase.ops, ready, launcher))
+
+    def launcher(self, *, training: bool) -> Launcher | None:
+        """Return what launches batches of a phase, made when first asked for; None: kernel by kernel."""
+        if training not in self.launchers:
+            phase = self.training if training else self.inference
+            self.launchers[training] = launcher_of(self.engine, self.device, phase.kernels, phase.ops)
+        return self.launchers[training]
 
     def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
         """Return, by cell and number of its sums of rows, ids that examples give."""
@@ -198,10 +206,11 @@ class CudaEngine:
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(heights_of(ready.tables))
             shared = self.device, self.model, ready, memory.buffers[training], memory.staging
-            if ready.calls is None:
+            launcher = self.launchers.get(training)
+            if ready.calls is None or launcher is None:
                 run = CudaRun(*shared)
             else:
-                run = DueRun(*shared, ready.calls, self.launchers[training])
+                run = DueRun(*shared, ready.calls, launcher)
             run.forward(feeds)
         return run
 

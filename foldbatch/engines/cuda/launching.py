@@ -61,10 +61,13 @@ class Launched(NamedTuple):
 
 
 class Launcher(Protocol):
-    """What runs the calls of a table in few launches; see `captured` and `persistent`."""
+    """What runs the calls of a table in few launches; see `launchers`."""
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> Arranged | None:
-        """Return calls arranged as records, or None where they are to run straight."""
+    def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> Arranged | None:
+        """Return calls arranged as records, or None where they are to run straight.
+
+        The numbers are those of the packed table, which tell how many rows each call has.
+        """
         ...
 
     def launch(self, arranged: Any, launched: Launched) -> int:
@@ -118,7 +121,7 @@ def calls_for(ops: Ops, ready: Ready, launcher: Launcher) -> Calls | None:
             *calls_of_flags(ops, bound, ready.tables, packed),
             *backward,
         ]
-    arranged = launcher.arranged(forward, backward)
+    arranged = launcher.arranged(forward, backward, packed.numbers)
     if arranged is None:
         return None
     flags = len(list(flagged(bound, ready.tables, packed)))

@@ -81,7 +81,9 @@ class Persistent:
         self._walk = device.driver.load(text).function("walk")
         self._blocks = device.driver.blocks_together(self._walk, THREADS)
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> Walks:
+    def arranged(
+        self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints | None = None
+    ) -> Walks:
         """Return the calls of both directions as stretches."""
         calls = [*forward, *backward]
         after = [*waits(calls, self._ops, self._kernels)[1:], False]

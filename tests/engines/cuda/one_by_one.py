@@ -48,7 +48,7 @@ class OneByOne:
         self.functions = {op.name: module.function(f"at_{op.name}") for op in ops}
         self.launched = self.updates = 0  # batches, and those with an update
 
-    def arranged(self, forward: Sequence[Call], backward: Sequence[Call]) -> Each:
+    def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Any = None) -> Each:
         calls = [*forward, *backward]
         return Each(calls, records_of(calls))
 

@@ -15,12 +15,12 @@ class _Listed:
 
 
 class _Launcher:
-    def arranged(self, forward, backward):
+    def arranged(self, forward, backward, numbers):
         return _Listed([*forward, *backward])
 
 
 class _Refusing:
-    def arranged(self, forward, backward):
+    def arranged(self, forward, backward, numbers):
         return None
 
 

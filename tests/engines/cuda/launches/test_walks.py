@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.persistent import Persistent
-from foldbatch.engines.cuda.tiles import tile_kernels
 from tests.engines.cuda.checked import in_every_order
 from tests.engines.cuda.threaded import run_threaded
 
@@ -56,16 +54,6 @@ def _block(hidden=40):
     return words >> fb.RNN(fb.GRUCell(hidden)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
 
 
-def _persistent(program):
-    for training in (True, False):
-        phase = program.engine.training if training else program.engine.inference
-        tiles = tile_kernels(phase.kernels)
-        program.engine.launchers[training] = Persistent(
-            program.engine.device, phase.kernels, phase.ops, tiles
-        )
-    return program
-
-
 def _trained(program, dtype="float32"):
     optimizer, losses = fb.AdaGrad(lr=0.1), []
     for examples in (EXAMPLES, EXAMPLES[:2], EXAMPLES):
@@ -77,12 +65,12 @@ def _trained(program, dtype="float32"):
 
 
 def test_training_is_that_of_kernels_launched_one_by_one():
-    losses, parameters = _trained(fb.compile(_block(), "cuda-on-cpu"))
-    found, changed = _trained(_persistent(fb.compile(_block(), "cuda-on-cpu")))
+    losses, parameters = _trained(fb.compile(_block(), "cuda-on-cpu", engine="straight"))
+    found, changed = _trained(fb.compile(_block(), "cuda-on-cpu", engine="persistent"))
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     for name, value in parameters.items():
         np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_training_is_alike_in_every_order_of_the_device():
-    in_every_order(lambda: _trained(_persistent(fb.compile(_block(), "cuda-on-cpu"))))
+    in_every_order(lambda: _trained(fb.compile(_block(), "cuda-on-cpu", engine="persistent")))
