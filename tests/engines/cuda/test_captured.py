@@ -45,25 +45,32 @@ class _Driver:
         self.streams[stream].append(graph)
 
 
-@pytest.fixture
-def launcher(monkeypatch):
+def _is_wide(call):
+    return call.arguments[0] == 0  # the products of the first level
+
+
+@pytest.fixture(params=[False])
+def launcher(request, monkeypatch):
     monkeypatch.setattr(captured, "source", lambda *texts, walks: "")
     driver = _Driver()
     device = SimpleNamespace(driver=driver, stream=driver.stream())
     task = SimpleNamespace(multiplied=object(), tile="tile")
-    made = Captured(device, [SimpleNamespace(tasks=[task])], OPS, "")
+    wide = {"wide": _is_wide} if request.param else {}
+    made = Captured(device, [SimpleNamespace(tasks=[task])], OPS, "", **wide)
     yield made
     driver.may_capture.set()
 
 
 def _calls(levels):
     """Return calls of both directions: a kernel and a product a level."""
-    forward = [Call(op, (level, 7), 10) for level in range(levels) for op in (LEVEL, TILE)]
+    forward = [
+        Call(op, (level, 7), 10, f"step of {level}") for level in range(levels) for op in (LEVEL, TILE)
+    ]
     return forward, [*forward[::-1], Call(NOTE, (), 1)]
 
 
-def _launched(table=4096, update=None):
-    return Launched(Span(table, 8), 0, update, lambda step: None, lambda: None)
+def _launched(table=4096, update=None, straight=lambda step: None):
+    return Launched(Span(table, 8), 0, update, straight, lambda: None)
 
 
 def _learned(launcher, levels=3):
@@ -157,3 +164,21 @@ def test_what_fails_while_a_graph_is_captured_is_raised_where_it_is_wanted(launc
         launcher.wait()
     with pytest.raises(ZeroDivisionError):
         launcher.launch(arranged, _launched())
+
+
+@pytest.mark.parametrize("launcher", [True], indirect=True)
+def test_wide_products_run_straight_between_graphs(launcher):
+    _learned(launcher)
+    driver = launcher.device.driver
+    launched = _launched(straight=driver.streams[0].append)
+    few, none = launcher.arranged(*_calls(2)), launcher.arranged([], [Call(NOTE, (), 1)])
+    assert launcher.launch(few, launched) == 9
+    assert driver.streams[0].count("step of 0") == 2
+    driver.streams[0].clear()
+    driver.may_capture.set()
+    launcher.wait()
+    assert launcher.launch(few, launched) == 5
+    first, step, second, again, third = driver.streams[0]
+    assert step == again == "step of 0"
+    assert [len(graph) for graph in (first, second, third)] == [1, 8, 2]
+    assert launcher.launch(none, launched) == 3  # a batch without them

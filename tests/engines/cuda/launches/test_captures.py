@@ -34,12 +34,12 @@ def _both_ways():
 MODELS = {"chain": (_chain, WORDS), "tree": (trees.model, trees.TREES), "both ways": (_both_ways, WORDS)}
 
 
-def _captured(program):
-    """Let a program run by captured graphs."""
+def _captured(program, *wide):
+    """Let a program run by captured graphs; `wide` is which products run straight."""
     for training in (True, False):
         phase = program.engine.training if training else program.engine.inference
         arguments = program.engine.device, phase.kernels, phase.ops, tile_kernels(phase.kernels)
-        program.engine.launchers[training] = Captured(*arguments)
+        program.engine.launchers[training] = Captured(*arguments, *wide)
     return program
 
 
@@ -77,6 +77,19 @@ def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
     launcher = program.engine.launchers[True]
     assert launcher.hits >= 4
     assert launcher.milliseconds
+
+
+def test_wide_products_run_straight_between_graphs():
+    losses, parameters = _trained(_compiled(_chain()), WORDS)
+    program = _captured(_compiled(_chain()), lambda call: call.blocks > 1)
+    program.fit_capacities(WORDS, batch_size=len(WORDS))
+    found, changed = _trained(program, WORDS, waits=True)
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for name, value in parameters.items():
+        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
+    graphs = next(iter(program.engine.launchers[True]._graphs.values())).result()
+    assert sum(isinstance(piece, int) for piece in graphs) > 1
+    assert sum(not isinstance(piece, int) for piece in graphs) > 1
 
 
 def test_training_is_alike_in_every_order_of_the_device():
