@@ -20,13 +20,14 @@ from benchmarks.gpu.cost import Cost, least_bytes
 from benchmarks.gpu.steps import direction_costs, levels, step_floor
 from benchmarks.gpu.trees import WORDS, sst_like_trees
 from benchmarks.options import positive
+from foldbatch.engines.cuda.barriers import waits
 from foldbatch.engines.cuda.choice import Choice, choose
 from foldbatch.engines.cuda.control import Call, records_of
 from foldbatch.engines.cuda.launching import calls_for
 from foldbatch.engines.cuda.rates import CARDS, Rates, rates_of
 from foldbatch.engines.cuda.texts.records import RECORD
 from foldbatch.engines.cuda.ways import ENGINES
-from foldbatch.engines.cuda.work import Work, works_of
+from foldbatch.engines.cuda.work import Work, planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.trees import Tree
 
@@ -40,12 +41,16 @@ class Step:
     Attributes:
         cost: what it asks of the card, straight.
         works: what its calls do, the update's last.
+        barriers: whether a persistent kernel has a barrier behind each call.
+        planned: calls of cells, which the host plans.
         control: bytes of its table: whole numbers and records, without the examples' data.
         nbytes: of its buffers.
     """
 
     cost: Cost
     works: Sequence[Work]
+    barriers: Sequence[bool]
+    planned: int
     control: int
     nbytes: int
 
@@ -76,10 +81,19 @@ def step_of(trees: Sequence[Tree], hidden: int, words: int = WORDS) -> Step:
     ops, kernels = ready.phase.ops, ready.phase.kernels
     calls = calls_for(ops, ready, _Lister())
     assert calls is not None
-    works = works_of(ops, [*calls.forward, *calls.backward], kernels, calls.numbers)
+    both = [*calls.forward, *calls.backward]
+    works = works_of(ops, both, kernels, calls.numbers)
+    barriers = [*waits(both, ops, kernels)[1:], True, True, True]
     update = _update(ours, count([trees]).words)
     records = 8 * RECORD * (1 + len(ours.program.params))
-    return Step(cost, [*works, *update], calls.numbers.nbytes + records, engine.nbytes(ready))
+    return Step(
+        cost,
+        [*works, *update],
+        barriers,
+        planned_of(works),
+        calls.numbers.nbytes + records,
+        engine.nbytes(ready),
+    )
 
 
 def _update(ours: OurModel, rows: int) -> list[Work]:
@@ -132,9 +146,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             step = step_of(examples, hidden)
             least.append((str(hidden), str(batch), *_least(step, rates, hidden, examples)))
             for precision in options.precision:
-                choice = choose(step.works, rates, precision=precision, nbytes=step.nbytes)
-                estimated.append((str(hidden), str(batch), precision, *_estimated(step, choice)))
-                by_level += [f"hidden {hidden}, batch {batch}, {precision}", choice.table(), ""]
+                known, new = (
+                    choose(
+                        step.works,
+                        rates,
+                        precision=precision,
+                        nbytes=step.nbytes,
+                        barriers=step.barriers,
+                        planned=planned,
+                    )
+                    for planned in (0, step.planned)
+                )
+                estimated.append((str(hidden), str(batch), precision, *_estimated(step, known, new)))
+                by_level += [f"hidden {hidden}, batch {batch}, {precision}", new.table(), ""]
     head = "hidden", "batch"
     counts = (
         "levels",
@@ -148,10 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bounds = "products fp32 ms", "products tf32 ms", "bytes ms"
     print(f"Counted, and the least time on {rates.card}:\n")
     _print_table((*head, *counts, *bounds), least)
-    print(f"\nEstimated for {rates.card}, launches {' / '.join(ENGINES)}:\n")
-    ms = [f"{engine} ms" for engine in ENGINES]
-    chosen = "chosen", "its cuBLAS products", "of it between calls", "operations", "bytes", "latency"
-    _print_table((*head, "precision", "launches", *ms, *chosen), estimated)
+    print(f"\nEstimated for {rates.card}, {' / '.join(ENGINES)}; the last four are of the last choice:\n")
+    ms = "planned before, ms", "chosen", "new batches, ms", "chosen"
+    parts = "between calls, ms", "operations", "bytes", "latency"
+    _print_table((*head, "precision", "launches", *ms, *parts), estimated)
     if options.levels:
         print("", *by_level, sep="\n")
 
@@ -174,14 +198,15 @@ def _least(step: Step, rates: Rates, hidden: int, examples: Sequence[Tree]) -> t
     )
 
 
-def _estimated(step: Step, choice: Choice) -> tuple[str, ...]:
-    launches = choice.launches
+def _estimated(step: Step, known: Choice, new: Choice) -> tuple[str, ...]:
+    launches = new.launches
     return (
         f"{step.cost.submitted} / {launches['captured']} / {launches['persistent'] + UPDATES}",
-        *(f"{1e3 * choice.seconds[engine]:.2f}" for engine in ENGINES),
-        choice.engine,
-        str(choice.wide),
-        *(f"{1e3 * seconds:.2f}" for seconds in choice.parts.values()),
+        " / ".join(f"{1e3 * known.seconds[engine]:.2f}" for engine in ENGINES),
+        known.engine,
+        " / ".join(f"{1e3 * new.seconds[engine]:.2f}" for engine in ENGINES),
+        new.engine,
+        *(f"{1e3 * seconds:.2f}" for seconds in new.parts.values()),
     )
 
 

@@ -50,6 +50,7 @@ class Choice:
         parts: seconds of the chosen engine by what they are limited by: what is between calls (``launches``,
             ``nodes`` or ``barriers``), ``operations``, ``bytes`` and ``latency``.
         levels: what each level takes.
+        host: seconds that the host takes, by engine: they are the step's where the card takes less.
     """
 
     engine: str
@@ -62,6 +63,7 @@ class Choice:
     card: str
     parts: Mapping[str, float]
     levels: tuple[Level, ...]
+    host: Mapping[str, float]
 
     def is_wide(self, call: Call) -> bool:
         """Return whether a call is a product that goes to cuBLAS."""
@@ -93,6 +95,7 @@ def choose(
     idle: int = 0,
     barriers: Sequence[bool] = (),
     mixed: bool = False,
+    planned: int = 0,
     lacking: Mapping[str, str] | None = None,
 ) -> Choice:
     """Return how to run a step. It takes some milliseconds: once for batches that are alike, not for each.
@@ -106,6 +109,7 @@ def choose(
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
         mixed: whether a graph leaves wide products to cuBLAS.
+        planned: calls of cells in the batch that the host plans meanwhile; 0 where all is planned before.
         lacking: by engine, why it cannot be had. An engine that is asked for and cannot be had is straight.
 
     >>> from foldbatch.engines.cuda.rates import CARDS
@@ -117,18 +121,18 @@ def choose(
     'straight'
     """
     lacking = lacking or {}
-    ways = ways_of(
-        works, rates, precision, held=0 < nbytes <= rates.cache / 2, idle=idle, barriers=barriers, mixed=mixed
-    )
+    held = 0 < nbytes <= rates.cache / 2
+    more = {"idle": idle, "planned": planned}
+    ways = ways_of(works, rates, precision, held=held, barriers=barriers, mixed=mixed, **more)
     seconds = {engine: way.seconds for engine, way in ways.items()}
     able = [engine for engine in ENGINES if engine == "straight" or engine not in lacking]
-    engine = min(able, key=lambda name: seconds[name]) if asked == "auto" else asked
+    engine = min(able, key=lambda name: (seconds[name], ways[name].card)) if asked == "auto" else asked
     engine = engine if engine in able else "straight"
     way = ways[engine]
     wide = sum(work.operations >= way.wide_from for work in works)
     return Choice(
         engine,
-        _reason(engine, asked, seconds, lacking, 0 if engine == "straight" else wide),
+        _reason(engine, asked, seconds, lacking, 0 if engine == "straight" else wide, way.host),
         seconds,
         {name: one.launches for name, one in ways.items()},
         dict(lacking),
@@ -137,6 +141,7 @@ def choose(
         rates.card,
         _parts(way, engine, range(len(works))),
         tuple(_levels(works, ways, engine)),
+        {name: one.host for name, one in ways.items()},
     )
 
 
@@ -157,7 +162,12 @@ def choice_lines(choice: Choice) -> list[str]:
 
 
 def _reason(
-    engine: str, asked: str, seconds: Mapping[str, float], lacking: Mapping[str, str], wide: int
+    engine: str,
+    asked: str,
+    seconds: Mapping[str, float],
+    lacking: Mapping[str, str],
+    wide: int,
+    host: float,
 ) -> str:
     others = sorted((name for name in ENGINES if name != engine), key=lambda name: seconds[name])
     against = " and ".join(f"{1e3 * seconds[name]:.2f} {name}" for name in others)
@@ -167,6 +177,8 @@ def _reason(
     elif asked != "auto":
         head += "asked for; "
     text = f"{head}{1e3 * seconds[engine]:.2f} ms estimated, against {against}"
+    if seconds[engine] == host:
+        text += ", all of it the host's"
     if wide:
         text += f"; {wide} wide product{'s go' if wide > 1 else ' goes'} to cuBLAS"
     return text

@@ -8,10 +8,10 @@ takes as long as one tile, however many multiprocessors there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldbatch.engines.cuda.rates import Rates
+from foldbatch.engines.cuda.texts.tile_bodies import CHUNK, SIDE, SIZES
 from foldbatch.engines.cuda.work import Work
 
 ITEM = {"float32": 4, "float64": 8}
@@ -25,7 +25,7 @@ class Tile(NamedTuple):
         columns: of it.
         depth: of a panel: how much is added up between two loads.
         share: of what a multiprocessor can do, reached while it computes: a guess, all of them.
-        exact: the same of tf32 and bf16, where matrix units wait for loads sooner.
+        units: the same of tf32 and bf16, by matrix units; 0 where a kernel uses none, and computes in fp32.
         parts: into how many parts a long sum may be cut, each computed side by side.
     """
 
@@ -33,7 +33,7 @@ class Tile(NamedTuple):
     columns: int
     depth: int
     share: float
-    exact: float
+    units: float = 0.0
     parts: int = 1
 
 
@@ -44,8 +44,12 @@ class Timed(NamedTuple):
     limit: str
 
 
-# The kernels of products that a batch's own launches have, see `texts.tiles`.
-OWN = (Tile(64, 64, 16, 0.5, 0.25),)
+# Of the kernels in `foldbatch.engines.cuda.tiles`. A thread loads 4 numbers from shared memory for every 4
+# multiplications with small tiles, and 8 for 16 with large ones. A load takes as long as 4 multiplications.
+# So no more than 0.25 and 0.5 of what a multiprocessor can do is to be had.
+OWN = tuple(
+    Tile(SIDE * size, SIDE * size, CHUNK, share) for size, share in zip(SIZES, (0.2, 0.4), strict=True)
+)
 # A library picks among many. It starts somewhat later than a kernel of ours: it looks at more arguments.
 LIBRARY = (
     Tile(128, 256, 32, 0.85, 0.7, 16),
@@ -56,49 +60,59 @@ LIBRARY = (
 LATER = 1e-6  # guess
 
 
-def product_seconds(
-    work: Work, rates: Rates, precision: str = "fp32", tiles: Sequence[Tile] = OWN, *, held: bool = False
-) -> Timed:
-    """Return how long a product takes by the best of some tiles, without its launch.
+def own_seconds(work: Work, rates: Rates, *, held: bool = False) -> Timed:
+    """Return how long a product takes by a kernel of our own, without its launch.
 
     Args:
         work: the product.
         rates: of the card.
-        precision: of products of float32; those of float64 are as they are.
-        tiles: to choose from.
         held: whether the cache of the card holds the batch.
 
     >>> from foldbatch.engines.cuda.rates import CARDS
-    >>> narrow, wide = (Work("p", product=(m, 300, 750, 1)) for m in (3, 60))
-    >>> product_seconds(narrow, CARDS["H200"]) == product_seconds(wide, CARDS["H200"])
+    >>> one, more = (Work("p", product=(m, 300, 750, 1)) for m in (1, 32))
+    >>> own_seconds(one, CARDS["H200"]) == own_seconds(more, CARDS["H200"])
     True
     """
     if not work.operations:
         return Timed(0.0, "latency")
-    return min(
-        _tiled(work, rates, precision, tile, parts, held=held)
-        for tile in tiles
-        for parts in (1, 2, 4, 8, 16)
-        if parts <= tile.parts
-    )
+    small, large = OWN
+    chosen = large if _count(work, large) >= rates.multiprocessors else small
+    return tile_seconds(work, rates, chosen, held=held)
 
 
 def library_seconds(work: Work, rates: Rates, precision: str = "fp32", *, held: bool = False) -> Timed:
-    """Return how long a product takes by cuBLAS; see `product_seconds`."""
-    timed = product_seconds(work, rates, precision, LIBRARY, held=held)
-    return timed._replace(seconds=timed.seconds + LATER) if work.operations else timed
+    """Return how long a product takes by cuBLAS; see `own_seconds`.
+
+    Products of float32 are computed in the precision, those of float64 as they are.
+    """
+    if not work.operations:
+        return Timed(0.0, "latency")
+    timed = min(
+        tile_seconds(work, rates, tile, parts, precision, held=held)
+        for tile in LIBRARY
+        for parts in (1, 2, 4, 8, 16)
+        if parts <= tile.parts
+    )
+    return timed._replace(seconds=timed.seconds + LATER)
 
 
-def _tiled(work: Work, rates: Rates, precision: str, tile: Tile, parts: int, *, held: bool) -> Timed:
-    """Return how long a product takes by tiles whose sums are cut in so many parts."""
+def _count(work: Work, tile: Tile) -> int:
+    """Return how many tiles a product has."""
+    m, _, n, count = work.product
+    return -(-m // tile.rows) * -(-n // tile.columns) * count
+
+
+def tile_seconds(
+    work: Work, rates: Rates, tile: Tile, parts: int = 1, precision: str = "fp32", *, held: bool = False
+) -> Timed:
+    """Return how long a product takes by tiles whose sums are cut into so many parts; see `own_seconds`."""
     m, k, n, count = work.product
     single, item = work.dtype == "float32", ITEM[work.dtype]
-    kind = precision if single else "fp64"
-    there = rates.multiprocessors
-    cut = -(-m // tile.rows) * -(-n // tile.columns) * count * parts
+    kind = (precision if tile.units else "fp32") if single else "fp64"
+    there, cut = rates.multiprocessors, parts * _count(work, tile)
     panels = -(-k // (tile.depth * parts))
     depth, rounds, busy = panels * tile.depth, -(-cut // there), min(cut, there)
-    share = tile.share if kind in ("fp32", "fp64") else tile.exact
+    share = tile.share if kind in ("fp32", "fp64") else tile.units
     feed = rates.cached / max(busy, there / 4)
     longest, limit = max(
         (2 * tile.rows * tile.columns * depth * there / (rates.products[kind] * share), "operations"),

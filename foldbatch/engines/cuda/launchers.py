@@ -16,7 +16,7 @@ from foldbatch.engines.cuda.launching import Arranged, Launched, Launcher
 from foldbatch.engines.cuda.persistent import Persistent
 from foldbatch.engines.cuda.rates import Rates, rates_of
 from foldbatch.engines.cuda.tiles import tile_kernels
-from foldbatch.engines.cuda.work import works_of
+from foldbatch.engines.cuda.work import planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 
@@ -105,7 +105,13 @@ class Choosing:
             works = works_of(self._ops, calls, self._kernels, numbers)
             barriers = [*waits(calls, self._ops, self._kernels)[1:], False]
             self._choices[key] = choose(
-                works, self._rates, asked=self._asked, idle=idle, barriers=barriers, lacking=lacking
+                works,
+                self._rates,
+                asked=self._asked,
+                idle=idle,
+                barriers=barriers,
+                planned=planned_of(works),
+                lacking=lacking,
             )
         return self._choices[key]
 

@@ -24,7 +24,7 @@ class Work:
 
     Attributes:
         name: of its kernel; of a product that of its tile.
-        where: the cell's stage and the level, for people: ``forward_step 3``; empty for what runs around.
+        where: the stage and the level, for people: ``forward_step 3 of cell 1``; empty for what runs around.
         rows: how many rows it works on.
         blocks: that can work side by side; 0 for a product.
         nbytes: that it reads and writes, each once.
@@ -77,6 +77,11 @@ def works_of(ops: Ops, calls: Sequence[Call], kernels: Sequence[Kernel], numbers
     ]
 
 
+def planned_of(works: Sequence[Work]) -> int:
+    """Return how many calls of cells a batch has, about: the rows of each level forward, once."""
+    return sum({work.where: work.rows for work in works if work.where.startswith("forward")}.values())
+
+
 def _levels(calls: Sequence[Call], kernels: Sequence[Kernel]) -> Iterator[str]:
     """Yield where each step stands: its routine, and the level in the order of running."""
     order: dict[int, dict[int, int]] = {}
@@ -84,7 +89,8 @@ def _levels(calls: Sequence[Call], kernels: Sequence[Kernel]) -> Iterator[str]:
         if call.step is not None:
             number, bounds = call.step.row[0], call.step.arguments[1]
             level = order.setdefault(number, {}).setdefault(bounds, len(order[number]))
-            yield f"{kernels[number].routine.name} {level}"
+            kernel = kernels[number]
+            yield f"{kernel.routine.name} {level} of cell {kernel.setting.cell}"
 
 
 def _step(name: str, step: Step, kernel: Kernel, numbers: Ints, where: str) -> Work:

@@ -6,7 +6,7 @@ import pytest
 
 from foldbatch.engines.cuda.choice import choice_lines, choose
 from foldbatch.engines.cuda.rates import CARDS
-from foldbatch.engines.cuda.ways import ENGINES
+from foldbatch.engines.cuda.ways import ENGINES, STEP, ways_of
 from foldbatch.engines.cuda.work import Work
 from tests.engines.cuda.test_ways import DEEP, level
 from tests.engines.cuda.test_work import step
@@ -17,8 +17,9 @@ H200 = CARDS["H200"]
 def test_narrow_levels_are_not_launched_one_by_one():
     choice = choose(DEEP, H200)
     assert choice.seconds["straight"] > 1.5 * choice.seconds[choice.engine]
+    assert "all of it the host's" in choice.reason
     assert choice.launches == {"straight": 48, "captured": 1, "persistent": 1}
-    assert choice.seconds["straight"] == pytest.approx(48 * H200.launch, rel=0.05)
+    assert choice.host["straight"] == choice.seconds["straight"] == pytest.approx(STEP + 48 * H200.launch)
 
 
 def test_the_quicker_of_a_node_and_a_barrier_is_chosen():
@@ -59,11 +60,12 @@ def test_what_is_asked_for_is_taken_where_it_can_be_had(asked):
 
 def test_the_table_has_a_line_a_level_and_its_seconds_are_all():
     choice = choose(DEEP, H200)
+    ways = ways_of(DEEP, H200)
     assert [one.name for one in choice.levels] == [f"forward_step {number}" for number in range(24)]
     for engine in ENGINES:
         total = sum(one.seconds[engine] for one in choice.levels)
-        assert total == pytest.approx(choice.seconds[engine])
-    assert sum(choice.parts.values()) == pytest.approx(choice.seconds[choice.engine])
+        assert total == pytest.approx(ways[engine].card)
+    assert sum(choice.parts.values()) == pytest.approx(ways[choice.engine].card)
     assert choice.parts["nodes"] == pytest.approx(len(DEEP) * H200.node)
     lines = choice.table().splitlines()
     assert "H200" in lines[0] and "estimated" in lines[0]
@@ -92,5 +94,5 @@ def test_the_calls_of_a_model_are_told_apart_by_the_same_rule():
 
 def test_no_calls_take_no_time_on_the_card():
     choice = choose([], H200)
-    assert choice.seconds["straight"] == 0
+    assert choice.seconds["straight"] == choice.host["straight"] == STEP
     assert choice.levels == ()

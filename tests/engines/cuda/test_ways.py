@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from foldbatch.engines.cuda.rates import CARDS
-from foldbatch.engines.cuda.ways import MOST, ways_of
+from foldbatch.engines.cuda.ways import MOST, PLAN_ROW, STEP, ways_of
 from foldbatch.engines.cuda.work import Work
 
 H200 = CARDS["H200"]
@@ -35,7 +35,7 @@ def test_a_straight_call_waits_for_the_host_or_for_the_call_before():
 
 def test_slots_of_a_class_that_the_batch_lacks_cost_a_node_each():
     few, many = ways_of(DEEP, H200), ways_of(DEEP, H200, idle=100)
-    more = many["captured"].seconds - few["captured"].seconds
+    more = many["captured"].card - few["captured"].card
     assert more == pytest.approx(100 * (H200.node + 2 * H200.near))
     assert many["persistent"] == few["persistent"]
 
@@ -77,4 +77,12 @@ def test_what_the_host_takes_to_launch_is_a_bound():
     slow = replace(H200, launch=1.0)
     ways = ways_of(DEEP, slow)
     assert ways["straight"].seconds >= len(DEEP)
-    assert ways["captured"].seconds == ways["persistent"].seconds == 1.0
+    assert ways["captured"].seconds == ways["persistent"].seconds == 1.0 + STEP
+
+
+def test_a_batch_that_the_host_plans_meanwhile_takes_the_host_longer():
+    held, new = ways_of(DEEP, H200), ways_of(DEEP, H200, planned=1000)
+    for engine, way in new.items():
+        assert way.host > held[engine].host + 1000 * PLAN_ROW
+        assert way.card == held[engine].card
+    assert new["straight"].seconds > new["captured"].seconds

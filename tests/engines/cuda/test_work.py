@@ -15,7 +15,7 @@ from foldbatch.engines.cuda.control import (
 from foldbatch.engines.cuda.kernels import kernels_of
 from foldbatch.engines.cuda.packing import pack
 from foldbatch.engines.cuda.texts.expressions import TARGET
-from foldbatch.engines.cuda.work import operations_of, works_of
+from foldbatch.engines.cuda.work import operations_of, planned_of, works_of
 from foldbatch.engines.launches import launch_tables
 
 HIDDEN = 40
@@ -74,6 +74,12 @@ def test_kernels_of_levels_with_more_rows_move_more():
     for levels in moved.values():
         assert levels == sorted(levels, reverse=True)
         assert all(nbytes >= 4 * HIDDEN * rows for rows, nbytes in levels)
+
+
+def test_each_level_forward_counts_its_rows_once():
+    _, works = step()
+    assert planned_of([work for work in works if work.where.startswith("forward_step")]) == sum(LENGTHS)
+    assert planned_of([work for work in works if not work.where.startswith("forward")]) == 0
 
 
 def test_what_runs_around_the_levels_moves_bytes_too():
