@@ -133,8 +133,8 @@ def test_classes_are_learned_from_the_first_batches_and_told_of():
     assert report.captures.misses == {"no class is learned yet": FIRST}
     launcher.wait()
     text = str(program.describe(WORDS, compare=False))
-    assert f"one launch each: 5 of {FIRST + 5} training batches" in text
-    assert f"launched kernel by kernel: {FIRST}, as no class is learned yet" in text
+    assert f"graphs: 5 of {FIRST + 5} training batches" in text
+    assert f"{FIRST} did not: no class is learned yet" in text
 
 
 def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
