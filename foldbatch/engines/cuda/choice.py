@@ -176,9 +176,8 @@ def _reason(
         head += f"asked for {asked}, which cannot be had ({lacking[asked]}); "
     elif asked != "auto":
         head += "asked for; "
-    text = f"{head}{1e3 * seconds[engine]:.2f} ms estimated, against {against}"
-    if seconds[engine] == host:
-        text += ", all of it the host's"
+    waits = " for the host" if seconds[engine] == host else ""
+    text = f"{head}{1e3 * seconds[engine]:.2f} ms estimated{waits}, against {against}"
     if wide:
         text += f"; {wide} wide product{'s go' if wide > 1 else ' goes'} to cuBLAS"
     return text

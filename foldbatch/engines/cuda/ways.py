@@ -19,7 +19,7 @@ from foldbatch.engines.cuda.rates import Rates
 from foldbatch.engines.cuda.work import Work
 
 ENGINES = "straight", "captured", "persistent"
-MOST = 10  # launches of a persistent step, apart from two of the parameters' update
+MOST = 7  # launches of a persistent step of 12: one more begins backward, and up to 4 update parameters
 # Of the host, measured on one core of an AMD EPYC, without a card; see benchmarks/NOTES.md.
 STEP = 0.26e-3  # seconds to make a step ready that is planned
 PLAN = 0.4e-3  # to plan a batch, and for each of its calls, and for each call of a cell
