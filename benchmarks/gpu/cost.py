@@ -22,7 +22,7 @@ class Cost:
     """What was asked of a card.
 
     Attributes:
-        launches: kernels launched, without products.
+        launches: kernels launched, without products, and graphs, each of which is one launch.
         products: matrix products asked for, batched ones counting once.
         copies_in: copies to the card; `bytes_in` their bytes. `copies_out` and `bytes_out` from it.
         copies: from one place of the card to another; `fills` of bytes likewise.
@@ -62,6 +62,7 @@ class Counted:
 
     def __init__(self, driver: Any, cost: Cost, *, dry: bool = False) -> None:
         self._driver, self.cost, self._dry = driver, cost, dry
+        self._captured: list[Any] = []  # streams: what is enqueued there is done when its graph is replayed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
@@ -83,17 +84,56 @@ class Counted:
         touched: Touching = None,
     ) -> None:
         """Count a launch, and launch."""
-        self.cost.launches += 1
+        self.cost.launches += stream not in self._captured
         if not self._dry:
             self._driver.launch(function, blocks, threads, arguments, stream, touched)
 
+    def launch_together(
+        self,
+        function: Any,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Touching = None,
+    ) -> None:
+        """Count a launch, and launch."""
+        self.cost.launches += stream not in self._captured
+        if not self._dry:
+            self._driver.launch_together(function, blocks, threads, arguments, stream, touched)
+
+    def begin_capture(self, stream: Any) -> None:
+        """Keep what comes, and count nothing of it."""
+        self._captured.append(stream)
+        self._driver.begin_capture(stream)
+
+    def end_capture(self, stream: Any) -> Any:
+        """Return the graph, and count again."""
+        self._captured.remove(stream)
+        return self._driver.end_capture(stream)
+
+    def replay(self, graph: Any, stream: Any, touched: Touching = None) -> None:
+        """Count a launch, and run a graph."""
+        self.cost.launches += 1
+        if not self._dry:
+            self._driver.replay(graph, stream, touched)
+
     def multiply(self, product: Any, stream: Any) -> None:
         """Count products, and multiply."""
-        p, cost = product, self.cost
-        cost.products += 1
-        cost.operations += 2 * p.count * p.m * p.n * p.k
+        self._multiplied(product, stream)
         if not self._dry:
             self._driver.multiply(product, stream)
+
+    def multiply_at(self, product: Any, words: int, stream: Any) -> None:
+        """Count a product, and multiply."""
+        self._multiplied(product, stream)
+        if not self._dry:
+            self._driver.multiply_at(product, words, stream)
+
+    def _multiplied(self, p: Any, stream: Any) -> None:
+        if stream not in self._captured:
+            self.cost.products += 1
+            self.cost.operations += 2 * p.count * p.m * p.n * p.k
 
     def copy_in(self, pointer: int, source: Any, stream: Any) -> None:
         """Count a copy to the card, and copy."""

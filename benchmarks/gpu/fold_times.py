@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fold_model import fold_model, random_tree, words_of
+from benchmarks.gpu.contenders import launch_due
 from benchmarks.gpu.race import Task, described, race
 from benchmarks.gpu.record import row
 from benchmarks.gpu.run import Run
@@ -43,8 +44,9 @@ def fold_times(run: Run, size: int) -> None:
     identical = [[words_of(shape, rng) for _ in range(size)] for _ in range(count)]
     different = [[random_tree(rng, leaves) for _ in range(size)] for _ in range(count)]
     words = [_words(trees) for trees in identical]
-    tasks = _tasks("foldbatch, identical trees", program.value_and_grad, partial(_run, program), identical)
-    tasks |= _tasks("foldbatch, different trees", program.value_and_grad, partial(_run, program), different)
+    due, infer = partial(launch_due, program), partial(_run, program)
+    tasks = _tasks("foldbatch, identical trees", program.value_and_grad, infer, identical, due)
+    tasks |= _tasks("foldbatch, different trees", program.value_and_grad, infer, different, due)
     where = f"{FOLD}, batch {size}"
     if run.card.torch is None:
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
@@ -74,12 +76,17 @@ def fold_times(run: Run, size: int) -> None:
 
 
 def _tasks(
-    who: str, train: Callable[[Any], object], infer: Callable[[Any], object], batches: Sequence[Any]
+    who: str,
+    train: Callable[[Any], object],
+    infer: Callable[[Any], object],
+    batches: Sequence[Any],
+    last: Callable[[], object] = lambda: None,
 ) -> dict[str, Task]:
     def whole(method: Callable[[Any], object]) -> Callable[[], None]:
         def do() -> None:
             for batch in batches:
                 method(batch)
+            last()
 
         return do
 

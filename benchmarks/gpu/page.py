@@ -20,6 +20,17 @@ COUNTS = (
     "waits",
 )
 
+ASKED = (
+    "launches",
+    "products apart",
+    "copies in",
+    "bytes in",
+    "copies out",
+    "waits",
+    "hit rate",
+    "graphs",
+    "capture ms",
+)
 OURS = "foldbatch", "foldbatch, different trees"  # who is compared
 TIMES_SAY = (
     "Median milliseconds of one batch, until the card had done it; in brackets until the call returned. "
@@ -39,6 +50,8 @@ def page(record: Record) -> str:
         "## Times",
         TIMES_SAY,
         *_times(record.rows),
+        "## Ways to launch a training step",
+        _ways(record.ways),
         "## Where a step's time goes",
         *_steps(record.steps),
         "## Left out",
@@ -115,6 +128,15 @@ def _gain(rows: Sequence[Row], batch: int) -> str:
     ours = [row.seconds for row in _ours(at, batch)]
     peers = [row.seconds for row in at if row.who.startswith("PyTorch")]
     return f"{min(peers) / ours[0]:.2f}x" if ours and peers else ""
+
+
+def _ways(ways: Sequence[dict[str, Any]]) -> str:
+    """Return what a training step asks of the card, by the way it is launched."""
+    lines = [
+        (each["where"], each["way"], *(f"{each[name]:,.6g}" if name in each else "" for name in ASKED))
+        for each in ways
+    ]
+    return _table(("training step", "way", *ASKED), lines)
 
 
 def _steps(steps: Sequence[dict[str, Any]]) -> list[str]:

@@ -16,6 +16,7 @@ from benchmarks.gpu.times import times, times_by_node, times_compiled
 
 SMALL = 20  # states of the model that the oracle computes op by op, `FEW` trees of it
 FEW = 8
+WIDE = 512  # states of the model that is timed with one tree a batch, too
 BUSY = "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu"
 
 
@@ -62,6 +63,11 @@ def parts_of(run: Run) -> list[Part]:
             Part(f"{SST}, hidden {h}, batch {size}", 15, partial(sst, hidden=h, size=size))
             for h in settings.hidden[1:]
         ),
+        *(
+            Part(f"{SST}, hidden {h}, batch 1", 15, partial(sst, hidden=h, size=1))
+            for h in settings.hidden[1:]
+            if h == WIDE
+        ),
         Part(
             f"{FOLD}, batch {settings.fold_batches[0]}",
             15,
@@ -92,6 +98,7 @@ def parts_of(run: Run) -> list[Part]:
         Part(f"{SST}, hidden {h}, batch {b}", 15, partial(sst, hidden=h, size=b))
         for h in settings.hidden[1:]
         for b in others
+        if (h, b) != (WIDE, 1)
     ]
     if run.card.is_gpu:  # on a CPU it takes minutes to compile
         found.append(Part(f"{SST}, torch.compile", 90, partial(times_compiled, hidden=first, size=size)))
@@ -124,7 +131,8 @@ def _sanitized(run: Run, tool: str) -> None:
 
 def _step(run: Run, hidden: int, size: int) -> None:
     settings, name = run.settings, f"{SST}, hidden {hidden}"
-    ours = OurModel(MODELS[SST], hidden, settings.words, settings.backend)
+    engine = "straight" if settings.backend.startswith("cuda") else "auto"  # it is looked at call by call
+    ours = OurModel(MODELS[SST], hidden, settings.words, settings.backend, engine=engine)
     for batch in dict.fromkeys((size, 1)):
         examples = run.batches(batch)[0]
         found = step_costs(ours, hidden, examples, run.card, run.record.rates, settings.repeats)

@@ -73,6 +73,7 @@ class Record:
         checks: in order.
         rows: times, in order.
         steps: for one training step of a model: where the time goes, launches, copies, bytes, floor.
+        ways: for each way to launch a training step of a model: launches, copies, bytes, graphs.
         left_out: by part, why it was not run, or not to its end.
     """
 
@@ -81,6 +82,7 @@ class Record:
     checks: list[Check] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
+    ways: list[dict[str, Any]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property

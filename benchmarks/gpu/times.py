@@ -26,6 +26,7 @@ from benchmarks.gpu.race import Task, described, race
 from benchmarks.gpu.record import row
 from benchmarks.gpu.run import Run
 from benchmarks.gpu.torch_models import TorchCompiled
+from benchmarks.gpu.ways import ways_of
 from benchmarks.peers import TorchPeer
 from foldbatch.trees import Tree
 
@@ -44,7 +45,7 @@ def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") 
     if model is MODELS[SST] and ours.backend.startswith("cuda"):
         words, backend = run.settings.words, run.settings.backend
         make = partial(OurModel, model, hidden, words, backend, precision, "float32")
-        contenders += our_ways(make, batches, precision)
+        contenders += our_ways(ways_of(make, batches, run.record, where, precision), batches, precision)
     if run.card.torch is None:
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
     else:

@@ -25,10 +25,19 @@ def test_a_peer_that_raises_is_told_of():
 
 
 def test_we_take_part_once_for_each_way_to_launch():
-    def make(engine):
-        return SimpleNamespace(step=lambda examples, count: (engine, examples, count))
+    told = []
+    device = SimpleNamespace(flush=lambda: told.append("flush"))
+    program = SimpleNamespace(_runner=SimpleNamespace(engine=SimpleNamespace(device=device)))
 
-    ways = our_ways(make, [["a", "b"]], "tf32")
-    names = [f"foldbatch, {engine}, tf32" for engine in ("straight", "captured", "persistent")]
-    assert [way.name for way in ways] == names
-    assert [way.step(0) for way in ways] == [(name.split(", ")[1], ["a", "b"], 2) for name in names]
+    def ours(engine):
+        step = lambda examples, count: told.append((engine, examples, count))  # noqa: E731 - a field
+        return SimpleNamespace(step=step, program=program)
+
+    engines = "straight", "captured"
+    ways = our_ways({engine: ours(engine) for engine in engines}, [["a", "b"], ["c"]], "tf32")
+    assert [way.name for way in ways] == [f"foldbatch, {engine}, tf32" for engine in engines]
+    for way in ways:
+        way.step(0)
+        way.step(1)
+    each = [[(engine, ["a", "b"], 2), (engine, ["c"], 1), "flush"] for engine in engines]
+    assert told == [*each[0], *each[1]]  # the last step is launched, too

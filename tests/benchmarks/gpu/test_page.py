@@ -57,6 +57,10 @@ def test_checks_rates_steps_and_what_was_left_out_are_told():
         rates={"copy": 4e12, "launch": 3e-6},
         checks=[Check("law", "failed", "why | how")],
         steps=[step],
+        ways=[
+            {"where": "m, batch 2", "way": "straight", "launches": 100.5, "bytes in": 1234.0},
+            {"where": "m, batch 2", "way": "captured", "launches": 1.0, "hit rate": 0.97},
+        ],
         left_out={"a part": "no time"},
     )
     text = page(record)
@@ -66,6 +70,8 @@ def test_checks_rates_steps_and_what_was_left_out_are_told():
         "| copy | 4000 GB/s |",
         "| law | failed | why / how |",
         "### m, batch 2, 5 levels",
+        "| m, batch 2 | straight | 100.5 |  |  | 1,234 |  |  |  |  |  |",
+        "| m, batch 2 | captured | 1 |  |  |  |  |  | 0.97 |  |  |",
         "| the card, all of a step | 0.500 |",
         "| forward | launches | 3.0 | 1.50 |",
         "| bytes | 2.000 |",
