@@ -108,7 +108,7 @@ def choose(
         nbytes: of the batch's buffers: where they fit in half of the cache, kernels find them there.
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
-        mixed: whether a graph leaves wide products to cuBLAS.
+        mixed: whether a graph is cut at wide products, which are cuBLAS's.
         planned: calls of cells in the batch that the host plans meanwhile; 0 where all is planned before.
         lacking: by engine, why it cannot be had. An engine that is asked for and cannot be had is straight.
 
