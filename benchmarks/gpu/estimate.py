@@ -31,7 +31,7 @@ from foldbatch.engines.cuda.work import Work, planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.trees import Tree
 
-UPDATES = 2  # launches of a captured or persistent step's update: its check, and all parameters
+MORE = 3  # launches of a persistent step: where backward begins, the check of the update, and all parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _least(step: Step, rates: Rates, hidden: int, examples: Sequence[Tree]) -> t
 def _estimated(step: Step, known: Choice, new: Choice) -> tuple[str, ...]:
     launches = new.launches
     return (
-        f"{step.cost.submitted} / {launches['captured']} / {launches['persistent'] + UPDATES}",
+        f"{step.cost.submitted} / {launches['captured']} / {launches['persistent'] + MORE}",
         " / ".join(f"{1e3 * known.seconds[engine]:.2f}" for engine in ENGINES),
         known.engine,
         " / ".join(f"{1e3 * new.seconds[engine]:.2f}" for engine in ENGINES),

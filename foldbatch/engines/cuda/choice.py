@@ -108,7 +108,7 @@ def choose(
         nbytes: of the batch's buffers: where they fit in half of the cache, kernels find them there.
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
-        mixed: whether a graph leaves wide products to cuBLAS.
+        mixed: whether a graph is cut at wide products, which are cuBLAS's.
         planned: calls of cells in the batch that the host plans meanwhile; 0 where all is planned before.
         lacking: by engine, why it cannot be had. An engine that is asked for and cannot be had is straight.
 
@@ -176,9 +176,8 @@ def _reason(
         head += f"asked for {asked}, which cannot be had ({lacking[asked]}); "
     elif asked != "auto":
         head += "asked for; "
-    text = f"{head}{1e3 * seconds[engine]:.2f} ms estimated, against {against}"
-    if seconds[engine] == host:
-        text += ", all of it the host's"
+    waits = " for the host" if seconds[engine] == host else ""
+    text = f"{head}{1e3 * seconds[engine]:.2f} ms estimated{waits}, against {against}"
     if wide:
         text += f"; {wide} wide product{'s go' if wide > 1 else ' goes'} to cuBLAS"
     return text

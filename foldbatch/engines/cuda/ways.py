@@ -19,13 +19,12 @@ from foldbatch.engines.cuda.rates import Rates
 from foldbatch.engines.cuda.work import Work
 
 ENGINES = "straight", "captured", "persistent"
-MOST = 10  # launches of a persistent step, apart from two of the parameters' update
+MOST = 7  # launches of a persistent step of 12: one more begins backward, and up to 4 update parameters
 # Of the host, measured on one core of an AMD EPYC, without a card; see benchmarks/NOTES.md.
 STEP = 0.26e-3  # seconds to make a step ready that is planned
 PLAN = 0.4e-3  # to plan a batch, and for each of its calls, and for each call of a cell
 PLAN_CALL = 3.1e-6
 PLAN_ROW = 0.053e-6
-ROOM = 1.2  # rows that a captured product of cuBLAS computes, for each that a batch has: a guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def ways_of(
         held: whether the cache of the card holds the batch.
         idle: calls of the captured graph that the batch does not have.
         barriers: whether a barrier must follow each call; empty where one follows all.
-        mixed: whether a graph leaves wide products to cuBLAS.
+        mixed: whether a graph is cut at wide products, which are cuBLAS's.
         planned: calls of cells in the batch that the host plans meanwhile; 0 where all is planned before.
     """
     timed = [_timed(work, rates, precision, held=held) for work in works]
@@ -115,53 +114,64 @@ def _straight(timed: Sequence[_Both], rates: Rates) -> Way:
 
 
 def _captured(works: Sequence[Work], timed: Sequence[_Both], rates: Rates, idle: int, *, mixed: bool) -> Way:
-    """Return the captured way; a product of cuBLAS has the rows of its class, more than the batch has."""
-    record = 2 * rates.near  # each kernel reads where its record stands, and the record
-    roomy = [both.library._replace(seconds=ROOM * both.library.seconds) for both in timed]
-    wide_from, gain, best = inf, 0.0, 0.0
-    products = [number for number, work in enumerate(works) if mixed and work.operations]
-    for number in sorted(products, key=lambda number: works[number].operations, reverse=True):
-        gain += timed[number].own.seconds + record - roomy[number].seconds
-        if gain > best:
-            wide_from, best = works[number].operations, gain
-    within = tuple(
-        roomy[number]
-        if work.operations >= wide_from
-        else both.own._replace(seconds=both.own.seconds + record)
-        for number, (work, both) in enumerate(zip(works, timed, strict=True))
-    )
+    """Return the captured way; where wide products are cuBLAS's, the graph is cut at each."""
     between = [rates.node] * len(works)
-    if between:
-        between[0] += idle * (rates.node + record)
-    return Way(tuple(between), within, wide_from, 1)
+    way = _quickest(works, timed, rates, rates.node, between, cuts=mixed)
+    if not works:
+        return way
+    empty = idle * (rates.node + 2 * rates.near)  # their kernels read the record, and return
+    return replace(way, between=(way.between[0] + empty, *way.between[1:]))
 
 
 def _persistent(works: Sequence[Work], timed: Sequence[_Both], rates: Rates, barriers: Sequence[bool]) -> Way:
-    """Return the persistent way with the products to cuBLAS that make it quickest, in `MOST` launches."""
-    sizes = sorted({work.operations for work in works if work.operations}, reverse=True)
-    ways = [_persistent_from(wide, works, timed, rates, barriers) for wide in (inf, *sizes[:MOST])]
-    return min((way for way in ways if way.launches <= MOST), key=lambda way: way.seconds)
+    """Return the persistent way with the products by cuBLAS that make it quickest."""
+    needed = [True, *barriers][: len(works)] if barriers else [True] * len(works)
+    between = [rates.barrier if one else 0.0 for one in needed]
+    return _quickest(works, timed, rates, rates.together, between, cuts=True)
 
 
-def _persistent_from(
+def _quickest(
+    works: Sequence[Work],
+    timed: Sequence[_Both],
+    rates: Rates,
+    begin: float,
+    between: Sequence[float],
+    *,
+    cuts: bool,
+) -> Way:
+    """Return the quickest way in `MOST` launches, of those that leave products from some size on to cuBLAS.
+
+    Args:
+        works: what the calls do.
+        timed: how long they take.
+        rates: of the card.
+        begin: seconds before the first call of a kernel or graph that runs several.
+        between: seconds before each other call of it.
+        cuts: whether any product is left to cuBLAS.
+    """
+    sizes = sorted({work.operations for work in works if work.operations}, reverse=True)[: MOST * cuts]
+    ways = [_cut_from(size, works, timed, rates, begin, between) for size in (inf, *sizes)]
+    return min((way for way in ways if way.launches <= MOST), key=lambda way: way.card)
+
+
+def _cut_from(
     wide_from: float,
     works: Sequence[Work],
     timed: Sequence[_Both],
     rates: Rates,
-    barriers: Sequence[bool],
+    begin: float,
+    between: Sequence[float],
 ) -> Way:
-    between, within, launches = [], [], 0
-    narrow = False  # whether the call before runs in a cooperative kernel
-    for number, (work, both) in enumerate(zip(works, timed, strict=True)):
+    waits, within, launches = [], [], 0
+    several = False  # whether the call before runs in a kernel, or graph, of several
+    for work, both, wait in zip(works, timed, between, strict=True):
         if work.operations >= wide_from:
-            between.append(rates.node)
+            waits.append(rates.node)
             within.append(both.library)
-            launches, narrow = launches + 1, False
+            launches, several = launches + 1, False
             continue
-        if not narrow:
-            between.append(rates.together)
-            launches, narrow = launches + 1, True
-        else:
-            between.append(rates.barrier if not barriers or barriers[number - 1] else 0.0)
+        waits.append(wait if several else begin)
+        launches, several = launches + (not several), True
+        # its kernel reads where its record stands, and the record
         within.append(both.own._replace(seconds=both.own.seconds + 2 * rates.near))
-    return Way(tuple(between), tuple(within), wide_from, launches)
+    return Way(tuple(waits), tuple(within), wide_from, launches)

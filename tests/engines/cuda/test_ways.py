@@ -40,13 +40,12 @@ def test_slots_of_a_class_that_the_batch_lacks_cost_a_node_each():
     assert many["persistent"] == few["persistent"]
 
 
-def test_a_captured_product_is_left_to_cublas_where_that_is_quicker_also_with_more_rows():
+def test_a_graph_is_cut_at_wide_products_where_it_can():
     wide = Work("p", product=(4096, 2048, 4096, 1))
-    way = ways_of([wide], H200, mixed=True)["captured"]
-    assert way.wide_from == wide.operations
-    assert ways_of([wide], H200)["captured"].wide_from == inf
-    narrow = ways_of([Work("p", product=(4, 16, 16, 1))], H200, mixed=True)["captured"]
-    assert narrow.wide_from == inf
+    cut, whole = (ways_of([*DEEP, wide, *DEEP], H200, mixed=mixed)["captured"] for mixed in (True, False))
+    assert (cut.wide_from, cut.launches) == (wide.operations, 3)
+    assert (whole.wide_from, whole.launches) == (inf, 1)
+    assert cut.card < whole.card
 
 
 def test_barriers_that_nobody_needs_cost_nothing():
