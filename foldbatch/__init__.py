@@ -71,6 +71,7 @@ from foldbatch.loading import load
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.program import Program
 from foldbatch.static import ops
+from foldbatch.timelines.timeline import Timeline
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
 from foldbatch.trees import read_json, read_jsonlines
 from foldbatch.views.explanation import Explanation, explain
@@ -140,6 +141,7 @@ __all__ = [
     "SparseRows",
     "Sum",
     "Tensor",
+    "Timeline",
     "TreeGRU",
     "TreeLSTM",
     "TreeRNN",

@@ -44,6 +44,7 @@ from foldbatch.errors import (
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
 from foldbatch.preparing import tracing
+from foldbatch.profiling import Profiled
 from foldbatch.saving import Savable
 from foldbatch.scheduler.trace import Trace
 from foldbatch.store import ParameterStore, name_parameters
@@ -52,7 +53,7 @@ from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
 
-class Program(Differentiable, Savable, Capturing):
+class Program(Differentiable, Profiled, Savable, Capturing):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: their batches run one after the other, but their examples are
@@ -365,9 +366,8 @@ class Program(Differentiable, Savable, Capturing):
         Raises:
             ExampleError: when an example does not fit the block.
         """
-        batch_of = several_of(examples)
         start = time.perf_counter()
-        traces = self._trace_all(batch_of)
+        traces = self._trace_all(several_of(examples))
         phases = {"trace": time.perf_counter() - start}
         report = self._runner.report(traces, phases, compare=compare)
         return replace(report, program=self.lowered.tracer.source, captures=captures(self.engine))

@@ -9,6 +9,7 @@ from pathlib import Path
 from foldbatch.commands.counts import count
 from foldbatch.compiling import compile
 from foldbatch.errors import FoldbatchError
+from foldbatch.output import output_file
 from foldbatch.recipes.building import build_model
 from foldbatch.recipes.configuration import read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
     what = "how many examples run together (default 1)"
     parser.add_argument("--batch", type=count, default=1, metavar="N", help=what)
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
+    parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
     options = parser.parse_args(arguments)
     if options.model.suffix == ".toml":
         configuration = read_configuration(options.model, {})
@@ -46,5 +49,11 @@ def main(arguments: Sequence[str], prog: str) -> int:
     except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
         print(f"no examples to run: {error}")
         return 0
-    print(program.describe((dataset.test or dataset.train)[: options.batch]))
+    examples = (dataset.test or dataset.train)[: options.batch]
+    print(program.describe(examples))
+    if options.timeline is not None:
+        timeline = program.profile(examples)
+        print(f"\n{timeline}")
+        write = timeline.plot if options.timeline.suffix == ".svg" else timeline.save
+        write(options.timeline)
     return 0

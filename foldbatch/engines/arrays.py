@@ -20,6 +20,7 @@ from foldbatch.engines.memory import Memory
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
+from foldbatch.engines.watching import LevelsWatched
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -147,6 +148,10 @@ class ArrayEngine:
     def launched(self, ready: Ready) -> list[Launched]:
         """Return the launch table of a batch for a report, without what an engine does between kernels."""
         return launched_of(ready.kernels.bound.keys, ready.tables)
+
+    def watch(self) -> AbstractContextManager[LevelsWatched]:
+        """Return what times each level of the batches that it watches."""
+        return nullcontext(LevelsWatched())
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""

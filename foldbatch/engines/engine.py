@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.report import Launched
+from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -119,6 +120,10 @@ class Engine(Protocol):
         """Return the kernels of some cells as text, for people to read."""
         ...
 
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Return what is entered while batches run, and collects when their kernels ran."""
+        ...
+
 
 # By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
@@ -183,7 +188,7 @@ def choose_launches(engine: str, name: str) -> str:
         BackendError: when the backend launches in one way only.
     """
     where = "engine"
-    has_several = "engine" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
+    has_several = _has_several(name)
     if engine == "auto" and has_several:
         where, engine = LAUNCHES_VARIABLE, os.environ.get(LAUNCHES_VARIABLE) or "auto"
     if engine not in LAUNCHES:
@@ -192,6 +197,11 @@ def choose_launches(engine: str, name: str) -> str:
         fix = "leave engine out, or take the backend cuda"
         raise BackendError("engine", f"auto, the only one of the backend {name}", repr(engine), fix)
     return engine
+
+
+def _has_several(name: str) -> bool:
+    """Whether an engine launches in several ways."""
+    return "engine" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
 
 
 def load_engine(
@@ -207,7 +217,7 @@ def load_engine(
         engine: how it launches, as `choose_launches` gives it.
     """
     others = {} if precision == "fp32" else {"precision": precision}
-    others |= {} if engine == "auto" else {"engine": engine}
+    others |= {"engine": engine} if _has_several(name) else {}
     loaded: Engine = _import(name).load(model, debug=debug, **others)
     return loaded
 

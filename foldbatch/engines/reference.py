@@ -16,6 +16,7 @@ from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
+from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -184,6 +185,10 @@ class ReferenceEngine:
     def ready(self, batch: Batch, *, training: bool) -> tuple[Batch, bool]:
         """Return the batch, and whether it is trained on."""
         return batch, training
+
+    def watch(self) -> AbstractContextManager[NothingWatched]:
+        """Return what collects nothing: there is no kernel."""
+        return nullcontext(NothingWatched())
 
     def forward(
         self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None

@@ -18,6 +18,7 @@ from foldbatch.trees.records import records_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
+NUMBERED = "the examples of this batch have the numbers {}"  # a note, see `noting`
 
 
 def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -> T:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from foldbatch.engines.pending import Pending
 from foldbatch.errors import ModelError, TrainingError
 from foldbatch.model.plain import to_plain
 from foldbatch.params import Array
 from foldbatch.program import Program
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.checks import NUMBERED, noting
 
 if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
+
+
+LATE = 2  # steps that a device has still to do when the host waits for the loss of one
 
 
 @dataclass(slots=True)
@@ -25,14 +30,47 @@ class Position:
     Attributes:
         batches: how many are done.
         examples: how many were in them.
-        loss: their sum.
+        loss: the sum of their losses, but for those that are still to be read.
         seconds: that the epoch took before training was resumed.
+        unread: losses that a device may still compute, with the numbers of their examples.
     """
 
     batches: int = 0
     examples: int = 0
     loss: float = 0.0
     seconds: float = 0.0
+    unread: deque[tuple[Any, Sequence[int]]] = field(default_factory=deque)
+
+    def add(self, loss: float, indices: Sequence[int], examples: int) -> None:
+        """Count a batch; its loss may be pending."""
+        self.batches += 1
+        self.examples += examples
+        self.unread.append((loss, indices))
+
+    def read(self, *, late: bool = False) -> float:
+        """Read losses in the order of steps, and return the sum of those read.
+
+        Args:
+            late: whether the last ones may wait: so many steps as a device should have to do meanwhile.
+
+        Raises:
+            ExampleError: when a device found an id out of range; its batch is named.
+            ParameterError: when it refused an update.
+
+        >>> from foldbatch.engines.pending import pending
+        >>> position = Position()
+        >>> for number in range(4):
+        ...     position.add(pending(lambda: 1.0), [number], 1)
+        >>> position.read(late=True), position.read()
+        (2.0, 4.0)
+        """
+        left = LATE if late and self.unread and isinstance(self.unread[-1][0], Pending) else 0
+        while len(self.unread) > left:
+            loss, indices = self.unread[0]
+            with noting(NUMBERED, indices):
+                self.loss += float(loss)
+            self.unread.popleft()
+        return self.loss
 
 
 def state_of(trainer: Trainer) -> dict[str, Any]:
@@ -45,7 +83,12 @@ def state_of(trainer: Trainer) -> dict[str, Any]:
         "steps_drawn": trainer.program.steps_drawn,
         "epoch": trainer.epoch,
         "steps": trainer.steps,
-        "position": asdict(position) | {"loss": float(position.loss), "seconds": trainer.seconds()},
+        "position": {
+            "batches": position.batches,
+            "examples": position.examples,
+            "loss": position.read(),
+            "seconds": trainer.seconds(),
+        },
         "history": trainer.history,
         "stopped": trainer.stopped,
         "callbacks": {name: state for name, callback in _named(trainer) if (state := callback.state())},

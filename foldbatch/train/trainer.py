@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.callbacks.checkpoints import Checkpoints
 from foldbatch.train.checks import (
+    NUMBERED,
     all_of,
     check_count,
     check_metrics,
@@ -52,6 +53,8 @@ class Trainer:
         callbacks: what is called meanwhile, in this order, but `Checkpoints` last.
         seed: from which epochs are shuffled.
         ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
+            It pays where a callback waits for each loss, or other processes are waited for. Else the host
+            plans the next batch while a device computes, without a thread.
 
     Attributes:
         program: whose parameters are trained.
@@ -223,8 +226,7 @@ class Trainer:
         batch = Batch(list(range(len(given))), given)
         with together(self.parallel.communicator):
             share = share_of(self.parallel, batch)
-            with self.parallel.numbering(share.places):
-                self._step(share, Position())
+            self._step(share, Position(), self.parallel.numbering(share.places))
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
@@ -315,10 +317,10 @@ class Trainer:
         self._call("on_epoch_start")
         with self._written_where_others_end():
             for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
-                with noting("the examples of this batch have the numbers {}", share.indices):
-                    self._step(share, position)
+                self._step(share, position, noting(NUMBERED, share.indices))
+                position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()
-            loss = float(position.loss) / max(position.examples, 1)  # a GPU is waited for here
+            loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
             figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
             if dev is not None:
                 made = self._evaluate(dev, self._look)
@@ -331,17 +333,18 @@ class Trainer:
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
         return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
-    def _step(self, share: Share, position: Position) -> None:
+    def _step(self, share: Share, position: Position, naming: AbstractContextManager[None]) -> None:
+        """Train on a batch; errors of its examples are raised within `naming`."""
         self.batch = batch = share.batch
         self._call("on_step_start")
-        batch.loss, batch.gradients = self.parallel.sum_of(share.part, share.places, self._interrupts.noted)
+        with naming:
+            both = self.parallel.sum_of(share.part, share.places, self._interrupts.noted)
+        batch.loss, batch.gradients = both
         self._call("on_gradients")
         count = len(batch.examples)
         self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1), loss=batch.loss)
         self.steps += 1
-        position.batches += 1
-        position.examples += count
-        position.loss += batch.loss
+        position.add(batch.loss, share.indices, count)
         self._call("on_step_end")
 
     def _call(self, moment: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
@@ -45,7 +44,9 @@ class Device:
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
         self.due: Any = None
         self._kernels: dict[tuple[str, str], Function] = {}
-        self._in_flight: deque[tuple[Event, Array]] = deque()
+        self._in_flight: dict[
+            int, tuple[Event, Array]
+        ] = {}  # by the identity of the memory, the oldest first
         start_in_each_process(self, Device._start)
 
     def _start(self) -> None:
@@ -74,6 +75,11 @@ class Device:
         if (text, name) not in self._kernels:
             self._kernels[text, name] = self.driver.load(text).function(name)
         return self._kernels[text, name]
+
+    def names(self) -> dict[int, str]:
+        """Return the names of the kernels loaded so far, by the identity of their functions."""
+        loaded = [*self._common.items(), *((name, kernel) for (_, name), kernel in self._kernels.items())]
+        return {id(kernel): name for name, kernel in loaded}
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
@@ -140,9 +146,12 @@ class Device:
     def keep(self, event: Event, staged: Array) -> None:
         """Keep pinned memory until an event, also where nobody else holds it any more."""
         with self.lock:
+            # a block that is sent again has recorded its event anew: nobody must wait for that as an old one
+            self._in_flight.pop(id(staged), None)
             if len(self._in_flight) >= IN_FLIGHT:  # it is done, unless the host is many batches ahead
-                self.driver.synchronize(self._in_flight.popleft()[0])
-            self._in_flight.append((event, staged))
+                oldest, _ = self._in_flight.pop(next(iter(self._in_flight)))
+                self.driver.synchronize(oldest)
+            self._in_flight[id(staged)] = event, staged
 
     def synchronize(self) -> None:
         """Wait until everything is computed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
+from foldbatch.engines.cuda.watching import StreamsWatched
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Launched
@@ -192,6 +194,10 @@ class CudaEngine:
     def launched(self, ready: Ready) -> list[Launched]:
         """Return the launch table of a batch for a report."""
         return launched_of(ready.phase.bound.keys, ready.tables)
+
+    def watch(self) -> AbstractContextManager[StreamsWatched]:
+        """Return what times each call of the device on its stream."""
+        return StreamsWatched(self.device)
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""

@@ -195,10 +195,10 @@ def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[
     """Look for the first array with a NaN or an infinity; return what waits for its number."""
     if device.due is not None and all(id(array) in device.due.flags for array in arrays):
         return partial(device.due.first_not_finite, arrays)  # it looks by itself
-    flags = flags_of(device, arrays)
+    read = device.read_later(flags_of(device, arrays))  # who asks later must not wait for later steps
 
     def first() -> int | None:
-        flagged = np.flatnonzero(device.read(flags))
+        flagged = np.flatnonzero(read())
         return int(flagged[0]) if len(flagged) else None
 
     return first

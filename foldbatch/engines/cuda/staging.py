@@ -55,8 +55,9 @@ class Staging:
             if block is not None and block.busy:
                 driver.synchronize(block.used)
             size = capacity(-(-nbytes // GRAIN)) * GRAIN
-            copied, used = (block.copied, block.used) if block else (driver.event(), driver.event())
-            block = Block(driver.pinned(size), self.device.allocate(size), copied, used)
+            used = block.used if block else driver.event()
+            # the memory before is kept until its own event: that must not be recorded anew
+            block = Block(driver.pinned(size), self.device.allocate(size), driver.event(), used)
             self.blocks[self.turn] = block
             driver.record(used, self.device.stream)  # who had the memory before may still compute with it
         return block

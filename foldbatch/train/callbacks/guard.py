@@ -11,6 +11,8 @@ from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.train.callbacks.callback import Callback
+from foldbatch.train.checks import NUMBERED, noting
+from foldbatch.train.resuming import LATE
 
 if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
@@ -42,8 +44,9 @@ class NaNGuard(Callback):
     callbacks that change gradients.
 
     Args:
-        every: on a device, how many steps pass until losses are read; whoever reads them waits. None reads
-            them at the end of an epoch. On the host every step is looked at.
+        every: on a device, after how many steps all losses are read, the last one too: the host waits. By
+            default each loss is read two steps later, so that the device always has something to do, and the
+            last ones at the end of an epoch. On the host every step is looked at.
 
     Raises:
         TrainingError: when `every` is below 1; in a step, when a loss or a gradient is not finite.
@@ -61,9 +64,10 @@ class NaNGuard(Callback):
 
     def __init__(self, every: int | None = None) -> None:
         if every is not None and every < 1:
-            raise TrainingError("NaNGuard every", "1 step or more", repr(every), "None is once an epoch")
+            raise TrainingError("NaNGuard every", "1 step or more", repr(every), "None is two steps later")
         self.every = every
         self._seen: list[Seen] = []
+        self._last: Seen | None = None  # whose loss was finite; of its update the next batch tells
 
     def on_gradients(self, trainer: Trainer) -> None:
         """Look at loss and gradients, or keep the batch until its loss is read."""
@@ -77,9 +81,11 @@ class NaNGuard(Callback):
         self._seen.append(seen)
 
     def on_step_end(self, trainer: Trainer) -> None:
-        """Read the losses of several steps, if so many are kept; the device has the last update then."""
-        if self.every is not None and len(self._seen) >= self.every:
+        """Read the losses that are old enough; the device has the last update then."""
+        if self.every is not None and trainer.steps % self.every == 0:
             self._read(trainer)
+        elif len(self._seen) > LATE:
+            self._read(trainer, LATE)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Read the losses that are still to be read."""
@@ -87,22 +93,34 @@ class NaNGuard(Callback):
 
     def on_fit_end(self, trainer: Trainer) -> None:
         """Read them also where an error ended the epoch: reading another value may have raised it."""
-        self._read(trainer)
+        try:
+            self._read(trainer)
+        finally:
+            self._seen, self._last = [], None
 
-    def _read(self, trainer: Trainer) -> None:
-        """Read pending losses; a device also tells of gradients then, for which it refused an update."""
-        seen, self._seen = self._seen, []
-        if not seen:
+    def _read(self, trainer: Trainer, left: int = 0) -> None:
+        """Read all pending losses but the last `left`, in order.
+
+        A device also tells of gradients then: with a loss, whether the update before its batch was refused.
+        """
+        if not self._seen:
             return
-        for place, batch in enumerate(seen):
+        while len(self._seen) > left:
+            batch = self._seen[0]
             try:
-                good = math.isfinite(batch.loss)
+                with noting(NUMBERED, batch.indices):
+                    good = math.isfinite(batch.loss)
             except ParameterError:
-                _refuse(trainer, seen[place:])
+                last, seen = self._last, self._seen
+                self._seen = []  # the error is raised once
+                _refuse(trainer, seen if last is None else [last, *seen])
             if not good:
+                self._seen = []
                 _refuse(trainer, [batch])
-        if _refused_update(trainer):
-            _refuse(trainer, seen)
+            self._last = batch
+            del self._seen[0]
+        if not left and self._last is not None and _refused_update(trainer):
+            _refuse(trainer, [self._last])
 
 
 def _refused_update(trainer: Trainer) -> bool:

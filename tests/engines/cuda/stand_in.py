@@ -50,6 +50,7 @@ class StandIn:
         self.free = 1 << 30
         self.current: Any = None
         self.streams = 0
+        self.milliseconds = 0  # of the clock of events: each takes one
         self.is_hip = False
         self.kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
         owner = self
@@ -90,9 +91,11 @@ class StandIn:
 
         class Event:
             def __init__(self, *, disable_timing: bool = False) -> None:
-                assert disable_timing
+                self.timed = not disable_timing
 
             def record(self, stream: Any) -> None:
+                owner.milliseconds += 1
+                self.at = owner.milliseconds
                 owner.asked.append(("record", self, stream))
 
             def synchronize(self) -> None:
@@ -179,6 +182,7 @@ class StandIn:
             get_current_stream=lambda: owner.current or Stream(non_blocking=True),
             Stream=Stream,
             Event=Event,
+            get_elapsed_time=lambda first, last: float(first.timed and last.timed and last.at - first.at),
             UnownedMemory=unowned,
             MemoryPointer=lambda memory, offset: (memory, offset),
         )

@@ -12,6 +12,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.train import NaNGuard, Trainer
 from foldbatch.train.shares import Batch
+from tests.engines.cuda.emulated import needs_compiler
 from tests.train.callbacks.tiny import Fake
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldbatch.errors.NotFiniteWarning")
@@ -70,7 +71,31 @@ class OnDevice(Fake):
         self.callback.on_step_end(self)
 
 
-def test_pending_losses_are_read_every_few_steps():
+@pytest.mark.parametrize("every", [None, 1, 4])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda-on-cpu", marks=needs_compiler)])
+def test_a_gradient_in_the_middle_of_a_training_is_named(backend, every):
+    w = fb.Parameter([], init=0.0, name="w")
+    fields = fb.Record({"x": fb.Scalar(), "a": fb.Scalar()})
+    root = fields >> fb.Function(lambda x, a: fb.ops.sqrt(w * x + a)) >> fb.Loss()
+    still, steep = {"x": 0, "a": 1}, {"x": 1, "a": 0}  # gradients 0 and infinity; the losses are finite
+    made = Trainer(fb.compile(root, backend), fb.SGD(0.1), batch=1, callbacks=[NaNGuard(every)])
+    with pytest.raises(TrainingError, match=r" at example 5: .*the gradient of w is not finite") as error:
+        made.fit([*[still] * 5, steep, *[still] * 4], epochs=1)
+    step = int(error.value.where.removeprefix("step "))
+    assert step - 1 <= made.steps <= step + 3  # the loss of the next step tells, two steps later
+    assert made.program.params["w"] == 0
+
+
+def test_pending_losses_are_read_two_steps_later():
+    fake = OnDevice(NaNGuard())
+    reads = []
+    for _ in range(5):
+        fake.step(1.0, [GOOD])
+        reads.append(fake.reads)
+    assert reads == [0, 0, 1, 2, 3]
+
+
+def test_all_pending_losses_are_read_every_few_steps():
     fake = OnDevice(NaNGuard(3))
     fake.step(1.0, [GOOD])
     fake.step(math.inf, [GOOD, BAD])
@@ -84,14 +109,14 @@ def test_pending_losses_are_read_every_few_steps():
 def test_a_device_that_refused_an_update_is_asked_at_the_end(moment):
     fake = OnDevice(NaNGuard())
     refused = ParameterError("w gradient", "finite numbers", "nan")
-    for examples, error in ([GOOD], None), ([GOOD], refused), ([BAD, GOOD], refused), ([BAD], refused):
+    for examples, error in ([GOOD], None), ([GOOD], refused), ([BAD, GOOD], refused):
         fake.program._drawn += 7
         fake.step(1.0, examples, error)
     asked, find = [], fake.program.find_nan
     fake.program.find_nan = lambda examples, step: asked.append(step) or find(examples, step=step)
     with pytest.raises(TrainingError, match=r"step 3: .* at example 20: divide"):
         getattr(fake.callback, moment)(fake)
-    assert asked == [14, 21]  # with the random numbers of each step
+    assert asked == [7, 14, 21]  # with the random numbers of each step; the first one's update may be it
     fake.callback.on_fit_end(fake)  # said once
 
 

@@ -13,6 +13,7 @@ import ctypes
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,6 +51,27 @@ class CupyModule:
     def function(self, name: str) -> Any:
         """Return a kernel by name."""
         return self._module.get_function(name)
+
+
+class CupyClock:
+    """Tells when streams of a GPU do things, by events; see `foldbatch.engines.cuda.watching`."""
+
+    def __init__(self, cupy: Any, stream: Any) -> None:
+        self._cupy = cupy
+        self._first = self.mark(stream)
+        self._first.synchronize()
+        self._start = time.perf_counter()
+
+    def mark(self, stream: Any) -> Any:
+        """Return an event that happens when all is done that a stream has to do now."""
+        event = self._cupy.cuda.Event()
+        event.record(stream)
+        return event
+
+    def seconds(self, mark: Any) -> float:
+        """Return when an event happened, as `time.perf_counter` would have told."""
+        milliseconds: float = self._cupy.cuda.get_elapsed_time(self._first, mark)
+        return self._start + milliseconds / 1e3
 
 
 class CupyDriver:
@@ -146,6 +168,10 @@ class CupyDriver:
 
     def synchronize(self, event: Any) -> None:
         event.synchronize()
+
+    def clock(self, stream: Any) -> CupyClock:
+        """Return what tells when streams do things; waits for what a stream has to do now."""
+        return CupyClock(self._cupy, stream)
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
         kind = self._runtime.memcpyHostToDevice

@@ -48,6 +48,14 @@ def wait_for(driver: Any, stream: Any) -> None:
     driver.synchronize(event)
 
 
+def test_its_clock_tells_seconds_by_events_that_keep_time() -> None:
+    made = stand_in.driver()[0]
+    stream = made.stream()
+    clock = made.clock(stream)
+    first, _, last = [clock.mark(stream) for _ in range(3)]
+    assert clock.seconds(last) - clock.seconds(first) == pytest.approx(0.002)
+
+
 def test_it_has_all_that_a_driver_has() -> None:
     for name, function in vars(Driver).items():
         if callable(function) and not name.startswith("_"):

@@ -1,0 +1,186 @@
+"""Watching a device: each call is timed on its stream, by events where the driver has a clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers.driver import Span as Bytes
+from foldbatch.engines.cuda.matrices import Multiplied
+from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.steps import Step
+from foldbatch.engines.launch import Ints
+from foldbatch.engines.watching import named
+from foldbatch.timelines.spans import Span
+
+if TYPE_CHECKING:
+    from foldbatch.engines.cuda.engine import Phase, Ready
+
+# What a driver enqueues on a stream; everything else is not timed.
+ENQUEUED = frozenset(
+    ("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay", "launch_together", "multiply_at")
+)
+SHOWN = {
+    "replay": "graph",
+    "launch_together": "persistent kernel",
+}  # names of calls, where they are no kernel's
+AT_ONCE = "of the host: this device does each call at once, so copies and kernels are never side by side"
+BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
+
+
+class HostClock:
+    """The clock of a driver that does at once what it is asked."""
+
+    def mark(self, stream: Any) -> float:
+        """Return the present time."""
+        return time.perf_counter()
+
+    def seconds(self, mark: float) -> float:
+        """Return the time of a mark."""
+        return mark
+
+
+class Timed:
+    """A driver that asks another one, and marks the time before and after each call on a stream.
+
+    Args:
+        driver: the other one; see `foldbatch.engines.cuda.drivers.driver.Driver`.
+        rows: the name of each stream's row, by the identity of the stream.
+        clock: makes the marks.
+        kernels: names of kernels, by the identity of the function.
+
+    Attributes:
+        label: the name and the arguments of the spans that come, or None.
+        marks: row, name, arguments and both marks of each call.
+    """
+
+    def __init__(self, driver: Any, rows: dict[int, str], clock: Any, kernels: dict[int, str]) -> None:
+        self._driver = driver
+        self._rows = rows
+        self._clock = clock
+        self._kernels = kernels
+        self._kept: set[int] = set()  # streams whose calls are kept for a graph
+        self.label: tuple[str, dict[str, int | str]] | None = None
+        self.marks: list[tuple[str, str, dict[str, int | str], Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._driver, name)
+        return partial(self._timed, name, asked) if name in ENQUEUED else asked
+
+    def begin_capture(self, stream: Any) -> None:
+        """Let calls be kept for a graph; see `Driver.begin_capture`. They do not run now: no time."""
+        self._kept.add(id(stream))
+        self._driver.begin_capture(stream)
+
+    def end_capture(self, stream: Any) -> Any:
+        """Return the graph; see `Driver.end_capture`."""
+        self._kept.discard(id(stream))
+        return self._driver.end_capture(stream)
+
+    def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
+        # a stream may be told by a number, as other arguments are: it is the last one but for a function
+        given = [each for each in arguments if each is not None and not callable(each)]
+        stream = options.get("stream", given[-1])
+        if id(stream) not in self._rows or id(stream) in self._kept:
+            return asked(*arguments, **options)
+        before = self._clock.mark(stream)
+        result = asked(*arguments, **options)
+        after = self._clock.mark(stream)
+        told, more = self.label or (self._kernels.get(id(arguments[0]), SHOWN.get(name, name)), {})
+        if name.startswith("copy"):
+            told, more = name, {"bytes": _bytes(arguments)}
+        self.marks.append((self._rows[id(stream)], told, more, before, after))
+        return result
+
+
+class StreamsWatched:
+    """Times what a device's streams do; while it is entered, the device has a `Timed` driver.
+
+    Args:
+        device: what is watched. Other programs that use it meanwhile are in the timeline, too.
+
+    Attributes:
+        note: where the times come from.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._driver = device.driver
+        self.note = AT_ONCE
+
+    def __enter__(self) -> Self:
+        device = self._device
+        with device.lock:
+            device.synchronize()
+            self._driver = device.driver
+            # only what does things later has a clock of its own
+            make = getattr(device.driver, "clock", None)
+            self._clock: Any = HostClock() if make is None else make(device.stream)
+            self.note = AT_ONCE if make is None else BY_EVENTS
+            rows = {id(device.copies): "copies", id(device.stream): "compute"}
+            self._timed = Timed(device.driver, rows, self._clock, device.names())
+            device.driver = self._timed  # what is not timed is the other one's
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._device.lock:
+            self._device.driver = self._driver
+
+    def watched(self, ready: Ready, part: int) -> Ready:
+        """Return a batch whose steps have names, cells, levels and rows."""
+        walker: Any = _Labelled(ready.phase, ready.packed.numbers, self._timed)
+        return replace(ready, phase=replace(ready.phase, walker=walker))
+
+    def spans(self) -> Sequence[Span]:
+        """Wait for the device, and return what it did."""
+        with self._device.lock:
+            self._device.synchronize()
+            at = self._clock.seconds
+            made = [
+                Span(row, name, at(before), max(0.0, at(after) - at(before)), more)
+                for row, name, more, before, after in self._timed.marks
+            ]
+        return sorted(made, key=lambda span: (span.row != "copies", span.start))
+
+
+class _Labelled:
+    """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.walk.Walker`."""
+
+    def __init__(self, phase: Phase, numbers: Ints, timed: Timed) -> None:
+        self._phase = phase
+        self._numbers = numbers
+        self._timed = timed
+        self._first: dict[int, int] = {}  # by launch, where the bounds of its first level lie
+
+    def run(self, steps: Sequence[Step], table: Bytes, memory: DeviceMemory, status: Bytes) -> None:
+        """Enqueue steps."""
+        for step in steps:
+            launch, at = step.arguments[:2]
+            first = self._first.setdefault(launch, at)
+            name, cell = named(self._phase.bound, step.row[0])
+            product = step.task.multiplied
+            rows = int(self._numbers[at + 1] - self._numbers[at])
+            arguments: dict[str, int | str] = {"cell": cell, "level": (at - first) // 2, "rows": rows}
+            if product is not None:
+                arguments["product"] = _extents(product, step)
+                name = f"{name} product"
+            self._timed.label = name, arguments
+            try:
+                self._phase.walker.run([step], table, memory, status)
+            finally:
+                self._timed.label = None
+
+
+def _extents(product: Multiplied, step: Step) -> str:
+    m, k, count = step.extents
+    return f"[{m}, {k}] x [{k}, {product.n}]" + (f", {count} times" if count != 1 else "")
+
+
+def _bytes(arguments: Sequence[Any]) -> int:
+    """Return how many bytes a copy moves: those of the host's array, or the third argument."""
+    arrays = [each.nbytes for each in arguments if hasattr(each, "nbytes")]
+    return int(arrays[0] if arrays else arguments[2])

@@ -1,0 +1,1 @@
+"""Timelines: what ran when, as data, as a table, as a trace for browsers and as a picture."""
