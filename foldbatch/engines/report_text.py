@@ -87,14 +87,14 @@ def _captures(captures: Captures) -> Iterator[str]:
         return
     graphs = " or ".join(f"{count:,}" for count in captures.launches) or "no"
     yield (
-        f"one launch each: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}), by "
-        f"graphs of {graphs} kernels"
+        f"graphs: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}) fit into one, "
+        f"of {graphs} kernels"
     )
+    for reason, count in captures.misses.items():
+        yield f"{count:,} did not: {reason}"
     if captures.milliseconds:
         count, most = len(captures.milliseconds), max(captures.milliseconds)
         yield f"{counted(count, 'graph')} captured while others ran, in {most:.1f} ms at most"
-    for reason, count in captures.misses.items():
-        yield f"launched kernel by kernel: {count:,}, as {reason}"
 
 
 def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foldbatch.engines.report import CellReport, Launched, Report
+from foldbatch.engines.report import Captures, CellReport, Launched, Report
 
 NODE = CellReport(
     "node", 7, 5, True, (3, 2), {"before": 1, "step": 4}, {"after": 2}, 2, ("near", "far"), ("seen",)
@@ -97,3 +97,18 @@ def test_the_whole_tells_ops_and_kernels() -> None:
         "Kernels backward, in order",
         "  node, in each step (known): 1 step, 5 calls",
     ]
+
+
+def test_captured_graphs_are_told_of() -> None:
+    """How many batches are one launch, and why others are not."""
+    captures = Captures((90, 120), 30, {"it has more calls than any class": 10}, (1.25, 3.75))
+    lines = str(replace(REPORT, captures=captures)).splitlines()
+    assert lines[6:9] == [
+        "graphs: 30 of 40 training batches (75%) fit into one, of 90 or 120 kernels",
+        "10 did not: it has more calls than any class",
+        "2 graphs captured while others ran, in 3.8 ms at most",
+    ]
+    assert captures.hit_rate == 0.75
+    none = Captures((), 0, {}, ())
+    assert none.hit_rate == 0.0
+    assert str(replace(REPORT, captures=none)) == str(REPORT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,11 +27,19 @@ def test_each_level_is_a_span_and_no_bit_changes():
     planned = program.plan(EXAMPLES)
     engine, watch = program.engine, LevelsWatched()
     (part,) = planned.parts
-    part.ready[True] = watch.watched(engine.ready(part.batch, training=True), 2)
+    ready, levels = engine.ready(part.batch, training=True), []
+
+    def walk(table, memory):
+        levels.extend((stop - first).item() for _, first, stop, *_ in table.launches)
+        ready.kernels.walk(table, memory)
+
+    counted = replace(ready, kernels=replace(ready.kernels, walk=walk))
+    part.ready[True] = watch.watched(counted, 2)
     loss, gradients = program.value_and_grad(planned)
     assert loss == expected[0]
     for name, gradient in expected[1].items():
         np.testing.assert_array_equal(np.asarray(_dense(gradients[name])), _dense(gradient))
+    assert levels == [1] * len(watch.spans())
     steps = [span for span in watch.spans() if span.name.endswith("forward_step")]
     assert [(span.arguments["level"], span.arguments["rows"]) for span in steps] == [
         (0, 2),

@@ -1,9 +1,9 @@
 """Capacity classes: sequences of slots that the calls of a data set's batches fit into.
 
 A captured graph has the same launches every time. So its launches are slots, learned from batches: each is
-for one op and has a capacity. A batch's calls are put into slots in their order; other slots stay empty. What
-a class is for is seen from two sides: forward, the levels of a recursion are counted from the first call on,
-and backward from the last one, so that the same slots hold the same level of a deep batch and of a flat one.
+for one op and has a capacity. A batch's calls are put into slots in their order; the other slots stay empty.
+Forward, slots are counted from the first call on, and backward from the last one: so the level of the leaves
+has the same slots in a deep batch and in a flat one.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ def _found(ops: Sequence[int], wanted: Sequence[int]) -> bool:
 def learn(signatures: Sequence[Signature]) -> list[Capacities]:
     """Return classes that batches fit into: at most `CLASSES`, none for an empty list.
 
-    The longest batch and those at least `SHORTER` as long have a class together, and so on; the last class
-    has all that are left. A batch whose order would make a class too long is left out of it.
+    The longest batch and those with at least `SHORTER` of its calls have a class together. The next class is
+    made in the same way of those that are left, and the last one of all the others. A batch whose order would
+    make a class too long is left out of it.
     """
     longest = max((signature.calls for signature in signatures), default=0)
     groups: dict[int, list[Signature]] = {}

@@ -1,12 +1,15 @@
 """Batches run by captured graphs: one launch for a whole step.
 
 A graph has a launch for each slot of a capacity class, see `capacities`. Each runs ``at_<op>`` with the
-address of the table and the number of a record; what else the kernel needs it reads there. A slot that no
-call fills has a record whose op is negative, and its launch returns at once. Kernels take row counts from
-the table as well, so they compute what is there with any number of blocks.
+address of the table and the number of a record; what else the kernel needs it reads there. The record of a
+slot that a batch does not fill has a negative op, and its launch returns at once. Kernels take counts of rows
+from the table, too, so they compute what is there with any number of blocks.
 
-A graph is made in a thread of its own when it is first wanted. Until it is there, and where an update is new,
-the same kernels are launched one by one.
+A product that is too wide for our own kernels, by what a caller says, is left to cuBLAS: it has a slot of its
+own kind, where the graph is cut in two.
+
+A graph is captured in a thread of its own when it is first wanted. Until it is there, the same kernels are
+launched one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +33,7 @@ from foldbatch.engines.cuda.drivers.driver import Function, Graph
 from foldbatch.engines.cuda.interpreter import source
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.launching import Launched
-from foldbatch.engines.cuda.steps import BLOCKS
+from foldbatch.engines.cuda.steps import BLOCKS, Step
 from foldbatch.engines.cuda.texts.records import RECORD
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
@@ -40,7 +44,20 @@ KEPT = 512  # batches that are remembered, to learn classes from
 GRAPHS = 32  # that are kept: of each class one for each block of staging, and for each kind of update
 SIDE_BY_SIDE = 2  # blocks of a kernel of products on a multiprocessor
 
-Node = tuple[Function, int, tuple[int, int], tuple[int, ...]]  # kernel, blocks, threads, arguments
+WIDE = 1 << 32  # added to the op of a slot whose calls run straight
+
+
+class Node(NamedTuple):
+    """A launch: a kernel, its blocks, the threads of each, and its arguments."""
+
+    function: Function
+    blocks: int
+    threads: tuple[int, int]
+    arguments: tuple[int, ...]
+
+
+Nodes = Sequence[Node | int]  # a slot's number stands for a call that runs straight
+Pieces = Sequence[Graph | int]  # graphs, with such slots between
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +68,13 @@ class Placed:
         records: ``[slots, RECORD] int64``; the op of an empty slot is -1.
         chosen: the class.
         places: the slots that are not empty.
+        straight: by slot, the steps that run straight.
     """
 
     records: Ints
     chosen: Capacities
     places: tuple[int, ...]
+    straight: Mapping[int, Step]
 
 
 class _Key(NamedTuple):
@@ -74,6 +93,7 @@ class Captured:
         kernels: of the phase.
         ops: of these kernels.
         tiles: the kernels of products.
+        wide: whether a product runs straight.
 
     Attributes:
         classes: the classes of batches.
@@ -82,7 +102,14 @@ class Captured:
         milliseconds: how long it took to capture each graph.
     """
 
-    def __init__(self, device: Device, kernels: Sequence[Kernel], ops: Ops, tiles: str) -> None:
+    def __init__(
+        self,
+        device: Device,
+        kernels: Sequence[Kernel],
+        ops: Ops,
+        tiles: str,
+        wide: Callable[[Call], bool] = lambda call: False,
+    ) -> None:
         self.device = device
         self.classes: list[Capacities] = []
         self.hits = 0
@@ -91,6 +118,7 @@ class Captured:
         self._ops = ops
         self._kernels = kernels
         self._tiles = tiles
+        self._wide = wide
         products = [task.tile for kernel in kernels for task in kernel.tasks if task.multiplied is not None]
         self._products = {ops.numbers[name] for name in products}
         self._seen: deque[Signature] = deque(maxlen=KEPT)
@@ -101,7 +129,7 @@ class Captured:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="foldbatch-capture")
-        self._graphs: OrderedDict[_Key, Future[Graph]] = OrderedDict()
+        self._graphs: OrderedDict[_Key, Future[Pieces]] = OrderedDict()
 
     @cached_property
     def _functions(self) -> Mapping[int, Function]:
@@ -119,8 +147,7 @@ class Captured:
         self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints | None = None
     ) -> Placed | None:
         """Return calls in slots of a class, or None where they fit into none."""
-        items = (tuple([Item(call.op, call.blocks) for call in calls]) for calls in (forward, backward))
-        signature = Signature(*items)
+        signature = Signature(*(tuple(map(self._item, calls)) for calls in (forward, backward)))
         with self._lock:
             self._seen.append(signature)
             found = fit(self.classes, signature)
@@ -128,10 +155,20 @@ class Captured:
                 self._miss(found.reason)
                 return None
             self.hits += 1
-        records = np.zeros((len(found.chosen.slots), RECORD), np.int64)
+        slots, calls = found.chosen.slots, [*forward, *backward]
+        records = np.zeros((len(slots), RECORD), np.int64)
         records[:, 0] = -1
-        records[list(found.places)] = records_of([*forward, *backward])
-        return Placed(records, found.chosen, found.places)
+        records[list(found.places)] = records_of(calls)
+        straight = {
+            place: call.step
+            for place, call in zip(found.places, calls, strict=True)
+            if slots[place].op >= WIDE and call.step is not None
+        }
+        return Placed(records, found.chosen, found.places, straight)
+
+    def _item(self, call: Call) -> Item:
+        wide = call.op in self._products and self._wide(call)
+        return Item(call.op + WIDE * wide, call.blocks)
 
     def _miss(self, reason: str) -> None:
         self.misses[reason] += 1
@@ -166,29 +203,39 @@ class Captured:
         key = _Key(arranged.chosen, table, None if update is None else update.key)
         driver, stream = self.device.driver, self.device.stream
         last = [] if update is None else update.launches(len(arranged.records))
-        updating = [(function, blocks, threads, (table, *rest)) for function, blocks, threads, rest in last]
-        all_slots = range(len(arranged.records))
-        graph = self._graph(key, lambda: [*self._nodes(arranged.chosen, table, all_slots), *updating])
-        if graph.done():
-            driver.replay(graph.result(), stream, launched.touched)
-            return 1
-        nodes = [*self._nodes(arranged.chosen, table, arranged.places), *updating]
-        for node in nodes:
-            driver.launch(*node, stream, launched.touched)
-        return len(nodes)
+        updating = [
+            Node(function, blocks, threads, (table, *rest)) for function, blocks, threads, rest in last
+        ]
+        nodes = partial(self._nodes, arranged.chosen, table)
+        graph = self._graph(key, lambda: [*nodes(range(len(arranged.records))), *updating])
+        count = 0
+        for piece in graph.result() if graph.done() else [*nodes(arranged.places), *updating]:
+            if isinstance(piece, Node):
+                driver.launch(*piece, stream, launched.touched)
+            elif not isinstance(piece, int):
+                driver.replay(piece, stream, launched.touched)
+            elif piece in arranged.straight:
+                launched.straight(arranged.straight[piece])
+            else:
+                continue
+            count += 1
+        return count
 
-    def _nodes(self, chosen: Capacities, table: int, places: Sequence[int]) -> Iterator[Node]:
+    def _nodes(self, chosen: Capacities, table: int, places: Sequence[int]) -> Iterator[Node | int]:
         slots = chosen.slots
         for place in places:
             op, capacity = slots[place]
-            yield self._functions[op], self._blocks(op, capacity), (THREADS, 1), (table, place)
+            if op >= WIDE:
+                yield place
+            else:
+                yield Node(self._functions[op], self._blocks(op, capacity), (THREADS, 1), (table, place))
 
     def _blocks(self, op: int, capacity: int) -> int:
         """Return the blocks of a slot; kernels of products take larger tiles where blocks are few."""
         most = SIDE_BY_SIDE * self.device.driver.multiprocessors if op in self._products else BLOCKS
         return max(1, min(most, capacity))
 
-    def _graph(self, key: _Key, nodes: Callable[[], Sequence[Node]]) -> Future[Graph]:
+    def _graph(self, key: _Key, nodes: Callable[[], Nodes]) -> Future[Pieces]:
         with self._lock:
             graph = self._graphs.get(key)
             if graph is None:
@@ -198,14 +245,20 @@ class Captured:
             self._graphs.move_to_end(key)
             return graph
 
-    def _capture(self, nodes: Sequence[Node]) -> Graph:
+    def _capture(self, nodes: Nodes) -> Pieces:
         driver, start = self.device.driver, time.perf_counter()
-        driver.begin_capture(self._stream)
-        for node in nodes:
-            driver.launch(*node, self._stream)
-        graph = driver.end_capture(self._stream)
+        pieces: list[Graph | int] = []
+        for straight, group in groupby(nodes, key=lambda node: isinstance(node, int)):
+            if straight:
+                pieces += group
+                continue
+            driver.begin_capture(self._stream)
+            for node in group:
+                if isinstance(node, Node):
+                    driver.launch(*node, self._stream)
+            pieces.append(driver.end_capture(self._stream))
         self.milliseconds.append(1000 * (time.perf_counter() - start))
-        return graph
+        return pieces
 
     def wait(self) -> None:
         """Wait until all graphs that were asked for are captured."""

@@ -132,6 +132,7 @@ class Device:
 
         def wait() -> Array:
             self.driver.synchronize(event)
+            self._forget(event)
             return staged[: source.nbytes].view(source.dtype).reshape(source.shape).copy()
 
         return wait
@@ -152,6 +153,14 @@ class Device:
                 oldest, _ = self._in_flight.pop(next(iter(self._in_flight)))
                 self.driver.synchronize(oldest)
             self._in_flight[id(staged)] = event, staged
+
+    def _forget(self, event: Event) -> None:
+        """Let go of pinned memory that was kept until an event that has happened, or an earlier one."""
+        with self.lock:
+            events = [kept for kept, _ in self._in_flight.values()]
+            done = events.index(event) + 1 if event in events else 0
+            for place in list(self._in_flight)[:done]:
+                del self._in_flight[place]
 
     def synchronize(self) -> None:
         """Wait until everything is computed."""

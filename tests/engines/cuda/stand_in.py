@@ -133,7 +133,8 @@ class StandIn:
             if grid[0] <= len(functions):
                 function = functions[grid[0] - 1]
                 packed = struct.pack("16q", *values)
-                owner.do(grid[8], lambda: function.emulate(function.address, grid[1], packed))
+                blocks = 1 if name == "launch together" else grid[1]  # one waits for no others
+                owner.do(grid[8], lambda: function.emulate(function.address, blocks, packed))
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))
@@ -154,7 +155,7 @@ class StandIn:
                 "name": b"Stand-in",
                 "major": 9,
                 "minor": 0,
-                "multiProcessorCount": 132,
+                "multiProcessorCount": 1,  # blocks run one after the other
             },
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
@@ -173,7 +174,7 @@ class StandIn:
             driver=SimpleNamespace(
                 launchKernel=launch,
                 launchCooperativeKernel=launch_together,
-                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 2048 // threads,
+                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 1,
             ),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             function=SimpleNamespace(Module=Module),

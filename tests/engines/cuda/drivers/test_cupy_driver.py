@@ -131,7 +131,8 @@ def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
 def test_blocks_that_wait_for_each_other_are_launched_as_such() -> None:
     driver, cupy, _ = stand_in.driver()
     stream, function = driver.stream(), SimpleNamespace(ptr=99)
-    assert driver.multiprocessors == 132
+    assert driver.blocks_together(function, (64, 8)) == driver.multiprocessors == 1
+    driver.multiprocessors, driver._occupancy = 132, lambda function, threads, shared: 2048 // threads
     assert driver.blocks_together(function, (64, 8)) == 132 * 4
     driver.launch_together(function, 12, (64, 8), [5, 6], stream)
     (*head, values, _) = cupy.asked_for("launch together")[0]

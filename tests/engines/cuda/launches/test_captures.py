@@ -7,6 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.cuda.captured import FIRST, Captured
+from foldbatch.engines.cuda.recording.calls import Work
 from foldbatch.engines.cuda.tiles import tile_kernels
 from tests.engines.cuda import trees
 from tests.engines.cuda.checked import in_every_order, recording
@@ -33,12 +34,12 @@ def _both_ways():
 MODELS = {"chain": (_chain, WORDS), "tree": (trees.model, trees.TREES), "both ways": (_both_ways, WORDS)}
 
 
-def _captured(program):
-    """Let a program run by captured graphs."""
+def _captured(program, *wide):
+    """Let a program run by captured graphs; `wide` is which products run straight."""
     for training in (True, False):
         phase = program.engine.training if training else program.engine.inference
         arguments = program.engine.device, phase.kernels, phase.ops, tile_kernels(phase.kernels)
-        program.engine.launchers[training] = Captured(*arguments)
+        program.engine.launchers[training] = Captured(*arguments, *wide)
     return program
 
 
@@ -78,6 +79,19 @@ def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
     assert launcher.milliseconds
 
 
+def test_wide_products_run_straight_between_graphs():
+    losses, parameters = _trained(_compiled(_chain()), WORDS)
+    program = _captured(_compiled(_chain()), lambda call: call.blocks > 1)
+    program.fit_capacities(WORDS, batch_size=len(WORDS))
+    found, changed = _trained(program, WORDS, waits=True)
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for name, value in parameters.items():
+        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
+    graphs = next(iter(program.engine.launchers[True]._graphs.values())).result()
+    assert sum(isinstance(piece, int) for piece in graphs) > 1
+    assert sum(not isinstance(piece, int) for piece in graphs) > 1
+
+
 def test_training_is_alike_in_every_order_of_the_device():
     def train():
         program = _captured(_compiled(trees.model()))
@@ -102,9 +116,7 @@ def test_a_step_with_its_update_is_one_launch_and_one_copy():
         loss, gradients = program.value_and_grad(WORDS)
         optimizer.update(program.params, gradients)
         program.engine.device.flush()
-        kinds = [
-            call.kind for call in recorded.calls[before:] if hasattr(call, "kind") and hasattr(call, "reads")
-        ]
+        kinds = [call.kind for call in recorded.calls[before:] if isinstance(call, Work)]
         del loss, gradients
     assert kinds == ["copy_in", "replay", "copy_out"]
 
@@ -121,8 +133,8 @@ def test_classes_are_learned_from_the_first_batches_and_told_of():
     assert report.captures.misses == {"no class is learned yet": FIRST}
     launcher.wait()
     text = str(program.describe(WORDS, compare=False))
-    assert f"one launch each: 5 of {FIRST + 5} training batches" in text
-    assert f"launched kernel by kernel: {FIRST}, as no class is learned yet" in text
+    assert f"graphs: 5 of {FIRST + 5} training batches" in text
+    assert f"{FIRST} did not: no class is learned yet" in text
 
 
 def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():

@@ -134,11 +134,17 @@ def test_a_graph_is_replayed_in_the_order_of_its_stream(order):
     assert_faultless(recorded)
 
 
-def test_what_is_enqueued_while_a_stream_is_captured_is_done_later():
-    driver = Late(Emulator(), (1,))
+@pytest.mark.parametrize("eagerness", [(0,), (1,)])
+def test_what_is_enqueued_while_a_stream_is_captured_is_done_later(eagerness):
+    driver = Late(Emulator(), eagerness)
     one, two, buffer = driver.stream(), driver.stream(), driver.allocate(8)
+    filled, waited = driver.event(), driver.event()
     driver.fill(buffer.pointer, 1, 8, one)
+    driver.record(filled, one)
     driver.begin_capture(one)
+    driver.wait(two, filled)
+    driver.record(waited, two)
+    driver.synchronize(waited)  # for what was enqueued before, which is no part of the graph
     driver.fill(buffer.pointer, 2, 4, one)
     driver.copy(buffer.pointer + 4, buffer.pointer, 4, one)
     driver.fill(buffer.pointer, 3, 2, two)
