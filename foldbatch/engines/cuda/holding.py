@@ -1,7 +1,7 @@
 """Examples that a device holds: their calls in slots, and what each call reads, as arrays made once.
 
-A *slot* is the calls of one cell on one level. An example's calls of a slot are numbered from 0; in a batch they
-follow those of the examples before it. So every number of a batch's table is that of an example and an offset.
+A *slot* is the calls of one cell on one level. An example's calls of a slot are numbered from 0; in a batch
+they follow those of the examples before it. So a number of a batch's table is an example's and an offset.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def hold(model: Model, device: Device, batch: Batch) -> Holding:
     schedule = batch.schedule
     if any(model.keys):
         raise _refused("a model without random numbers", "one that draws some")
+    if any(sums.ids.kind != "feed" for cell in model.cells for sums in cell.sums):
+        raise _refused("tables whose ids examples give", "one whose ids a cell computes")
     if any(table.segments for table in schedule.cells):
         raise _refused("cells that read a fixed number of values", "one that reads a sequence in one call")
     groups = [step for step in schedule.steps if step.stop > step.start and "step" in step.stages]
@@ -145,7 +147,9 @@ def _places(k: int, table: CellTable, groups: Sequence[Step]) -> tuple[Array, Ar
             begins = np.flatnonzero(np.diff(own, prepend=-1))
             lengths = np.diff(begins, append=len(own))
             numbers[step.start : step.stop] = np.arange(len(own)) - np.repeat(begins, lengths)
-            assert len(np.unique(own[begins])) == len(begins), "an example's calls of a slot follow each other"
+            assert len(np.unique(own[begins])) == len(begins), (
+                "an example's calls of a slot follow each other"
+            )
     return slots, numbers
 
 

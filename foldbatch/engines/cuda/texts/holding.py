@@ -1,11 +1,11 @@
-"""Kernels that make a batch's index arrays, plans of sums and data from examples that the device holds.
+"""Kernels that make a batch's index arrays, plans and data from examples that a device holds.
 
-Every example's calls are numbered within *slots*: the calls of one cell on one level. Where an example's calls
-of a slot begin in the batch is the sum of those of the examples before it, so a table is made by adding.
+Every example's calls are numbered within *slots*: the calls of one cell on one level. Where an example's
+calls of a slot begin in the batch is the sum of those of the examples before it: a table is made by adding.
 
-The descriptor lies in the batch's table, see `held_tables`; ``d`` is where it begins: how many examples and slots
-there are, outputs a cell at most; then addresses: the counts of the examples held, offsets (to be made), what
-is made; then where in the table the numbers of the batch's examples stand, and the first rank of each slot.
+The descriptor lies in the batch's table, see `held_tables`; ``d`` is where it begins: how many examples and
+slots there are, outputs a cell at most; then addresses: counts of the examples held, offsets, and what else
+is made; then where in the table the numbers of the examples stand, and the first rank of each slot.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ KERNEL held_offsets(i8 table, i8 at) {{
   }}
 }}
 
-// c: where each example's calls of the cell begin; of each call its slot and its number there; for each row that
-// it reads the output that this is (slot * outputs + output) and the number of the call; how many such rows;
-// how many arrays of data. Then of each row its place and its step from call to call; of each array of data
-// where it lies, where it goes, and the words of 4 bytes, or bytes if negative, of a call.
+// c: where each example's calls of the cell begin; of each call its slot and its number there; for each row
+// that it reads the output that this is (slot * outputs + output) and the number of the call; how many such
+// rows; how many arrays of data. Then of each row its place and its step from call to call; of each array of
+// data where it lies, where it goes, and the words of 4 bytes, or bytes if negative, of a call.
 KERNEL held_rows(i8 table, i8 at, i8 cell, i8 bases) {{
 {_HEAD}
   const i8 *c = t + cell, *base = t + bases, outputs = d[2];
@@ -47,7 +47,8 @@ KERNEL held_rows(i8 table, i8 at, i8 cell, i8 bases) {{
       const i8 s = ((const i4*)c[1])[i], r = firsts[s] + offsets[b * slots + s] + ((const i4*)c[2])[i];
       for (i8 k = 0; k < rows; k++) {{
         const i4* from = (const i4*)c[3] + 2 * (i * rows + k);
-        made[places[2 * k] + r * places[2 * k + 1]] = base[from[0]] + offsets[b * slots + from[0] / outputs] + from[1];
+        const i8 row = base[from[0]] + offsets[b * slots + from[0] / outputs] + from[1];
+        made[places[2 * k] + r * places[2 * k + 1]] = row;
       }}
       for (i8 k = 0; k < arrays; k++) {{
         const i8 source = data[3 * k], target = data[3 * k + 1], words = data[3 * k + 2];
