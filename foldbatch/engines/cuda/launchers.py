@@ -58,7 +58,7 @@ class Choosing:
 
     @cached_property
     def _tiles(self) -> str:
-        return tile_kernels(self._kernels)
+        return tile_kernels(self._kernels, self._device.driver.precision)
 
     @cached_property
     def captured(self) -> Captured:
@@ -109,6 +109,7 @@ class Choosing:
                 works,
                 self._rates,
                 asked=self._asked,
+                precision=self._device.driver.precision,
                 idle=idle,
                 barriers=barriers,
                 planned=planned_of(works),

@@ -12,23 +12,33 @@ from foldbatch.engines.cuda.kernels import Kernel, Task
 from foldbatch.engines.cuda.matrices import Matrix, Multiplied
 from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented
-from foldbatch.engines.cuda.texts.tile_bodies import BODIES, SHARED, SIDE, SIZES
+from foldbatch.engines.cuda.texts.tile_bodies import SHARED, SIDE, SIZES, WIDTHS, bodies
 
 
-def tile_kernels(kernels: Sequence[Kernel]) -> str:
-    """Return the text of the products of a phase."""
+def tile_kernels(kernels: Sequence[Kernel], precision: str = "fp32") -> str:
+    """Return the text of the products of a phase.
+
+    Args:
+        kernels: of the phase.
+        precision: how operands of float32 are multiplied: ``fp32``, as they are; ``tf32`` or ``bf16``,
+            rounded, by matrix units. Sums are of float32 in all three. Products of float64 stay so.
+    """
     products = [
         (kernel, task, task.multiplied)
         for kernel in kernels
         for task in kernel.tasks
         if task.multiplied is not None
     ]
-    kinds = {KINDS[p.dtype] for _, _, p in products}
-    bodies = [text for (kind, _), text in BODIES.items() if kind in kinds]
-    return "\n".join([*bodies, *(_product(*each) for each in products)])
+    called = bodies({_body(p, precision) for _, _, p in products})
+    return "\n".join([*filter(None, [called]), *(_product(*each, precision) for each in products)])
 
 
-def _product(kernel: Kernel, task: Task, p: Multiplied) -> str:
+def _body(p: Multiplied, precision: str) -> str:
+    """Return which of `tile_bodies.TYPES` a product calls."""
+    return precision if p.dtype == "float32" and precision != "fp32" else KINDS[p.dtype]
+
+
+def _product(kernel: Kernel, task: Task, p: Multiplied, precision: str) -> str:
     text, kind, (small, large) = KernelText(kernel.setting), KINDS[p.dtype], SIZES
     a, b, c = (
         f"{_pointer(text, matrix)} + one * {step}"
@@ -50,9 +60,9 @@ def _product(kernel: Kernel, task: Task, p: Multiplied) -> str:
         "  const i8 one = tile / each;",
         "  (void)calls, (void)one;",
         "  if (wide)",
-        f"    {_call(kind, large, p, a, b, c)}",
+        f"    {_call(p, _body(p, precision), large, a, b, c)}",
         "  else",
-        f"    {_call(kind, small, p, a, b, c)}",
+        f"    {_call(p, _body(p, precision), small, a, b, c)}",
         "}",
     ]
     head = f"KERNEL {task.tile}(i8 table, i8 launch, i8 level) {{"
@@ -69,8 +79,17 @@ def _pointer(text: KernelText, matrix: Matrix) -> str:
     return text.slot(matrix.slot) + (f" + {matrix.offset}" if matrix.offset else "")
 
 
-def _call(kind: str, size: int, p: Multiplied, a: str, b: str, c: str) -> str:
+def _wide(matrix: Matrix, step: int, kind: str) -> int:
+    """Return how many numbers of a matrix can be copied at once, if its slot begins at a good address."""
+    return max(
+        width for width in WIDTHS[kind] if not any(n % width for n in (matrix.lead, matrix.offset, step))
+    )
+
+
+def _call(p: Multiplied, body: str, size: int, a: str, b: str, c: str) -> str:
     strides = [(1, matrix.lead) if matrix.across else (matrix.lead, 1) for matrix in (p.a, p.b)]
     (a_row, a_column), (b_row, b_column) = strides
     operands = f"{a}, {a_row}, {a_column}, {b}, {b_row}, {b_column}, {c}, {p.c.lead}, {int(p.adds)}"
-    return f"tile_{kind}_{size}(shared, {operands}, m, {p.n}, length, tile % each);"
+    kind = KINDS[p.dtype]
+    widths = f"{_wide(p.a, p.steps[0], kind)}, {_wide(p.b, p.steps[1], kind)}"
+    return f"tile_{body}_{size}(shared, {operands}, m, {p.n}, length, tile % each, {widths});"

@@ -3,6 +3,7 @@ from foldbatch.engines.cuda.launchers import launcher_of
 
 class _Driver:
     multiprocessors = 1
+    precision = "fp32"
 
 
 class _Device:

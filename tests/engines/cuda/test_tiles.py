@@ -14,4 +14,6 @@ def test_each_product_is_a_kernel():
     for task in products:
         assert f"KERNEL {task.tile}(i8 table, i8 launch, i8 level)" in text
     assert "tile_f8" not in text
+    assert "tile_tf32" not in text
+    assert "tile_tf32_2(shared" in tile_kernels(kernels, "tf32")
     assert tile_kernels([]) == ""

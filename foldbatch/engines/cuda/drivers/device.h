@@ -36,17 +36,21 @@ typedef unsigned char b1;
 #define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
 
-// Copies of one number to shared memory that go on while the threads compute: COPIED waits for all but the newest
-// `left` groups of them. A copy that is not `wanted` writes zero.
+// Copies of 1, 2 or 4 numbers to shared memory that go on while the threads compute: COPIED waits for all but the
+// newest `left` groups of them. Of the numbers only the first `some` are read, none where it is negative; for the others zeros are
+// written. Both addresses are multiples of the size of all.
 #if __CUDA_ARCH__ >= 800
-#define COPY_LATER(to, from, wanted) copy_later<sizeof(*(to))>(to, from, wanted)
+#define COPY_LATER_1(to, from, some) copy_later<1>(to, from, some)
+#define COPY_LATER_2(to, from, some) copy_later<2>(to, from, some)
+#define COPY_LATER_4(to, from, some) copy_later<4>(to, from, some)
 #define GROUP_COPIES() asm volatile("cp.async.commit_group;" ::: "memory")
 #define COPIED(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
-template <int nbytes>
-DEVICE void copy_later(void* to, const void* from, bool wanted) {
+template <int width, typename T>
+DEVICE void copy_later(T* to, const T* from, i8 some) {
   const u4 target = (u4)__cvta_generic_to_shared(to);
-  const int count = wanted ? nbytes : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(nbytes), "r"(count)
+  const int nbytes = (int)sizeof(T) * (some <= 0 ? 0 : some < width ? (int)some : width);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"((int)sizeof(T) * width),
+               "r"(nbytes)
                : "memory");
 }
 #else
@@ -86,7 +90,9 @@ DEVICE void grid_barrier(i8* words) {
 #define COPY_NOW
 #endif
 #ifdef COPY_NOW
-#define COPY_LATER(to, from, wanted) (*(to) = (wanted) ? *(from) : 0)
+#define COPY_LATER_1(to, from, some) (*(to) = (some) > 0 ? *(from) : 0)
+#define COPY_LATER_2(to, from, some) (COPY_LATER_1(to, from, some), COPY_LATER_1((to) + 1, (from) + 1, (some) - 1))
+#define COPY_LATER_4(to, from, some) (COPY_LATER_2(to, from, some), COPY_LATER_2((to) + 2, (from) + 2, (some) - 2))
 #define GROUP_COPIES() ((void)0)
 #define COPIED(left) ((void)0)
 #endif

@@ -39,6 +39,7 @@ class Nothing:
     name = "no device"
     recording = False
     multiprocessors = 1
+    precision = "fp32"
 
     def __init__(self) -> None:
         self._free = ALIGNMENT

@@ -1,30 +1,22 @@
-"""Products by tiles of our own against those of a library, on the rows of real batches; and in real threads."""
+"""Products by tiles of our own against those of a library, on the rows of real batches."""
 
 import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.engines.cuda import walk
 from foldbatch.engines.cuda.common import PRELUDE
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from foldbatch.engines.cuda.drivers.nvrtc import resources
 from foldbatch.engines.cuda.drivers.spans import array_at
 from foldbatch.engines.cuda.texts.functions import THREAD
-from foldbatch.engines.cuda.texts.tile_bodies import BODIES, SHARED, SIDE
 from foldbatch.engines.cuda.tiles import tile_kernels
 from foldbatch.types import TensorType
-from tests.engines.cuda.drivers.test_nvrtc import needs_nvrtc
-from tests.engines.cuda.threaded import run_threaded
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
 )
 RANDOM = np.random.default_rng(0)
-TYPES = {"f4": np.float32, "f8": np.float64}
 
 
 def _lists():
@@ -91,84 +83,3 @@ def test_tiles_multiply_as_a_library_does(model, kinds, monkeypatch):
     monkeypatch.setattr(walk.Walker, "run", _by_both(seen))
     program.value_and_grad(examples)
     assert seen == kinds
-
-
-def _text(kind, size):
-    """Return a kernel of one product, whose extents and strides are arguments."""
-    side = SIDE * size
-    strides = "i8 a_row, i8 a_column, i8 b_row, i8 b_column, i8 c_lead"
-    return "\n".join(
-        [
-            THREAD,
-            BODIES[kind, size],
-            f"KERNEL product(i8 a, i8 b, i8 c, {strides}, i8 adds, i8 m, i8 n, i8 length) {{",
-            f"  SHARED {kind} shared[{SHARED}];",
-            f"  const i8 tiles = (m + {side - 1}) / {side} * ((n + {side - 1}) / {side});",
-            "  for (i8 tile = BLOCK; tile < tiles; tile += BLOCKS)",
-            f"    tile_{kind}_{size}(shared, (const {kind}*)a, a_row, a_column, (const {kind}*)b, b_row, b_column,",
-            f"                     ({kind}*)c, c_lead, (i4)adds, m, n, length, tile);",
-            "}",
-        ]
-    )
-
-
-def _check(run, kind, extents, across, gaps, adds):
-    """Run a product of random numbers; what lies between the rows of the result stays as it is."""
-    (m, n, length), dtype = extents, TYPES[kind]
-    a, b = (
-        RANDOM.normal(size=(rows, columns + gap)).astype(dtype)
-        for (rows, columns), gap in zip(
-            [(length, m) if across[0] else (m, length), (n, length) if across[1] else (length, n)],
-            gaps,
-            strict=False,
-        )
-    )
-    c = RANDOM.normal(size=(m, n + gaps[2])).astype(dtype)
-    left = a[:, :m].T if across[0] else a[:, :length]
-    right = b[:, :length].T if across[1] else b[:, :n]
-    expected = c.astype(np.float64)
-    expected[:, :n] = left.astype(np.float64) @ right + (expected[:, :n] if adds else 0)
-    strides = [step // a.itemsize for matrix in (left, right) for step in matrix.strides]
-    pointers = [matrix.ctypes.data for matrix in (a, b, c)]
-    run([*pointers, *strides, n + gaps[2], int(adds), m, n, length], [a, b, c])
-    bits = np.finfo(dtype).eps * (4 + length)
-    np.testing.assert_allclose(c, expected, rtol=0, atol=bits * max(1, np.abs(expected).max(initial=0)))
-    assert (c[:, n:] == expected[:, n:]).all()
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    kind=st.sampled_from(["f4", "f8"]),
-    size=st.sampled_from([2, 4]),
-    extents=st.tuples(st.integers(0, 70), st.integers(1, 70), st.integers(0, 50)),
-    across=st.tuples(st.booleans(), st.booleans()),
-    gaps=st.tuples(*[st.integers(0, 3)] * 3),
-    adds=st.booleans(),
-    blocks=st.integers(1, 5),
-)
-def test_products_of_any_extents_and_strides(kind, size, extents, across, gaps, adds, blocks):
-    driver = Emulator()
-    function = driver.load(_text(kind, size)).function("product")
-    _check(lambda a, _: driver.launch(function, blocks, (256, 1), a, 0), kind, extents, across, gaps, adds)
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("threads", [(8, 1), (96, 1)])
-def test_threads_of_a_block_share_a_tile(size, threads):
-    """Several tiles a block, several chunks, and more little squares than threads."""
-
-    def run(arguments, buffers):
-        run_threaded(_text("f4", size), "product", 2, threads, arguments, buffers, "thread")
-
-    _check(run, "f4", (70, 130, 37), (True, False), (1, 0, 2), adds=True)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("kind", ["f4", "f8"])
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-def test_two_blocks_of_tiles_fit_a_multiprocessor(kind, size, architecture):
-    taken = resources(_text(kind, size), architecture)["product"]
-    assert taken.registers <= 128
-    assert taken.spilled == 0
-    assert taken.shared <= 48 * 1024
