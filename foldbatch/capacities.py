@@ -23,6 +23,10 @@ class Learning(Protocol):
         """Learn capacities from the batches that were made ready."""
         ...
 
+    def wait(self) -> None:
+        """Wait until the graphs that were asked for are captured."""
+        ...
+
     def captures(self) -> Captures:
         """Return what was learned, and how many batches fitted."""
         ...

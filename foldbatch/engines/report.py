@@ -84,7 +84,8 @@ class Captures(NamedTuple):
     """What batches of one kind were run by graphs that a GPU has captured, each by one launch.
 
     Attributes:
-        launches: of each class of batches, the kernels of its graph, but for the update of parameters.
+        launches: of each class of batches, the slots of its graph, each for one kernel; without the update of
+            parameters.
         hits: batches that fit into a class.
         misses: batches that did not, by reason; they ran kernel by kernel.
         milliseconds: how long it took to capture each graph.

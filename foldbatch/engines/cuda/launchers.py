@@ -20,6 +20,9 @@ from foldbatch.engines.cuda.work import planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 
+NO_CLASS = "no capacity classes yet: program.fit_capacities(examples) learns them"
+NO_GRAPH = "no graph fits the batch"
+
 
 class Chosen(NamedTuple):
     """Calls arranged by one of two launchers; see `foldbatch.engines.cuda.launching.Arranged`."""
@@ -83,7 +86,7 @@ class Choosing:
         if self._asked != "persistent":
             graph = self.captured.arranged(forward, backward)
             if graph is None:
-                lacking["captured"] = "no graph fits the batch"
+                lacking["captured"] = NO_GRAPH if self.captured.classes else NO_CLASS
         calls = [*forward, *backward]
         idle = 0 if graph is None else len(graph.records) - len(calls)
         self.choice = choice = self._chosen(calls, numbers, lacking, idle)
@@ -121,6 +124,11 @@ class Choosing:
         """Learn capacities from the batches that were made ready."""
         if self._asked != "persistent":
             self.captured.learn()
+
+    def wait(self) -> None:
+        """Wait until the graphs that were asked for are captured."""
+        if self._asked != "persistent":
+            self.captured.wait()
 
     def captures(self) -> Captures:
         """Return what was learned, how many batches fitted, and why the last batch was launched as it was."""
