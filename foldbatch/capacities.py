@@ -71,8 +71,9 @@ class Capturing:
             batches: how many random batches are looked at.
 
         Returns:
-            What was learned, as `describe` shows it: kernels of each graph. None where the program has no
-            graphs: on the CPU, or compiled for another way to launch.
+            What was learned, as `describe` shows it: the slots of each graph; none where the program was
+            compiled with ``engine="persistent"``. None where each kernel is launched by itself, as it is on
+            the CPU; then examples are not looked at.
 
         Raises:
             ExampleError: when an example does not fit the block.

@@ -67,10 +67,10 @@ def _text(x: float, y: float, words: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    """Return words as XML has them; what cannot be printed, which XML may not have, as Python writes it.
+    r"""Return words as XML has them; what cannot be printed, which XML may not have, as Python writes it.
 
-    >>> _escaped("a < b\\x00")
-    'a &lt; b\\\\x00'
+    >>> _escaped("a < b\x00")
+    'a &lt; b\\x00'
     """
     return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words))
 
