@@ -44,17 +44,21 @@ class Choosing:
         kernels: of the phase.
         ops: of these kernels.
         asked: ``captured``, ``persistent`` or ``auto``.
+        precision: of products of float32 by cuBLAS.
 
     Attributes:
         choice: the one of the last batch, or None.
     """
 
-    def __init__(self, device: Device, kernels: Sequence[Kernel], ops: Ops, asked: str) -> None:
+    def __init__(
+        self, device: Device, kernels: Sequence[Kernel], ops: Ops, asked: str, precision: str = "fp32"
+    ) -> None:
         self.choice: Choice | None = None
         self._device = device
         self._kernels = kernels
         self._ops = ops
         self._asked = asked
+        self._precision = precision
         self._choices: dict[tuple[int, ...], Choice] = {}
 
     @cached_property
@@ -111,6 +115,7 @@ class Choosing:
                 works,
                 self._rates,
                 asked=self._asked,
+                precision=self._precision,
                 idle=idle,
                 barriers=barriers,
                 planned=planned_of(works),
@@ -136,11 +141,13 @@ class Choosing:
         return found._replace(reasons=() if self.choice is None else tuple(choice_lines(self.choice)))
 
 
-def launcher_of(engine: str, device: Device, kernels: Sequence[Kernel], ops: Ops) -> Any:
+def launcher_of(
+    engine: str, device: Device, kernels: Sequence[Kernel], ops: Ops, precision: str = "fp32"
+) -> Any:
     """Return what launches the batches of a phase; None where each kernel is launched by itself.
 
     The CPU that stands for a GPU gains nothing by fewer launches: there ``auto`` is straight.
     """
     if engine == "straight" or (engine == "auto" and device.driver.multiprocessors == 1):
         return None
-    return Choosing(device, kernels, ops, engine)
+    return Choosing(device, kernels, ops, engine, precision)

@@ -1,4 +1,11 @@
+import pytest
+
+import foldbatch as fb
+from foldbatch.engines import cuda
+from foldbatch.engines.cuda import launchers
+from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.launchers import launcher_of
+from foldbatch.engines.cuda.recording.nothing import Nothing
 
 
 class _Driver:
@@ -13,3 +20,19 @@ def test_the_cpu_that_stands_for_a_gpu_runs_straight_unless_asked():
     assert launcher_of("auto", _Device(), [], None) is None
     assert launcher_of("straight", _Device(), [], None) is None
     assert launcher_of("captured", _Device(), [], None) is not None
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_the_model_of_cost_is_asked_in_the_precision_of_the_program(monkeypatch, precision):
+    asked, choose = [], launchers.choose
+
+    def noted(works, rates, **options):
+        asked.append(options["precision"])
+        return choose(works, rates, **options)
+
+    monkeypatch.setattr(launchers, "choose", noted)
+    monkeypatch.setattr(cuda, "device", lambda precision: Device(Nothing()))
+    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
+    engine = cuda.load(program.model, precision=precision, engine="persistent")
+    engine.ready(program.schedule([[1, 2]]), training=True)
+    assert asked == [precision]
