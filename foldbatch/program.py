@@ -22,7 +22,7 @@ from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.blocks.writer import shown
-from foldbatch.capacities import Capturing, captures
+from foldbatch.capacities import captures
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
@@ -41,6 +41,7 @@ from foldbatch.errors import (
     counted,
     frames_inside,
 )
+from foldbatch.holding import Holds
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
 from foldbatch.preparing import tracing
@@ -53,7 +54,7 @@ from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
 
-class Program(Differentiable, Profiled, Savable, Capturing):
+class Program(Differentiable, Profiled, Savable, Holds):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: their batches run one after the other, but their examples are
@@ -368,8 +369,7 @@ class Program(Differentiable, Profiled, Savable, Capturing):
         """
         start = time.perf_counter()
         traces = self._trace_all(several_of(examples))
-        phases = {"trace": time.perf_counter() - start}
-        report = self._runner.report(traces, phases, compare=compare)
+        report = self._runner.report(traces, {"trace": time.perf_counter() - start}, compare=compare)
         return replace(report, program=self.lowered.tracer.source, captures=captures(self.engine))
 
     def kernels(self, name: str = "", *, whole: bool = False) -> str:

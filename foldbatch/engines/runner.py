@@ -131,8 +131,7 @@ class Runner:
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
         given = example_numbers(numbers, count) if len(numbers) else None
-        differentiate = partial(self._differentiate, step, None, numbers=given)
-        parts = self._each(differentiate, batch, training=True)
+        parts = self._each(partial(self._differentiate, step, None, numbers=given), batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
@@ -155,8 +154,7 @@ class Runner:
         The results are None for each trace; their metrics are the gradients of data, their loss the summed
         loss.
         """
-        differentiate = partial(self._differentiate, step, seeds, visited=True)
-        parts = self._each(differentiate, traces, training=True)
+        parts = self._each(partial(self._differentiate, step, seeds, visited=True), traces, training=True)
         calls = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
         joined = join(results) if results else Results([], gather(Visits({}, calls, calls)), Losses(0.0, {}))
@@ -297,6 +295,8 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
         """Return a part's batch, and the engine's form of it."""
+        if training and part.held is not None:
+            return part.held
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)

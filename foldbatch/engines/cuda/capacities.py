@@ -170,7 +170,7 @@ def room_for(sizes: Sequence[int]) -> int:
     """Return a capacity: the mean and `DEVIATIONS` above it, no less than the largest, rounded up.
 
     >>> room_for([10, 12, 14]), room_for([1])
-    (19, 1)
+    (20, 1)
     """
     seen = np.array(sizes or [1], np.float64)
     return capacity(max(ceil(seen.mean() + DEVIATIONS * seen.std()), int(seen.max())))

@@ -29,6 +29,7 @@ from foldbatch.engines.cuda.texts.kernel_text import HEADER, STATUS_AT
 from foldbatch.engines.cuda.texts.records import NOTE
 from foldbatch.engines.cuda.update_records import Update
 from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.launch import Ints
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params import Array, Gradient, Parameter
@@ -138,14 +139,22 @@ class DueRun(CudaRun):
         table[STATUS_AT] = pointer + 8 * calls.status_at
         word = self._status.word
         table[calls.status_at - NOTE : calls.status_at] = device.faults.word.pointer, word.pointer, word.size
+        self._change(table)
         self.staging.send(block, self._end)
         self._block = block
+        self._begin()
         words = pointer + 8 * calls.words_at
         launched = Launched(self._table, words, update, self._step, partial(self._touched, update))
         self._launches += self._launcher.launch(calls.arranged, launched)
         self._status.send(noted=True)
         self.staging.done(block)
         self._feeds, self._zeros = (), []
+
+    def _change(self, table: Ints) -> None:
+        """Change the table before it is sent."""
+
+    def _begin(self) -> None:
+        """Enqueue what comes before the step."""
 
     def _step(self, step: Step) -> None:
         status = Span(self._status.word.pointer, self._status.word.nbytes)

@@ -16,6 +16,9 @@ from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.cuda.control import Ops, ops_of
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.due import DueRun
+from foldbatch.engines.cuda.held_run import HeldRun
+from foldbatch.engines.cuda.held_tables import HeldTables, Unmerged, held_tables
+from foldbatch.engines.cuda.holding import Holding, hold
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.launchers import launcher_of
 from foldbatch.engines.cuda.launching import Calls, Launcher, calls_for
@@ -65,6 +68,9 @@ class Ready:
         tables: what is launched.
         packed: all whole numbers of it.
         calls: the same for a launcher; None where it runs straight.
+        holding: where its examples are held on the device; else None.
+        held: the tables of held examples.
+        launcher: what runs `calls`.
     """
 
     phase: Phase
@@ -72,6 +78,9 @@ class Ready:
     tables: Directions
     packed: Packed
     calls: Calls | None = None
+    holding: Holding | None = None
+    held: HeldTables | None = None
+    launcher: Launcher | None = None
 
 
 @dataclass(slots=True)
@@ -176,7 +185,35 @@ class CudaEngine:
         packed = pack(phase.bound, phase.kernels, tables, batch.schedule, self._ids(batch, training=training))
         ready = Ready(phase, batch, tables, packed)
         launcher = self.launcher(training=training)
-        return ready if launcher is None else replace(ready, calls=calls_for(phase.ops, ready, launcher))
+        if launcher is None:
+            return ready
+        return replace(ready, calls=calls_for(phase.ops, ready, launcher), launcher=launcher)
+
+    def hold(self, batch: Batch) -> Holding:
+        """Return the examples of a batch held on the device; see `foldbatch.engines.cuda.holding.hold`."""
+        return hold(self.model, self.device, batch)
+
+    def ready_of(self, holding: Holding, numbers: Ints) -> Ready:
+        """Return held examples ready for training: ``numbers: [n] int64``."""
+        phase = self.training
+        held = held_tables(holding, phase.bound, phase.kernels, numbers)
+        results = tuple(numbers.tolist())
+        nothing = tuple([() for _ in self.model.cells])
+        merged: Any = Unmerged()
+        batch = Batch(merged, held.schedule, nothing, results, {})
+        ready = Ready(phase, batch, held.tables, held.packed, None, holding, held)
+        launchers = (self.launcher(training=True), self._persistent)
+        for launcher in launchers:
+            calls = None if launcher is None else calls_for(phase.ops, ready, launcher)
+            if calls is not None:
+                return replace(ready, calls=calls, launcher=launcher)
+        return ready
+
+    @cached_property
+    def _persistent(self) -> Launcher:
+        """What launches training batches that no other launcher takes and that cannot run straight."""
+        launcher: Launcher = launcher_of("persistent", self.device, self.training.kernels, self.training.ops)
+        return launcher
 
     def launcher(self, *, training: bool) -> Launcher | None:
         """Return what launches batches of a phase, made when first asked for; None: kernel by kernel."""
@@ -217,11 +254,12 @@ class CudaEngine:
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(heights_of(ready.tables))
             shared = self.device, self.model, ready, memory.buffers[training], memory.staging
-            launcher = self.launchers.get(training)
-            if ready.calls is None or launcher is None:
+            if ready.calls is None or ready.launcher is None:
                 run = CudaRun(*shared)
+            elif ready.held is None:
+                run = DueRun(*shared, ready.calls, ready.launcher)
             else:
-                run = DueRun(*shared, ready.calls, launcher)
+                run = HeldRun(ready.held, *shared, ready.calls, ready.launcher)
             run.forward(feeds)
         return run
 

@@ -17,8 +17,10 @@ _TILE = """\
 DEVICE void tile_{k}_{size}({k}* shared, const {k}* a, i8 a_row, i8 a_column, const {k}* b, i8 b_row,
                             i8 b_column, {k}* c, i8 c_lead, i4 adds, i8 m, i8 n, i8 length, i8 t) {{
   const i8 across = (n + {tile} - 1) / {tile}, top = t / across * {tile}, left = t % across * {tile};
-  for (i8 own = THREAD; own < {side} * {side}; own += THREADS) {{
-    const i4 y = (i4)(own / {side}), x = (i4)(own % {side});
+  // All threads take as many turns, or some would miss barriers; those beyond the last square write nothing.
+  for (i8 turn = 0; turn < {side} * {side}; turn += THREADS) {{
+    const i8 own = turn + THREAD;
+    const i4 y = (i4)(own / {side} % {side}), x = (i4)(own % {side});
     {k} sums[{size}][{size}];
     for (i4 i = 0; i < {size}; i++)
       for (i4 j = 0; j < {size}; j++) sums[i][j] = 0;
@@ -58,7 +60,7 @@ DEVICE void tile_{k}_{size}({k}* shared, const {k}* a, i8 a_row, i8 a_column, co
     for (i4 i = 0; i < {size}; i++)
       for (i4 j = 0; j < {size}; j++) {{
         const i8 row = top + y + i * {side}, column = left + x + j * {side};
-        if (row < m && column < n) {{
+        if (own < {side} * {side} && row < m && column < n) {{
           {k}* to = c + row * c_lead + column;
           *to = adds ? *to + sums[i][j] : sums[i][j];
         }}
