@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foldbatch.engines.cuda.control import Call, Ops
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.steps import Step, field
-from foldbatch.engines.launch import BASE, SPARE, STORES
+from foldbatch.engines.launch import BASE, SPARE
 
 
 class Touches(NamedTuple):
@@ -69,6 +69,7 @@ def touched(call: Call, ops: Ops, kernels: Sequence[Kernel]) -> Touches | None:
 
 
 def _of_step(step: Step, kernels: Sequence[Kernel]) -> Touches:
+    """Return what a step touches; the same for all steps of a task, whatever the batch."""
     task, row, slots = step.task, step.row, kernels[step.row[0]].routine.slots
     reads, writes = set[int](), set[int]()
     for slot in task.reads | task.writes:
@@ -76,10 +77,10 @@ def _of_step(step: Step, kernels: Sequence[Kernel]) -> Touches:
         if kind == "segments":
             continue
         own = writes if slot in task.writes else reads
-        apart = kind == "store" and not field(row, slot, STORES)
-        own.add(field(row, slot, SPARE if apart else BASE))
-        if kind in ("operand", "cotangent"):  # rows may be copied together, and read where they lie
+        own.add(field(row, slot, BASE))
+        if kind in ("operand", "cotangent", "store"):  # rows may be copied together, or be apart to be added
             own.add(field(row, slot, SPARE))
+        if kind in ("operand", "cotangent"):
             reads.add(field(row, slot, BASE))
     writes |= {field(row, binding, BASE) for binding in task.brings}
     return Touches(frozenset(reads - {-1}), frozenset(writes - {-1}))

@@ -22,6 +22,7 @@ from foldbatch.engines.report import Captures
 
 NO_CLASS = "no capacity classes yet: program.fit_capacities(examples) learns them"
 NO_GRAPH = "no graph fits the batch"
+CALLS = 64  # batches that differ by fewer are alike
 
 
 class Chosen(NamedTuple):
@@ -105,9 +106,8 @@ class Choosing:
         return arranged.launcher.launch(arranged.arranged, launched)
 
     def _chosen(self, calls: Sequence[Call], numbers: Ints, lacking: Mapping[str, str], idle: int) -> Choice:
-        """Return the choice for a batch; batches that are alike have one."""
-        rows = sum(call.blocks.bit_length() for call in calls)  # about how wide they are
-        key = len(calls), rows // 16, len(lacking), idle
+        """Return the choice for a batch; batches that are alike have one: the model takes milliseconds."""
+        key = sum(call.blocks for call in calls).bit_length(), len(calls) // CALLS, len(lacking)
         if key not in self._choices:
             works = works_of(self._ops, calls, self._kernels, numbers)
             barriers = [*waits(calls, self._ops, self._kernels)[1:], False]

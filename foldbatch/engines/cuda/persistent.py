@@ -23,7 +23,9 @@ from foldbatch.engines.cuda.texts.walking import BARRIER_AFTER
 from foldbatch.engines.launch import Ints
 
 THREADS = (256, 1)
-WALKS = BARRIERS // 2  # each has two words for its barriers
+MOST = 8  # launches but for the update, which takes four at most; each has two words for its barriers
+KNOWN = 1024  # sequences of calls whose barriers are remembered
+assert 2 * MOST <= BARRIERS, "words for all barriers"
 
 
 class Stretch(NamedTuple):
@@ -77,6 +79,7 @@ class Persistent:
         self._kernels = kernels
         self._ops = ops
         self._wide = wide
+        self._known: dict[tuple[object, ...], list[bool]] = {}
         text = source(kernels, ops, tiles, walks=True)
         self._walk = device.driver.load(text).function("walk")
         self._blocks = device.driver.blocks_together(self._walk, THREADS)
@@ -86,13 +89,22 @@ class Persistent:
     ) -> Walks:
         """Return the calls of both directions as stretches."""
         calls = [*forward, *backward]
-        after = [*waits(calls, self._ops, self._kernels)[1:], False]
+        after = self._barriers(calls)
         records = records_of(calls)
         records[:, 0] += np.where(after, BARRIER_AFTER, 0)
         stretches = _stretches(calls, len(forward), self._wide)
-        if sum(stretch.step is None for stretch in stretches) > WALKS:
+        if len(stretches) > MOST:
             stretches = _stretches(calls, len(forward), lambda call: False)
         return Walks(records, stretches)
+
+    def _barriers(self, calls: Sequence[Call]) -> list[bool]:
+        """Return which calls have a barrier behind them, worked out once for batches of the same calls."""
+        key = tuple([call.op if call.step is not None else (call.op, *call.arguments[:1]) for call in calls])
+        if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[key] = [*waits(calls, self._ops, self._kernels)[1:], False]
+        return self._known[key]
 
     def launch(self, arranged: Walks, launched: Launched) -> int:
         """Run the stretches, and then an update."""
