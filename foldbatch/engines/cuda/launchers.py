@@ -60,7 +60,7 @@ class Choosing:
         self._ops = ops
         self._asked = asked
         self._precision = precision
-        self._choices: dict[tuple[int, ...], Choice] = {}
+        self._choices: dict[tuple[int, int, tuple[str, ...]], Choice] = {}
 
     @cached_property
     def _tiles(self) -> str:
@@ -107,7 +107,7 @@ class Choosing:
 
     def _chosen(self, calls: Sequence[Call], numbers: Ints, lacking: Mapping[str, str], idle: int) -> Choice:
         """Return the choice for a batch; batches that are alike have one: the model takes milliseconds."""
-        key = sum(call.blocks for call in calls).bit_length(), len(calls) // CALLS, len(lacking)
+        key = sum(call.blocks for call in calls).bit_length(), len(calls) // CALLS, tuple(lacking.values())
         if key not in self._choices:
             works = works_of(self._ops, calls, self._kernels, numbers)
             barriers = [*waits(calls, self._ops, self._kernels)[1:], False]

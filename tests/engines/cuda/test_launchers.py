@@ -22,6 +22,13 @@ def test_the_cpu_that_stands_for_a_gpu_runs_straight_unless_asked():
     assert launcher_of("captured", _Device(), [], None) is not None
 
 
+def _engine_and_batch(monkeypatch, **options):
+    """Return an engine whose device does nothing."""
+    monkeypatch.setattr(cuda, "device", lambda precision: Device(Nothing()))
+    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
+    return cuda.load(program.model, **options), program.schedule([[1, 2]])
+
+
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 def test_the_model_of_cost_is_asked_in_the_precision_of_the_program(monkeypatch, precision):
     asked, choose = [], launchers.choose
@@ -31,8 +38,17 @@ def test_the_model_of_cost_is_asked_in_the_precision_of_the_program(monkeypatch,
         return choose(works, rates, **options)
 
     monkeypatch.setattr(launchers, "choose", noted)
-    monkeypatch.setattr(cuda, "device", lambda precision: Device(Nothing()))
-    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
-    engine = cuda.load(program.model, precision=precision, engine="persistent")
-    engine.ready(program.schedule([[1, 2]]), training=True)
+    engine, batch = _engine_and_batch(monkeypatch, precision=precision, engine="persistent")
+    engine.ready(batch, training=True)
     assert asked == [precision]
+
+
+def test_a_report_says_why_there_is_no_graph_now(monkeypatch):
+    engine, batch = _engine_and_batch(monkeypatch, engine="captured")
+    launcher = engine.launcher(training=True)
+    engine.ready(batch, training=True)
+    assert launchers.NO_CLASS in launcher.captures().reasons[0]
+    launcher.learn()
+    monkeypatch.setattr(launcher.captured, "arranged", lambda forward, backward: None)
+    engine.ready(batch, training=True)
+    assert launchers.NO_GRAPH in launcher.captures().reasons[0]
