@@ -81,7 +81,8 @@ def _costs(report: Report) -> Iterator[str]:
 
 
 def _captures(captures: Captures) -> Iterator[str]:
-    yield from captures.reasons
+    for reason in captures.reasons:
+        yield from wrap(reason, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     batches = captures.hits + sum(captures.misses.values())
     if not batches:
         return

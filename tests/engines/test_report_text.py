@@ -112,6 +112,11 @@ def test_captured_graphs_are_told_of() -> None:
     straight = Captures((), 0, {"no class is learned yet": 6}, ())
     lines = str(replace(REPORT, captures=straight)).splitlines()
     assert lines[6] == "graphs: 0 of 6 training batches (0%) fit into one"
+    reason = "straight: asked for captured, which cannot be had (" + 20 * "why " + ")"
+    lines = str(replace(REPORT, captures=straight._replace(reasons=(reason,)))).splitlines()
+    assert [len(line) <= 100 for line in lines[6:8]] == [True, True]
+    assert lines[6].startswith("straight: ")
+    assert lines[7].startswith("  why")
     none = Captures((), 0, {}, ())
     assert none.hit_rate == 0.0
     assert str(replace(REPORT, captures=none)) == str(REPORT)

@@ -237,6 +237,11 @@ class CudaEngine:
         """Return the launch table of a batch for a report."""
         return launched_of(ready.phase.bound.keys, ready.tables)
 
+    def wait(self) -> None:
+        """Wait until the device has done what was launched; a step that is due is not launched."""
+        with self.device.lock:
+            self.device.wait()
+
     def watch(self) -> AbstractContextManager[StreamsWatched]:
         """Return what times each call of the device on its stream."""
         return StreamsWatched(self.device)
