@@ -9,7 +9,7 @@ from foldbatch.engines.cuda.control import Ops
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts import records
-from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions, shared_size
+from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions, shared_sizes
 from foldbatch.engines.cuda.texts.walking import Called, at_text, walk_text
 
 
@@ -27,12 +27,12 @@ def source(
     """
     own = "\n".join([*(kernel.text for kernel in kernels), tiles])
     moves = "\n".join(MOVES.values())
+    sizes = shared_sizes(f"{moves}\n{own}")
     called = [
-        Called(number, op.name, op.x, op.arguments)
+        Called(number, op.name, op.x, op.arguments, sizes.get(op.name.replace("_at_", "_"), 0))
         for number, op in enumerate(ops.ops)
         if only is None or number in only
     ]
-    shared = max(shared_size(own), shared_size(moves))
-    calls = walk_text(called, shared) if walks else at_text(called, shared)
+    calls = walk_text(called) if walks else at_text(called)
     functions = as_functions(moves), records.TEXT, as_functions(own)
     return "\n".join((PRELUDE, THREAD, LANES, *functions, calls))

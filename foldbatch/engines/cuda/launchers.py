@@ -61,6 +61,7 @@ class Choosing:
         self._asked = asked
         self._precision = precision
         self._choices: dict[tuple[int, int, tuple[str, ...]], Choice] = {}
+        self._failed: dict[str, str] = {}  # launchers that could not be made, and why
 
     @cached_property
     def _tiles(self) -> str:
@@ -86,9 +87,9 @@ class Choosing:
 
     def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> Chosen | None:
         """Return calls arranged by one of the launchers; None where they run straight."""
-        lacking: dict[str, str] = {}
+        lacking = dict(self._failed)
         graph = None
-        if self._asked != "persistent":
+        if self._asked != "persistent" and "captured" not in lacking:
             graph = self.captured.arranged(forward, backward)
             if graph is None:
                 lacking["captured"] = NO_GRAPH if self.captured.classes else NO_CLASS
@@ -97,9 +98,15 @@ class Choosing:
         self.choice = choice = self._chosen(calls, numbers, lacking, idle)
         if choice.engine == "captured" and graph is not None:
             return Chosen(self.captured, graph)
-        if choice.engine == "persistent":
+        if choice.engine != "persistent":
+            return None
+        try:
             return Chosen(self.persistent, self.persistent.arranged(forward, backward))
-        return None
+        except Exception as error:  # nobody has asked for it, so what a card lacks must not end the training
+            if self._asked != "auto":
+                raise
+            self._failed["persistent"] = f"{type(error).__name__}: {error}"
+            return self.arranged(forward, backward, numbers)
 
     def launch(self, arranged: Chosen, launched: Launched) -> int:
         """Run calls by the launcher that was chosen."""

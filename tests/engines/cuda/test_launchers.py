@@ -4,7 +4,7 @@ import foldbatch as fb
 from foldbatch.engines import cuda
 from foldbatch.engines.cuda import launchers
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.launchers import launcher_of
+from foldbatch.engines.cuda.launchers import Choosing, launcher_of
 from foldbatch.engines.cuda.recording.nothing import Nothing
 
 
@@ -52,3 +52,29 @@ def test_a_report_says_why_there_is_no_graph_now(monkeypatch):
     monkeypatch.setattr(launcher.captured, "arranged", lambda forward, backward: None)
     engine.ready(batch, training=True)
     assert launchers.NO_GRAPH in launcher.captures().reasons[0]
+
+
+def test_a_launcher_that_cannot_be_made_is_left_out_unless_asked_for(monkeypatch):
+    program = fb.compile(fb.Vector(3) >> fb.Linear(2) >> fb.Function(fb.ops.sum) >> fb.Loss(), "cuda-on-cpu")
+    phase = program.engine.training
+
+    def missing(*arguments):
+        raise RuntimeError("no cooperative launch")
+
+    monkeypatch.setattr(launchers, "Persistent", missing)
+    for asked in ("auto", "persistent"):
+        launcher = Choosing(program.engine.device, phase.kernels, phase.ops, asked)
+        monkeypatch.setattr(launcher, "_chosen", lambda calls, numbers, lacking, idle: _Choice(lacking))
+        program.engine.launchers[True] = launcher
+        if asked == "persistent":
+            with pytest.raises(RuntimeError, match="cooperative"):
+                program.value_and_grad([[1, 2, 3]])
+        else:
+            program.value_and_grad([[1, 2, 3]])
+            assert launcher.choice.lacking["persistent"] == "RuntimeError: no cooperative launch"
+
+
+class _Choice:
+    def __init__(self, lacking):
+        self.lacking = lacking
+        self.engine = "straight" if "persistent" in lacking else "persistent"

@@ -41,13 +41,14 @@ def as_functions(source: str) -> str:
     return _each_function(_KERNEL.sub(r"DEVICE void \1(const i8 x_, f8* shared_, \2)", source))
 
 
-def shared_size(source: str) -> int:
-    """Return how many doubles the threads of a block share, at most, in kernels of a text.
+def shared_sizes(source: str) -> dict[str, int]:
+    """Return how many doubles the threads of a block share in each kernel of a text.
 
-    >>> shared_size("KERNEL k() { SHARED f8 a[4], b[2]; SHARED i4 c[3]; } KERNEL none() { }")
-    8
+    >>> shared_sizes("KERNEL k() { SHARED f8 a[4], b[2]; SHARED i4 c[3]; } KERNEL none() { }")
+    {'k': 8, 'none': 0}
     """
-    return max([0, *(_laid(part)[1] for part in _functions(source))])
+    found = ((_KERNEL.match(part), part) for part in _functions(source))
+    return {kernel.group(1): _laid(part)[1] for kernel, part in found if kernel is not None}
 
 
 def _functions(source: str) -> list[str]:

@@ -24,12 +24,14 @@ class Called(NamedTuple):
         name: of the function.
         x: threads along the elements of a row.
         arguments: how many, after the address of the table.
+        shared: how many doubles the threads of a block share.
     """
 
     op: int
     name: str
     x: int
     arguments: int
+    shared: int = 0
 
 
 _AT = """\
@@ -59,22 +61,23 @@ KERNEL_TOGETHER walk(i8 table, i8 first, i8 last, i8 words) {{
 """
 
 
-def at_text(called: Iterable[Called], shared: int) -> str:
-    """Return a kernel for each op; `shared` is how many doubles the threads of a block share."""
+def at_text(called: Iterable[Called]) -> str:
+    """Return a kernel for each op."""
     return "\n".join(
         _AT.format(
-            name=each.name, shared=_shared(shared), control=CONTROL_AT, record=RECORD, call=_call(each)
+            name=each.name, shared=_shared(each.shared), control=CONTROL_AT, record=RECORD, call=_call(each)
         )
         for each in called
     )
 
 
-def walk_text(called: Sequence[Called], shared: int) -> str:
-    """Return the kernel that walks records; `shared` is how many doubles the threads of a block share.
+def walk_text(called: Sequence[Called]) -> str:
+    """Return the kernel that walks records.
 
     Records without a barrier of the grid have one of the block: they use the shared memory in turns.
     """
     cases = "\n".join(f"      case {each.op}: {_call(each)} break;" for each in called)
+    shared = max([0, *(each.shared for each in called)])
     return _WALK.format(shared=_shared(shared), control=CONTROL_AT, record=RECORD, cases=cases)
 
 
