@@ -225,13 +225,13 @@ class Runner:
         part = SubBatch(0, traces, batch)
         with Naming(self.model, batch, part.first):
             run = self._forward(part, (batch, ready), self._memories[0], 0)
-        self.engine.wait()
-        phases["forward"] = time.perf_counter() - start
-        start = time.perf_counter()
-        run.backward()
-        float(sum_losses(self.model, run).total)  # where both passes are launched together, they are now
-        self.engine.wait()
-        phases["backward"] = time.perf_counter() - start
+            self.engine.wait()
+            phases["forward"] = time.perf_counter() - start
+            start = time.perf_counter()
+            run.backward()
+            float(sum_losses(self.model, run).total)  # where both passes are launched together, they are now
+            self.engine.wait()
+            phases["backward"] = time.perf_counter() - start
         return _Timed(batch, ready, phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
