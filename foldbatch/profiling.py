@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foldbatch.blocks.values import refuse_no_count
+from foldbatch.capacities import learning
 from foldbatch.engines.collected import sum_losses
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Runner
@@ -36,8 +37,8 @@ class Profiled:
 
         Each step plans the batch anew: it traces the examples (trees are remembered), merges the traces,
         makes the schedule and readies the engine's table. Then it runs forward and, while training, backward.
-        The batch runs once before, unwatched, so that kernels and memory are there. The host waits for a
-        device after the last step only. Parameters are not changed. The rows are ``host``; on ``numpy`` and
+        Before that the batch runs unwatched, so that kernels, memory and graphs are there. The host waits for
+        a device after the last step only. Parameters are not changed. The rows are ``host``; on ``numpy`` and
         ``numba``, whose levels are called one by one here, a row for each part of the batch that has a
         thread; on ``cuda`` the streams ``copies`` and ``compute``, timed by events.
 
@@ -92,9 +93,12 @@ class _Host:
 def _profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, training: bool) -> Timeline:
     memories: list[Any] = []
     host = _Host()
-    float(
-        _step(runner, trace, host, NothingWatched(), memories, training=training)
-    )  # makes kernels and memory
+    launcher = learning(runner.engine).get(training)
+    # makes kernels and memory; a graph is captured for each of two blocks that take turns to bring batches
+    for _ in range(1 if launcher is None else 2):
+        float(_step(runner, trace, host, NothingWatched(), memories, training=training))
+    if launcher is not None:
+        launcher.wait()
     host.spans.clear()
     with runner.engine.watch() as watch:
         losses = []

@@ -138,7 +138,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rates, trees = rates_of(options.card), sst_like_trees(max(options.batch))
     if options.rates is not None:
-        rates = measured(rates, json.loads(options.rates.read_text(encoding="utf-8"))["rates"])
+        try:
+            rates = measured(rates, json.loads(options.rates.read_text(encoding="utf-8"))["rates"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            parser.error(
+                f"--rates: expected a file that `python -m benchmarks.gpu --json` wrote, found {error!r}"
+            )
     least, estimated, by_level = [], [], []
     for hidden in options.hidden:
         for batch in options.batch:

@@ -47,6 +47,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
     try:
         dataset = read_dataset(configuration)
     except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
+        if options.timeline is not None:
+            raise  # nothing else makes the file
         print(f"no examples to run: {error}")
         return 0
     examples = (dataset.test or dataset.train)[: options.batch]
@@ -54,6 +56,6 @@ def main(arguments: Sequence[str], prog: str) -> int:
     if options.timeline is not None:
         timeline = program.profile(examples)
         print(f"\n{timeline}")
-        write = timeline.plot if options.timeline.suffix == ".svg" else timeline.save
+        write = timeline.plot if options.timeline.suffix.lower() == ".svg" else timeline.save
         write(options.timeline)
     return 0

@@ -149,6 +149,9 @@ class ArrayEngine:
         """Return the launch table of a batch for a report, without what an engine does between kernels."""
         return launched_of(ready.kernels.bound.keys, ready.tables)
 
+    def wait(self) -> None:
+        """Do nothing: what was run is done."""
+
     def watch(self) -> AbstractContextManager[LevelsWatched]:
         """Return what times each level of the batches that it watches."""
         return nullcontext(LevelsWatched())

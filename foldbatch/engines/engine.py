@@ -108,6 +108,10 @@ class Engine(Protocol):
         """
         ...
 
+    def wait(self) -> None:
+        """Wait until a device has done what was launched; elsewhere it is done."""
+        ...
+
     def launched(self, ready: Any) -> Sequence[Launched]:
         """Return the launch table of a batch for a report; nothing where there is none."""
         ...

@@ -186,6 +186,9 @@ class ReferenceEngine:
         """Return the batch, and whether it is trained on."""
         return batch, training
 
+    def wait(self) -> None:
+        """Do nothing: what was run is done."""
+
     def watch(self) -> AbstractContextManager[NothingWatched]:
         """Return what collects nothing: there is no kernel."""
         return nullcontext(NothingWatched())

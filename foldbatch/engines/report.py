@@ -84,7 +84,8 @@ class Captures(NamedTuple):
     """What batches of one kind were run by graphs that a GPU has captured, each by one launch.
 
     Attributes:
-        launches: of each class of batches, the kernels of its graph, but for the update of parameters.
+        launches: of each class of batches, the slots of its graph, each for one kernel; without the update of
+            parameters.
         hits: batches that fit into a class.
         misses: batches that did not, by reason; they ran kernel by kernel.
         milliseconds: how long it took to capture each graph.
@@ -135,6 +136,7 @@ class Report:
         gathered_rows: rows copied together because they did not lie side by side.
         buffer_bytes: bytes of the buffers that this batch needs.
         phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward.
+            Where a GPU runs both passes together, they are counted as backward.
         cells: by cell.
         launches: the launch table, in order; none of an engine that has no such table.
         program: the tracing program's text.
@@ -198,7 +200,6 @@ def _hit_rate(calls: int, distinct: int) -> float:
 def report_on(
     batch: Batch,
     model: Model,
-    levels: tuple[int, int],
     launches: Sequence[Launched],
     buffer_bytes: int,
     phases: dict[str, float],
@@ -208,7 +209,6 @@ def report_on(
     Args:
         batch: the batch.
         model: the model.
-        levels: how many kernels ran forward, and backward.
         launches: the launch table.
         buffer_bytes: bytes of the buffers that the batch needs.
         phases: seconds of each phase.
@@ -237,7 +237,8 @@ def report_on(
         trace.size,
         schedule.groups,
         lower_bound(model.signatures, trace.calls, trace.elements, trace.values),
-        *levels,
+        sum(each.levels for each in launches if each.direction == "forward"),
+        sum(each.levels for each in launches if each.direction == "backward"),
         schedule.gathered_rows,
         buffer_bytes,
         phases,

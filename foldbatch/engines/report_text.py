@@ -81,14 +81,15 @@ def _costs(report: Report) -> Iterator[str]:
 
 
 def _captures(captures: Captures) -> Iterator[str]:
-    yield from captures.reasons
+    for reason in captures.reasons:
+        yield from wrap(reason, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     batches = captures.hits + sum(captures.misses.values())
     if not batches:
         return
-    graphs = " or ".join(f"{count:,}" for count in captures.launches) or "no"
+    slots = " or ".join(f"{count:,}" for count in captures.launches)
     yield (
-        f"graphs: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}) fit into one, "
-        f"of {graphs} kernels"
+        f"graphs: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}) fit into one"
+        + f", of {slots} slots" * bool(slots)
     )
     for reason, count in captures.misses.items():
         yield f"{count:,} did not: {reason}"

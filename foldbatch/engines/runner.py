@@ -63,12 +63,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A batch that has run: how it was planned, the seconds of each phase, and the kernels run each way."""
+    """A batch that has run: how it was planned, and the seconds of each phase."""
 
     batch: Batch
     ready: Any
     phases: dict[str, float]
-    levels: tuple[int, int]
 
 
 class Runner:
@@ -205,15 +204,13 @@ class Runner:
             timed = self._timed(traces, options)
             launches, needed = self.engine.launched(timed.ready), self.engine.nbytes(timed.ready)
             phases = phases | timed.phases
-            report = report_on(timed.batch, self.model, timed.levels, launches, needed, phases)
+            report = report_on(timed.batch, self.model, launches, needed, phases)
             others = []
             for name, value in worth_trying(report, options.policy, options.share) if compare else ():
                 changed: dict[str, Any] = {name: value}
-                own = (
-                    traces
-                    if name != "policy"
-                    else traced_for(find_policy(value), traces, self.model.signatures)
-                )
+                own = traces
+                if name == "policy":
+                    own = traced_for(find_policy(value), traces, self.model.signatures)
                 others.append((f"{name}={value!r}", self._timed(own, replace(options, **changed))))
         return replace(report, alternatives=tuple([_alternative(*other, timed) for other in others]))
 
@@ -228,12 +225,14 @@ class Runner:
         part = SubBatch(0, traces, batch)
         with Naming(self.model, batch, part.first):
             run = self._forward(part, (batch, ready), self._memories[0], 0)
-        phases["forward"] = time.perf_counter() - start
-        forward = run.launches
-        start = time.perf_counter()
-        run.backward()
-        phases["backward"] = time.perf_counter() - start
-        return _Timed(batch, ready, phases, (forward, run.launches - forward))
+            self.engine.wait()
+            phases["forward"] = time.perf_counter() - start
+            start = time.perf_counter()
+            run.backward()
+            float(sum_losses(self.model, run).total)  # where both passes are launched together, they are now
+            self.engine.wait()
+            phases["backward"] = time.perf_counter() - start
+        return _Timed(batch, ready, phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""

@@ -34,7 +34,7 @@ def svg(spans: Sequence[Span], note: str) -> str:
         x, y = _LEFT + (span.start - first) * scale, _MARGIN + _LANE * rows.index(span.row) + 4
         width, colour = max(_LEAST, span.seconds * scale), colours.get(span.name, GREY)
         box = f'x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{_LANE - 8}" fill="{colour}"'
-        drawn.append(f"<rect {box}><title>{escape(_told(span))}</title></rect>")
+        drawn.append(f"<rect {box}><title>{_escaped(_told(span))}</title></rect>")
     for tick in range(TICKS + 1):
         words = f"{length * tick / TICKS * 1e3:.4g}" + " ms" * (tick == TICKS)
         drawn.append(_text(_LEFT + _WIDE * tick / TICKS, bottom + _LINE, words))
@@ -63,7 +63,16 @@ def _colour(number: int) -> str:
 
 
 def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}">{_escaped(words)}</text>'
+
+
+def _escaped(words: str) -> str:
+    r"""Return words as XML has them; what cannot be printed, which XML may not have, as Python writes it.
+
+    >>> _escaped("a < b\x00")
+    'a &lt; b\\x00'
+    """
+    return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words))
 
 
 def _told(span: Span) -> str:

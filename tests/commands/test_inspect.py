@@ -14,7 +14,7 @@ def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
 
 
 def test_a_timeline_is_written_as_a_picture_or_a_trace(run, capsys, tmp_path):
-    for name, begin in (("seen.svg", "<svg "), ("seen.json", '{"traceEvents": [')):
+    for name, begin in (("seen.svg", "<svg "), ("SEEN.SVG", "<svg "), ("seen.json", '{"traceEvents": [')):
         assert main(["inspect", str(run), "--timeline", str(tmp_path / name)]) == 0
         assert "total ms" in capsys.readouterr().out
         assert (tmp_path / name).read_text().startswith(begin)
@@ -25,10 +25,13 @@ def test_a_configuration_is_shown_as_what_it_would_train(run, capsys):
     assert "1 example: " in capsys.readouterr().out
 
 
-def test_a_model_is_shown_where_its_data_are_not(run, capsys, monkeypatch):
+def test_a_model_is_shown_where_its_data_are_not(run, capsys, monkeypatch, tmp_path):
     def no_data(configuration):
         raise ReadError("data.train", "examples to train on", "none")
 
     monkeypatch.setattr("foldbatch.commands.inspect.read_dataset", no_data)
     assert main(["inspect", str(run)]) == 0
     assert "no examples to run: data.train: expected examples" in capsys.readouterr().out
+    assert main(["inspect", str(run), "--timeline", str(tmp_path / "none.svg")]) == 2
+    assert "data.train: expected examples" in capsys.readouterr().err
+    assert not (tmp_path / "none.svg").exists()

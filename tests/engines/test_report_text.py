@@ -104,11 +104,19 @@ def test_captured_graphs_are_told_of() -> None:
     captures = Captures((90, 120), 30, {"it has more calls than any class": 10}, (1.25, 3.75))
     lines = str(replace(REPORT, captures=captures)).splitlines()
     assert lines[6:9] == [
-        "graphs: 30 of 40 training batches (75%) fit into one, of 90 or 120 kernels",
+        "graphs: 30 of 40 training batches (75%) fit into one, of 90 or 120 slots",
         "10 did not: it has more calls than any class",
         "2 graphs captured while others ran, in 3.8 ms at most",
     ]
     assert captures.hit_rate == 0.75
+    straight = Captures((), 0, {"no class is learned yet": 6}, ())
+    lines = str(replace(REPORT, captures=straight)).splitlines()
+    assert lines[6] == "graphs: 0 of 6 training batches (0%) fit into one"
+    reason = "straight: asked for captured, which cannot be had (" + 20 * "why " + ")"
+    lines = str(replace(REPORT, captures=straight._replace(reasons=(reason,)))).splitlines()
+    assert [len(line) <= 100 for line in lines[6:8]] == [True, True]
+    assert lines[6].startswith("straight: ")
+    assert lines[7].startswith("  why")
     none = Captures((), 0, {}, ())
     assert none.hit_rate == 0.0
     assert str(replace(REPORT, captures=none)) == str(REPORT)

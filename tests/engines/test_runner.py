@@ -129,3 +129,10 @@ def test_every_trainable_parameter_has_a_gradient_even_of_no_trace():
     loss, gradients = Runner(program.model, program.options, 0).value_and_grad([], 0)
     assert loss == 0.0
     assert {p.name: g.shape for p, g in gradients.items()} == {"weight": (3, 2), "bias": (2,)}
+
+
+def test_a_report_waits_for_each_pass_before_it_reads_the_clock(monkeypatch):
+    program, waits = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy"), []
+    monkeypatch.setattr(program.engine, "wait", lambda: waits.append(len(waits)), raising=False)
+    program.describe([[1, 2]], compare=False)
+    assert waits == [0, 1]

@@ -10,6 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.watching import LevelsWatched, NothingWatched
+from foldbatch.timelines.spans import rows_of
 
 EXAMPLES = [[1, 2, 3, 4], [2, 1]]
 
@@ -49,6 +50,19 @@ def test_each_level_is_a_span_and_no_bit_changes():
     ]
     assert {span.row for span in watch.spans()} == {"part 3"}
     assert all(a.end <= b.start for a, b in pairwise(steps))
+
+
+def test_parts_stand_in_their_order_whichever_ran_first():
+    program = _program()
+    planned = program.plan(EXAMPLES)
+    (part,) = planned.parts
+    ready, watch = program.engine.ready(part.batch, training=True), LevelsWatched()
+    for number in (10, 1, 10):
+        part.ready[True] = watch.watched(ready, number)
+        program.value_and_grad(planned)
+    spans = watch.spans()
+    assert rows_of(spans) == ["part 2", "part 11"]
+    assert all(a.start <= b.start for a, b in pairwise(spans) if a.row == b.row)
 
 
 def test_an_error_names_the_example_as_ever():

@@ -23,6 +23,13 @@ def test_a_box_stands_where_and_as_long_as_its_span():
     assert "of the host" in [text.text for text in root.iter() if text.tag.endswith("text")]
 
 
+def test_names_may_have_any_sign():
+    names = ["é", "\x0b", "\ud800", "\uffff", "a\nb", "<&\"'>"]
+    root = ET.fromstring(svg([Span("host", name, 0, 1) for name in names], "").encode())
+    titles = [box[0].text.partition(":")[0] for box in root.iter(BOX) if len(box)]
+    assert titles == ["é", "\\x0b", "\\ud800", "\\uffff", "a\\nb", "<&\"'>"]
+
+
 def test_many_names_and_none_are_drawn():
     spans = [Span("host", f"name {number}", number, 1) for number in range(2 * MOST)]
     root = ET.fromstring(svg(spans, ""))

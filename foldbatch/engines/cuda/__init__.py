@@ -29,7 +29,13 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: 
         BackendError: as `device` does.
     """
     return CudaEngine(
-        "cuda", model, device(precision), planning_arithmetic("cuda"), engine=engine, debug=debug
+        "cuda",
+        model,
+        device(precision),
+        planning_arithmetic("cuda"),
+        engine=engine,
+        precision=precision,
+        debug=debug,
     )
 
 

@@ -146,19 +146,17 @@ def choose(
 
 
 def choice_lines(choice: Choice) -> list[str]:
-    """Return lines on a choice for a report: the reason, and why engines cannot be had.
+    """Return lines on a choice for a report: the reason, and why other engines cannot be had.
 
     >>> from foldbatch.engines.cuda.rates import CARDS
-    >>> lacking = {"captured": "no capacity classes: call program.fit_capacities(examples)"}
+    >>> lacking = {"captured": "no graph fits the batch"}
     >>> works = [Work("p", product=(8, 64, 64, 1)), Work("k", blocks=4, nbytes=4096)] * 20
     >>> first, second = choice_lines(choose(works, CARDS["H200"], lacking=lacking))
     >>> first[:11], second
-    ('persistent:', 'captured: no capacity classes: call program.fit_capacities(examples)')
+    ('persistent:', 'captured: no graph fits the batch')
     """
-    return [
-        choice.reason,
-        *(f"{engine}: {why}" for engine, why in choice.lacking.items()),
-    ]
+    others = [f"{engine}: {why}" for engine, why in choice.lacking.items() if why not in choice.reason]
+    return [choice.reason, *others]
 
 
 def _reason(

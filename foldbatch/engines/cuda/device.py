@@ -165,6 +165,10 @@ class Device:
     def synchronize(self) -> None:
         """Wait until everything is computed."""
         self.flush()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until what was launched is computed."""
         event = self.driver.event()
         self.driver.record(event, self.stream)
         self.driver.synchronize(event)

@@ -99,6 +99,7 @@ class CudaEngine:
         model: what it runs.
         device: where.
         engine: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
+        precision: what the device multiplies float32 in, for the model of cost.
         debug: whether memory is filled with NaN before each batch.
     """
 
@@ -115,6 +116,7 @@ class CudaEngine:
         arithmetic: Arithmetic = NUMPY,
         *,
         engine: str = "auto",
+        precision: str = "fp32",
         debug: bool = False,
     ) -> None:
         self.name = name
@@ -123,6 +125,7 @@ class CudaEngine:
         self.arithmetic = arithmetic
         self.updates = updates(device)
         self.engine = engine
+        self.precision = precision
         self.launchers: dict[
             bool, Launcher
         ] = {}  # for training and inference, where batches do not run straight
@@ -216,7 +219,9 @@ class CudaEngine:
         """Return what launches batches of a phase, made when first asked for; None: kernel by kernel."""
         if training not in self.launchers:
             phase = self.training if training else self.inference
-            self.launchers[training] = launcher_of(self.engine, self.device, phase.kernels, phase.ops)
+            self.launchers[training] = launcher_of(
+                self.engine, self.device, phase.kernels, phase.ops, self.precision
+            )
         return self.launchers[training]
 
     def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
@@ -231,6 +236,11 @@ class CudaEngine:
     def launched(self, ready: Ready) -> list[Launched]:
         """Return the launch table of a batch for a report."""
         return launched_of(ready.phase.bound.keys, ready.tables)
+
+    def wait(self) -> None:
+        """Wait until the device has done what was launched; a step that is due is not launched."""
+        with self.device.lock:
+            self.device.wait()
 
     def watch(self) -> AbstractContextManager[StreamsWatched]:
         """Return what times each call of the device on its stream."""

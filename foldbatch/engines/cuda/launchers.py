@@ -20,6 +20,8 @@ from foldbatch.engines.cuda.work import planned_of, works_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 
+NO_CLASS = "no capacity classes yet: program.fit_capacities(examples) learns them"
+NO_GRAPH = "no graph fits the batch"
 CALLS = 64  # batches that differ by fewer are alike
 
 
@@ -43,22 +45,27 @@ class Choosing:
         kernels: of the phase.
         ops: of these kernels.
         asked: ``captured``, ``persistent`` or ``auto``.
+        precision: of products of float32.
 
     Attributes:
         choice: the one of the last batch, or None.
     """
 
-    def __init__(self, device: Device, kernels: Sequence[Kernel], ops: Ops, asked: str) -> None:
+    def __init__(
+        self, device: Device, kernels: Sequence[Kernel], ops: Ops, asked: str, precision: str = "fp32"
+    ) -> None:
         self.choice: Choice | None = None
         self._device = device
         self._kernels = kernels
         self._ops = ops
         self._asked = asked
-        self._choices: dict[tuple[int, ...], Choice] = {}
+        self._precision = precision
+        self._choices: dict[tuple[int, int, tuple[str, ...]], Choice] = {}
+        self._failed: dict[str, str] = {}  # launchers that could not be made, and why
 
     @cached_property
     def _tiles(self) -> str:
-        return tile_kernels(self._kernels, self._device.driver.precision)
+        return tile_kernels(self._kernels, self._precision)
 
     @cached_property
     def captured(self) -> Captured:
@@ -80,20 +87,26 @@ class Choosing:
 
     def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> Chosen | None:
         """Return calls arranged by one of the launchers; None where they run straight."""
-        lacking: dict[str, str] = {}
+        lacking = dict(self._failed)
         graph = None
-        if self._asked != "persistent":
+        if self._asked != "persistent" and "captured" not in lacking:
             graph = self.captured.arranged(forward, backward)
             if graph is None:
-                lacking["captured"] = "no graph fits the batch"
+                lacking["captured"] = NO_GRAPH if self.captured.classes else NO_CLASS
         calls = [*forward, *backward]
         idle = 0 if graph is None else len(graph.records) - len(calls)
         self.choice = choice = self._chosen(calls, numbers, lacking, idle)
         if choice.engine == "captured" and graph is not None:
             return Chosen(self.captured, graph)
-        if choice.engine == "persistent":
+        if choice.engine != "persistent":
+            return None
+        try:
             return Chosen(self.persistent, self.persistent.arranged(forward, backward))
-        return None
+        except Exception as error:  # nobody has asked for it, so what a card lacks must not end the training
+            if self._asked != "auto":
+                raise
+            self._failed["persistent"] = f"{type(error).__name__}: {error}"
+            return self.arranged(forward, backward, numbers)
 
     def launch(self, arranged: Chosen, launched: Launched) -> int:
         """Run calls by the launcher that was chosen."""
@@ -101,7 +114,7 @@ class Choosing:
 
     def _chosen(self, calls: Sequence[Call], numbers: Ints, lacking: Mapping[str, str], idle: int) -> Choice:
         """Return the choice for a batch; batches that are alike have one: the model takes milliseconds."""
-        key = sum(call.blocks for call in calls).bit_length(), len(calls) // CALLS, len(lacking)
+        key = sum(call.blocks for call in calls).bit_length(), len(calls) // CALLS, tuple(lacking.values())
         if key not in self._choices:
             works = works_of(self._ops, calls, self._kernels, numbers)
             barriers = [*waits(calls, self._ops, self._kernels)[1:], False]
@@ -109,7 +122,7 @@ class Choosing:
                 works,
                 self._rates,
                 asked=self._asked,
-                precision=self._device.driver.precision,
+                precision=self._precision,
                 idle=idle,
                 barriers=barriers,
                 planned=planned_of(works),
@@ -124,17 +137,24 @@ class Choosing:
         if self._asked != "persistent":
             self.captured.learn()
 
+    def wait(self) -> None:
+        """Wait until the graphs that were asked for are captured."""
+        if self._asked != "persistent":
+            self.captured.wait()
+
     def captures(self) -> Captures:
         """Return what was learned, how many batches fitted, and why the last batch was launched as it was."""
         found = Captures((), 0, {}, ()) if self._asked == "persistent" else self.captured.captures()
         return found._replace(reasons=() if self.choice is None else tuple(choice_lines(self.choice)))
 
 
-def launcher_of(engine: str, device: Device, kernels: Sequence[Kernel], ops: Ops) -> Any:
+def launcher_of(
+    engine: str, device: Device, kernels: Sequence[Kernel], ops: Ops, precision: str = "fp32"
+) -> Any:
     """Return what launches the batches of a phase; None where each kernel is launched by itself.
 
     The CPU that stands for a GPU gains nothing by fewer launches: there ``auto`` is straight.
     """
     if engine == "straight" or (engine == "auto" and device.driver.multiprocessors == 1):
         return None
-    return Choosing(device, kernels, ops, engine)
+    return Choosing(device, kernels, ops, engine, precision)

@@ -54,12 +54,13 @@ class Timed:
         kernels: names of kernels, by the identity of the function.
 
     Attributes:
+        driver: the other one.
         label: the name and the arguments of the spans that come, or None.
         marks: row, name, arguments and both marks of each call.
     """
 
     def __init__(self, driver: Any, rows: dict[int, str], clock: Any, kernels: dict[int, str]) -> None:
-        self._driver = driver
+        self.driver = driver
         self._rows = rows
         self._clock = clock
         self._kernels = kernels
@@ -68,18 +69,18 @@ class Timed:
         self.marks: list[tuple[str, str, dict[str, int | str], Any, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._driver, name)
+        asked = getattr(self.driver, name)
         return partial(self._timed, name, asked) if name in ENQUEUED else asked
 
     def begin_capture(self, stream: Any) -> None:
         """Let calls be kept for a graph; see `Driver.begin_capture`. They do not run now: no time."""
         self._kept.add(id(stream))
-        self._driver.begin_capture(stream)
+        self.driver.begin_capture(stream)
 
     def end_capture(self, stream: Any) -> Any:
         """Return the graph; see `Driver.end_capture`."""
         self._kept.discard(id(stream))
-        return self._driver.end_capture(stream)
+        return self.driver.end_capture(stream)
 
     def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
         # a stream may be told by a number, as other arguments are: it is the last one but for a function
@@ -109,14 +110,12 @@ class StreamsWatched:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._driver = device.driver
         self.note = AT_ONCE
 
     def __enter__(self) -> Self:
         device = self._device
         with device.lock:
             device.synchronize()
-            self._driver = device.driver
             # only what does things later has a clock of its own
             make = getattr(device.driver, "clock", None)
             self._clock: Any = HostClock() if make is None else make(device.stream)
@@ -128,7 +127,7 @@ class StreamsWatched:
 
     def __exit__(self, *error: object) -> None:
         with self._device.lock:
-            self._device.driver = self._driver
+            self._device.driver = _without(self._device.driver, self._timed)
 
     def watched(self, ready: Ready, part: int) -> Ready:
         """Return a batch whose steps have names, cells, levels and rows."""
@@ -145,6 +144,14 @@ class StreamsWatched:
                 for row, name, more, before, after in self._timed.marks
             ]
         return sorted(made, key=lambda span: (span.row != "copies", span.start))
+
+
+def _without(driver: Any, timed: Timed) -> Any:
+    """Return a driver without one of those that time it: another thread may have begun to watch meanwhile."""
+    if driver is timed:
+        return timed.driver
+    driver.driver = _without(driver.driver, timed)
+    return driver
 
 
 class _Labelled:

@@ -70,3 +70,15 @@ def test_the_tables_have_a_line_for_each_size_and_precision(capsys):
         assert captured == 1
         assert persistent <= 12
     assert text.count("limited by") == 4
+
+
+def test_rates_that_cannot_be_read_are_refused(tmp_path, capsys):
+    for name, text in (("none.json", None), ("empty.json", ""), ("list.json", "[1]"), ("other.json", "{}")):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(SystemExit):
+            main(["--batch", "1", "--rates", str(path)])
+        assert (
+            "--rates: expected a file that `python -m benchmarks.gpu --json` wrote" in capsys.readouterr().err
+        )

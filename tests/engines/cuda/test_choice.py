@@ -49,6 +49,10 @@ def test_what_cannot_be_had_is_not_chosen(asked):
         ]
     else:
         assert f"asked for {asked}, which cannot be had ({lacking[asked]})" in choice.reason
+        assert [line.partition(":")[0] for line in choice_lines(choice)] == [
+            "straight",
+            *(lacking.keys() - {asked}),
+        ]
 
 
 @pytest.mark.parametrize("asked", ENGINES)

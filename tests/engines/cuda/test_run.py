@@ -124,3 +124,8 @@ def test_gradients_of_computed_ids_are_those_of_the_examples() -> None:
 def test_a_run_names_the_example_of_an_id_out_of_range() -> None:
     with pytest.raises(ExampleError, match="example 1"):
         list(computed_ids().run([[0, 1], [2]]))
+
+
+def test_a_report_names_it_too() -> None:
+    with pytest.raises(ExampleError, match="example 1"):
+        computed_ids().describe([[0, 1], [2]])

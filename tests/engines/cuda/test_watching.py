@@ -101,6 +101,20 @@ def test_the_driver_comes_back_after_an_error():
 
 
 @needs_compiler
+def test_the_driver_comes_back_whichever_of_two_timelines_ends_first():
+    device = _program().engine.device
+    before = device.driver
+    one, other = StreamsWatched(device), StreamsWatched(device)
+    for first, second in ((one, other), (other, one)):
+        one.__enter__()
+        other.__enter__()
+        first.__exit__()
+        assert device.driver is not before
+        second.__exit__()
+        assert device.driver is before
+
+
+@needs_compiler
 def test_a_step_that_is_due_is_watched_when_it_is_launched():
     program = _program()
     program.engine.launchers[True] = OneByOne(program.engine)

@@ -93,7 +93,7 @@ class CupyDriver:
         self._start_kernel = cupy.cuda.driver.launchKernel
         self._start_together = cupy.cuda.driver.launchCooperativeKernel
         self._occupancy = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
-        self.precision = precision
+        self._precision = precision
         self._device = runtime.getDevice()
         self._major: int = runtime.runtimeGetVersion() // 1000
         properties = runtime.getDeviceProperties(self._device)
@@ -240,7 +240,7 @@ class CupyDriver:
     def _blas(self, stream: Any) -> Blas:
         blas = self._products.get(stream.ptr)
         if blas is None:
-            blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self.precision)
+            blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self._precision)
             self._products[stream.ptr] = blas
             self._follow(stream)
         return blas

@@ -109,13 +109,11 @@ class Driver(Protocol):
         name: of the device, for people.
         recording: whether `launch` looks at what a kernel touches.
         multiprocessors: how many there are, or what stands for them.
-        precision: what products of float32 are computed with: ``fp32``, ``tf32`` or ``bf16``.
     """
 
     name: str
     recording: bool
     multiprocessors: int
-    precision: str
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content.

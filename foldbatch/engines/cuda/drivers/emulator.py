@@ -114,7 +114,6 @@ class Emulator:
     name = "the CPU, emulating a GPU"
     recording = False
     multiprocessors = 1
-    precision = "fp32"
 
     def enqueue(self, stream: Any, do: Callable[..., object], *arguments: Any) -> None:
         """Call a function now, or each time that a graph is replayed where the stream is captured."""

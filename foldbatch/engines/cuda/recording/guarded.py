@@ -50,7 +50,6 @@ class Guarded:
         self.driver = driver
         self.name = driver.name
         self.multiprocessors = driver.multiprocessors
-        self.precision = driver.precision
         self.hides = self.recording = hides
         self._kept: dict[Stream, list[Touched]] = {}  # by stream that is captured: what its work touches
         self._graphs = 0

@@ -111,7 +111,6 @@ class Late:
         self.name = driver.name
         self.recording = driver.recording
         self.multiprocessors = driver.multiprocessors
-        self.precision = driver.precision
         self._eagerness = eagerness
         self._random = random.Random(seed)  # noqa: S311 - the order of tests
         self._queues: list[Queue] = []

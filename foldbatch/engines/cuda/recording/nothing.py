@@ -39,7 +39,6 @@ class Nothing:
     name = "no device"
     recording = False
     multiprocessors = 1
-    precision = "fp32"
 
     def __init__(self) -> None:
         self._free = ALIGNMENT

@@ -90,7 +90,6 @@ class Recorder:
         self.driver = driver
         self.name = driver.name
         self.multiprocessors = driver.multiprocessors
-        self.precision = driver.precision
         self.calls: list[Call] = []
         self._captures: dict[int, _Capture] = {}  # by stream that is captured
         self._graphs = 0

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from tests.engines.cuda.checked import in_every_order
+from foldbatch.engines.cuda.recording.calls import count
+from tests.engines.cuda.checked import in_every_order, recording
 from tests.engines.cuda.threaded import run_threaded
 
 pytestmark = pytest.mark.skipif(
@@ -74,3 +75,21 @@ def test_training_is_that_of_kernels_launched_one_by_one():
 
 def test_training_is_alike_in_every_order_of_the_device():
     in_every_order(lambda: _trained(fb.compile(_block(), "cuda-on-cpu", engine="persistent")))
+
+
+def test_a_step_with_its_update_is_few_launches_and_one_copy():
+    with recording() as recorded:
+        program, optimizer = fb.compile(_block(), "cuda-on-cpu", engine="persistent"), fb.AdaGrad(lr=0.1)
+
+        def step():
+            _, gradients = program.value_and_grad(EXAMPLES)
+            optimizer.update(program.params, gradients)
+            program.engine.device.flush()
+
+        step()
+        step()
+        before = len(recorded.calls)
+        step()
+        counts = count(recorded.calls[before:])
+    assert counts.launches <= 12
+    assert (counts.products, counts.copies_in, counts.fills, counts.copies) == (0, 1, 0, 0)
