@@ -6,6 +6,7 @@ from foldbatch.engines.cuda import launchers
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.launchers import Choosing, launcher_of
 from foldbatch.engines.cuda.recording.nothing import Nothing
+from tests.engines.cuda.emulated import needs_compiler
 
 
 class _Driver:
@@ -54,6 +55,7 @@ def test_a_report_says_why_there_is_no_graph_now(monkeypatch):
     assert launchers.NO_GRAPH in launcher.captures().reasons[0]
 
 
+@needs_compiler
 def test_a_launcher_that_cannot_be_made_is_left_out_unless_asked_for(monkeypatch):
     program = fb.compile(fb.Vector(3) >> fb.Linear(2) >> fb.Function(fb.ops.sum) >> fb.Loss(), "cuda-on-cpu")
     phase = program.engine.training
