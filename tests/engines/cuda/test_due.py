@@ -4,7 +4,6 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.sums import total
 from foldbatch.errors import NotFiniteWarning, ParameterError
-from tests.engines.cuda.checked import in_every_order
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.one_by_one import OneByOne
 
@@ -96,19 +95,3 @@ def test_gradients_that_are_not_finite_change_nothing():
     optimizer.update(due.params, gradients)
     with pytest.raises(ParameterError, match="finite"), pytest.warns(NotFiniteWarning):
         _ = float(loss), due.params[name]
-
-
-def test_steps_that_are_due_are_alike_in_every_order_of_the_device():
-    def train():
-        due = fb.compile(_block(), "cuda-on-cpu", share=None, seed=3)
-        due.engine.launchers[True] = OneByOne(due.engine)
-        optimizer = fb.AdaGrad(lr=0.1)
-        losses = []
-        for examples in (EXAMPLES, EXAMPLES[:2], EXAMPLES[1:], EXAMPLES):
-            loss, gradients = due.value_and_grad(examples)
-            optimizer.update(due.params, gradients)
-            losses.append(loss)
-        losses.append(sum(due.run(EXAMPLES, losses=True).losses.values()))
-        return [float(loss) for loss in losses], {name: np.array(value) for name, value in due.params.items()}
-
-    in_every_order(train)

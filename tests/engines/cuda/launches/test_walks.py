@@ -9,6 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.cuda.recording.calls import count
 from tests.engines.cuda.checked import in_every_order, recording
+from tests.engines.cuda.one_by_one import OneByOne
 from tests.engines.cuda.threaded import run_threaded
 
 pytestmark = pytest.mark.skipif(
@@ -93,3 +94,12 @@ def test_a_step_with_its_update_is_few_launches_and_one_copy():
         counts = count(recorded.calls[before:])
     assert counts.launches <= 12
     assert (counts.products, counts.copies_in, counts.fills, counts.copies) == (0, 1, 0, 0)
+
+
+def test_steps_that_are_due_are_alike_in_every_order_of_the_device():
+    def train():
+        due = fb.compile(_block(), "cuda-on-cpu", engine="straight", share=None, seed=3)
+        due.engine.launchers[True] = OneByOne(due.engine)
+        return _trained(due)
+
+    in_every_order(train)
