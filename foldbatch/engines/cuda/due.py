@@ -62,9 +62,8 @@ class DueRun(CudaRun):
         self._feeds: Sequence[Sequence[Array]] = ()
         self._zeros: list[DeviceArray] = []
         self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
-        self._derived = (
-            self.ready.packed.backward is None
-        )  # whether the backward pass was asked for, or none is
+        # whether the backward pass was asked for, or there is none
+        self._derived = self.ready.packed.backward is None
 
     def _new_status(self) -> Status:
         return Status(self.device, len(self._loss_keys), self._calls.flags, zeroed=False)
