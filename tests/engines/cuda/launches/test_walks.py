@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.cuda import persistent
 from foldbatch.engines.cuda.recording.calls import count
+from foldbatch.engines.cuda.recording.recorder import Recorder
 from tests.engines.cuda.checked import in_every_order, recording
 from tests.engines.cuda.one_by_one import OneByOne
-from tests.engines.cuda.threaded import run_threaded
+from tests.engines.cuda.threaded import Threaded, run_threaded
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
@@ -103,3 +105,37 @@ def test_steps_that_are_due_are_alike_in_every_order_of_the_device():
         return _trained(due)
 
     in_every_order(train)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_whole_step_has_no_race_with_real_threads_in_several_blocks(blocks):
+    def train():
+        program, optimizer = (
+            fb.compile(_block(12), "cuda-on-cpu", engine="persistent", seed=3),
+            fb.AdaGrad(lr=0.1),
+        )
+        losses = []
+        for _ in range(2):
+            loss, gradients = program.value_and_grad(EXAMPLES[:3])
+            optimizer.update(program.params, gradients)
+            losses.append(float(loss))
+        return losses, [np.array(value) for value in program.params.values()]
+
+    with recording(Recorder(Threaded("thread", named=True, most=(blocks, 8, 1)))):
+        losses, values = train()
+    wanted, others = train()
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    for value, other in zip(values, others, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_step_without_barriers_between_its_calls_races(monkeypatch):
+    monkeypatch.setattr(persistent, "waits", lambda calls, *others: [False] * len(calls))
+    with (
+        pytest.raises(AssertionError, match="data race"),
+        recording(Recorder(Threaded("thread", named=True, most=(3, 8, 1)))),
+    ):
+        program = fb.compile(_block(12), "cuda-on-cpu", engine="persistent", seed=3)
+        float(program.value_and_grad(EXAMPLES[:3])[0])
