@@ -36,9 +36,9 @@ from tests.programs import BlockProgram, programs
 
 TOLERANCE = 1e-9
 many = settings(
-    max_examples=32, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=28, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-some = settings(many, max_examples=24)
+some = settings(many, max_examples=21)
 
 
 UNFUSED = {
