@@ -101,7 +101,7 @@ class Holds(Capturing):
             ExampleError: when an example does not fit the block.
             BackendError: when the examples cannot be held on the GPU: a cell reads a sequence of any length
                 in one call, draws random numbers, computes ids of a table that is trained, or reads a value
-                twice.
+                twice where one launch adds both cotangents.
 
         >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=2.0, name="w")

@@ -19,7 +19,7 @@ from foldbatch.engines.launch import Ints
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.params import Array
-from foldbatch.scheduler.schedule import CellTable, Schedule, Step
+from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def hold(model: Model, device: Device, batch: Batch) -> Holding:
 
     Raises:
         BackendError: when the model's examples cannot be held: it has sequences of any length in one call, or
-            random numbers, or a call reads a value twice.
+            random numbers, or one launch would add to the cotangent of a value twice.
     """
     schedule = batch.schedule
     if any(model.keys):
@@ -115,7 +115,7 @@ def hold(model: Model, device: Device, batch: Batch) -> Holding:
         by_example = np.argsort(table.examples, kind="stable")
         starts = np.searchsorted(table.examples[by_example], np.arange(examples + 1)).astype(np.int64)
         rows = _rows(table, owners)
-        _refuse_twice(table, places[k][0], rows)
+        _refuse_twice(table, places[k][0], rows, _after_all_levels(k, model, schedule))
         feeds = tuple([np.ascontiguousarray(data[by_example]) for data in batch.feeds[k]])
         slots, numbers = (array[by_example] for array in places[k])
         cells.append(HeldCell(starts, slots, numbers, np.ascontiguousarray(rows[by_example]), feeds))
@@ -174,20 +174,35 @@ def _rows(table: CellTable, owners: Sequence[Array]) -> Array:
     return np.concatenate([np.zeros((len(table.order), 0, 2), np.int32), *read], 1)
 
 
-def _refuse_twice(table: CellTable, slots: Array, rows: Array) -> None:
-    """Refuse a value that one operand reads twice on a level: its cotangents would have to be sorted."""
+def _after_all_levels(k: int, model: Model, schedule: Schedule) -> frozenset[int]:
+    """Return the operands of a cell whose cotangents one launch adds for all levels together."""
+    if all(step.stages == ALL for step in schedule.steps if step.cell == k):
+        return frozenset()  # its levels go through all stages one after the other
+    backward = model.cells[k].training.backward
+    targets = (target for name, stage in backward.items() if name != "step" for target, _ in stage.results)
+    return frozenset(key for kind, key in targets if kind == "cotangent" and isinstance(key, int))
+
+
+def _refuse_twice(table: CellTable, slots: Array, rows: Array, together: frozenset[int]) -> None:
+    """Refuse a value that one operand reads twice in a launch: its cotangents would have to be sorted.
+
+    The device gives each row that a launch adds to a thread of its own, so such a row must be there once.
+    The operands in `together` are added by one launch for all levels, others by one for each level.
+    """
     column = 0
-    for span in table.operands:
+    for i, span in enumerate(table.operands):
         own = rows[:, column : column + span.width]
         column += span.width
+        launches = np.zeros_like(slots) if i in together else slots
         keys = np.stack(
             [
                 np.repeat(table.examples, span.width),
-                np.repeat(slots, span.width),
+                np.repeat(launches, span.width),
                 own[..., 0].reshape(-1),
                 own[..., 1].reshape(-1),
             ],
             1,
         )
         if len(np.unique(keys, axis=0)) < len(keys):
-            raise _refused("values that are read once on a level", "one that is read twice")
+            where = "by a cell" if i in together else "on a level"
+            raise _refused(f"values that are read once {where}", "one that is read twice")

@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 
 import foldbatch as fb
 from foldbatch.engines.cuda.held_tables import held_tables
+from foldbatch.errors import BackendError
 
 
 def _holding():
@@ -35,3 +37,15 @@ def test_sizes_are_those_of_the_schedule_of_the_host():
     assert len(held.tables.forward.index) == len(ready.tables.forward.index)
     for mine, table in zip(held.schedule.cells, batch.schedule.cells, strict=True):
         np.testing.assert_array_equal(mine.examples, table.examples)
+
+
+def test_a_value_that_is_read_on_several_levels_and_added_to_by_one_launch_is_refused():
+    items = fb.GetItem(0) >> fb.Map(fb.Vector(3))
+    context = fb.GetItem(1) >> fb.Vector(3) >> fb.Linear(3)
+    joined = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.Concat()) >> fb.Concat() >> fb.Linear(3)
+    fold = fb.AllOf(items, context >> fb.Broadcast()) >> fb.Zip() >> fb.Fold(joined, fb.Zeros(3))
+    block = fold >> fb.Function(fb.ops.sum) >> fb.Loss()
+    program = fb.compile(block, "cuda-on-cpu", layout="producer", share=None)
+    example = (np.ones((3, 3), "float32"), np.ones(3, "float32"))
+    with pytest.raises(BackendError, match="hold: expected values that are read once by a cell"):
+        program.engine.hold(program.schedule([example]))
