@@ -17,7 +17,7 @@ from foldbatch.engines.cuda.control import Ops, ops_of
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.due import DueRun
 from foldbatch.engines.cuda.held_run import HeldRun
-from foldbatch.engines.cuda.held_tables import HeldTables, Unmerged, held_tables
+from foldbatch.engines.cuda.held_tables import HeldTables, Unmerged, held_tables, refused
 from foldbatch.engines.cuda.holding import Holding, hold
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.launchers import launcher_of
@@ -207,7 +207,7 @@ class CudaEngine:
             calls = None if launcher is None else calls_for(phase.ops, ready, launcher)
             if calls is not None:
                 return replace(ready, calls=calls, launcher=launcher)
-        return ready
+        raise refused("one that must run kernel by kernel")  # its index arrays are not on the host
 
     @cached_property
     def _persistent(self) -> Launcher:
