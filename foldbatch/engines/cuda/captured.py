@@ -19,6 +19,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
@@ -100,6 +101,7 @@ class Captured:
         hits: batches that fit into a class.
         misses: batches that did not, by reason.
         milliseconds: how long it took to capture each graph.
+        failed: the error of a capture that failed; no other is tried then.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Captured:
         self.hits = 0
         self.misses: Counter[str] = Counter()
         self.milliseconds: list[float] = []
+        self.failed = ""
         self._ops = ops
         self._kernels = kernels
         self._tiles = tiles
@@ -129,7 +132,7 @@ class Captured:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="foldbatch-capture")
-        self._graphs: OrderedDict[_Key, Future[Pieces]] = OrderedDict()
+        self._graphs: OrderedDict[_Key, Future[Pieces | None]] = OrderedDict()
 
     @cached_property
     def _functions(self) -> Mapping[int, Function]:
@@ -193,7 +196,8 @@ class Captured:
         """Return what is to be told of classes and graphs."""
         with self._lock:
             sizes = tuple(sorted(len(chosen.slots) for chosen in self.classes))
-            return Captures(sizes, self.hits, dict(self.misses), tuple(self.milliseconds))
+            reasons = (f"no graph is captured, as one failed: {self.failed}",) if self.failed else ()
+            return Captures(sizes, self.hits, dict(self.misses), tuple(self.milliseconds), reasons)
 
     # -- launching
 
@@ -209,7 +213,8 @@ class Captured:
         nodes = partial(self._nodes, arranged.chosen, table)
         graph = self._graph(key, lambda: [*nodes(range(len(arranged.records))), *updating])
         count = 0
-        for piece in graph.result() if graph.done() else [*nodes(arranged.places), *updating]:
+        pieces = graph.result() if graph is not None and graph.done() else None
+        for piece in [*nodes(arranged.places), *updating] if pieces is None else pieces:
             if isinstance(piece, Node):
                 driver.launch(*piece, stream, launched.touched)
             elif not isinstance(piece, int):
@@ -235,8 +240,11 @@ class Captured:
         most = SIDE_BY_SIDE * self.device.driver.multiprocessors if op in self._products else BLOCKS
         return max(1, min(most, capacity))
 
-    def _graph(self, key: _Key, nodes: Callable[[], Nodes]) -> Future[Pieces]:
+    def _graph(self, key: _Key, nodes: Callable[[], Nodes]) -> Future[Pieces | None] | None:
+        """Return a graph that is captured, or will be; None where a card has refused one before."""
         with self._lock:
+            if self.failed:
+                return None
             graph = self._graphs.get(key)
             if graph is None:
                 graph = self._graphs[key] = self._thread.submit(self._capture, nodes())
@@ -245,7 +253,16 @@ class Captured:
             self._graphs.move_to_end(key)
             return graph
 
-    def _capture(self, nodes: Nodes) -> Pieces:
+    def _capture(self, nodes: Nodes) -> Pieces | None:
+        try:
+            return self._captured(nodes)
+        except Exception as error:  # noqa: BLE001 - training goes on, kernels are launched one by one
+            self.failed = f"{type(error).__name__}: {error}"
+            with suppress(Exception):
+                self.device.driver.end_capture(self._stream)
+            return None
+
+    def _captured(self, nodes: Nodes) -> Pieces:
         driver, start = self.device.driver, time.perf_counter()
         pieces: list[Graph | int] = []
         for straight, group in groupby(nodes, key=lambda node: isinstance(node, int)):

@@ -145,7 +145,8 @@ class Choosing:
     def captures(self) -> Captures:
         """Return what was learned, how many batches fitted, and why the last batch was launched as it was."""
         found = Captures((), 0, {}, ()) if self._asked == "persistent" else self.captured.captures()
-        return found._replace(reasons=() if self.choice is None else tuple(choice_lines(self.choice)))
+        lines = () if self.choice is None else tuple(choice_lines(self.choice))
+        return found._replace(reasons=(*lines, *found.reasons))
 
 
 def launcher_of(

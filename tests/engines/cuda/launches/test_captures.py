@@ -168,3 +168,29 @@ def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
     loss, _ = program.value_and_grad(longer)
     assert float(loss) == pytest.approx(float(_compiled(_chain(5)).value_and_grad(longer)[0]), rel=1e-6)
     assert program.engine.launchers[True].misses == {"it has more calls than any class": 1}
+
+
+def test_training_goes_on_where_a_capture_fails(monkeypatch):
+    program, straight = (
+        fb.compile(_chain(5), "cuda-on-cpu", engine=way, seed=3) for way in ("captured", "straight")
+    )
+    program.fit_capacities(WORDS, batch_size=4)
+
+    def refuse(stream):
+        raise RuntimeError("no graphs on this card")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(program.engine.device.driver, "begin_capture", refuse, raising=False)
+        for each in (program, straight):
+            optimizer = fb.SGD(lr=0.1)
+            for _ in range(4):
+                _, gradients = each.value_and_grad(WORDS[:4])
+                optimizer.update(each.params, gradients)
+                each.engine.device.flush()
+                each.engine.wait()
+    for name, value in straight.params.items():
+        np.testing.assert_allclose(program.params[name], value, rtol=1e-5, atol=1e-6)
+    shown = str(program.describe(WORDS[:4], compare=False))
+    assert "no graph is captured, as one failed: RuntimeError: no graphs on this card" in " ".join(
+        shown.split()
+    )
