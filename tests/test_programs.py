@@ -93,7 +93,8 @@ def test_a_program_is_checked_in_every_way_on_an_emulated_gpu():
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):
     checked = []
 
-    def fail(number: int, engine: str) -> None:
+    def fail(number: int, engine: str, *, many: bool) -> None:
+        assert many
         checked.append((number, engine))
         assert number != 8, "wrong"
 

@@ -39,8 +39,13 @@ KEPT_BYTES = (None, 0, 8, 40)
 STEP = 5  # of training: what dropout draws
 
 
-def check(number: int, backend: str) -> None:
+def check(number: int, backend: str, *, many: bool = True) -> None:
     """Check the random program of a number on an engine.
+
+    Args:
+        number: decides everything.
+        backend: the engine.
+        many: run it in six ways with two sets of parameters; else as compiled and in one other way, with one set.
 
     Raises:
         Exception: whatever goes wrong; an AssertionError where something differs.
@@ -51,14 +56,15 @@ def check(number: int, backend: str) -> None:
     kept_bytes, debug = rng.choice(KEPT_BYTES), rng.random() < 0.7
     compiled = fb.compile(program.block, backend, threads=1, debug=debug, kept_bytes=kept_bytes)
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        check_ways(compiled, program, rng)
+        check_ways(compiled, program, rng, many)
         if not dropout:
             assert_differentiated(program, compiled)
             change(compiled, rng)  # what the step before has left must not be read
-            check_ways(compiled, program, rng)
+            if many:
+                check_ways(compiled, program, rng, many)
         else:
-            check_draws(compiled, program, rng)
-        rarely = 16 if backend == "numba" else 4  # each of these compiles other cells
+            check_draws(compiled, program, rng, many)
+        rarely = (16 if backend == "numba" else 4) * (1 if many else 4)  # each of these compiles other cells
         for derivative in (assert_jvp, assert_hvp, assert_input_gradients, assert_vjp):
             if rng.randrange(rarely) == 0:
                 policy = rng.choice(list(POLICIES))
@@ -78,22 +84,23 @@ def change(compiled: Program, rng: Random) -> None:
         compiled.params[name] = draws.normal(0.0, 0.6, compiled.params[name].shape)
 
 
-def ways(compiled: Program, rng: Random) -> Iterator[Program]:
+def ways(compiled: Program, rng: Random, many: bool) -> Iterator[Program]:
     """Yield programs of one model that run it in several ways, the one that was compiled first, the oracle last."""
     yield compiled
-    for _ in range(3):
+    for _ in range(3 if many else rng.randrange(2)):
         other = planned_by(compiled, rng.choice(list(POLICIES)))
         layout, share = rng.choice(list(LAYOUTS)), rng.choice(list(SHARES))
         yield run_with(other, layout=layout, share=share, threads=rng.choice([1, 2, 4]))
-    yield run_with(compiled, batched=False)
-    yield run_with(compiled, backend="reference")
+    if many or rng.randrange(8) == 0:
+        yield run_with(compiled, batched=False)
+        yield run_with(compiled, backend="reference")
 
 
-def check_ways(compiled: Program, program: BlockProgram, rng: Random) -> None:
+def check_ways(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
     """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared files."""
     meanings = [meaning(program.block, example) for example in program.examples]
     gradients: dict[str, Any] | None = None
-    for engine in ways(compiled, rng):
+    for engine in ways(compiled, rng, many):
         for trace in engine._trace_all(program.examples):
             check_trace(engine.model, engine.lowered.tracer.policy, trace)
         assert_meant(engine, program.examples, meanings)
@@ -128,10 +135,10 @@ def given_file(engine: Program, program: BlockProgram) -> Any:
         return fb.load_prepared(engine, Path(folder, "examples"))
 
 
-def check_draws(compiled: Program, program: BlockProgram, rng: Random) -> None:
+def check_draws(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
     """Check that what a step draws depends on the step and the call alone."""
     first: dict[int, Any] = {}
-    for engine in ways(compiled, rng):
+    for engine in ways(compiled, rng, many):
         for step in (3, 7, 3):
             found = gradients_of(engine, program.examples, step)
             loss, gradients = first.setdefault(step, found)
