@@ -1,0 +1,245 @@
+"""A driver that runs kernels on the CPU from the PTX that NVRTC makes of them, and watches all memory of the device."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import numpy as np
+
+from foldbatch.cache import cache_directory, write_bytes
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.drivers.driver import Product, Touched
+from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer
+from foldbatch.engines.cuda.drivers.nvrtc import HEADER, MISTAKE, nvrtc
+from foldbatch.engines.cuda.drivers.spans import span_of
+from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.model.model import Model
+from foldbatch.params import Array
+from tests.ptx.decode import Kernel, Text, decoded, taken_apart
+from tests.ptx.machine import PtxFault, execute, library
+
+ARCHITECTURES = ("compute_80", "compute_90", "compute_100")
+ARCHITECTURE = "compute_90"
+OPTIONS = ("--std=c++17", "--diag-suppress=177")  # those of nvrtc.OPTIONS that concern PTX
+_KERNEL = re.compile(r"\bKERNEL(?:_WIDE|_TOGETHER)?\s+(\w+)\s*\(")
+_FIRST = re.compile(r"^(?=KERNEL)", re.MULTILINE)
+
+
+def ptx_of(source: str, architecture: str = ARCHITECTURE) -> str:
+    """Return the PTX of a text that begins after ``device.h``, compiled now or read from the disk.
+
+    Raises:
+        AssertionError: when the text is wrong, with the lines that are.
+        BackendError: when there is no NVRTC.
+    """
+    found = nvrtc()
+    whole = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
+    basis = repr((whole, architecture, OPTIONS, found.version))
+    directory, name = cache_directory(), f"ptx_{hashlib.sha256(basis.encode()).hexdigest()[:32]}.ptx"
+    if directory is not None and (directory / name).exists():
+        return (directory / name).read_text()
+    made = _compiled(found, whole, architecture)
+    if directory is not None:
+        write_bytes(directory / name, made.encode())
+    return made
+
+
+def _compiled(found: Any, whole: str, architecture: str) -> str:
+    program = ctypes.c_void_p()
+    found._checked("nvrtcCreateProgram", ctypes.byref(program), whole.encode(), b"device.h", 0, None, None)
+    try:
+        options = [f"--gpu-architecture={architecture}", *OPTIONS]
+        words = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+        status = found._library.nvrtcCompileProgram(program, len(options), words)
+        log = found._output("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
+        assert status != MISTAKE, f"NVRTC for {architecture}:\n{log}"
+        assert not status, log
+        return str(found._output("PTX", program).rstrip(b"\0").decode())
+    finally:
+        found._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+class Memory(HostBuffer):
+    """Memory of the device that the machine knows until nobody holds it any more."""
+
+    __slots__ = ()
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        library().memory_add(self.pointer, nbytes)
+        finalize(self, library().memory_remove, self.pointer)
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> Array:
+        library().memory_touch(self.pointer, self.nbytes, 1)  # whoever has the array may write to it
+        return super().array(shape, dtype)
+
+
+class PtxFunction(NamedTuple):
+    """A kernel that is decoded when it is launched first.
+
+    Attributes:
+        ptx: where it is.
+        name: its name there.
+    """
+
+    ptx: Ptx
+    name: str
+
+
+class Ptx:
+    """Kernels of one text of PTX, and the memory of its variables."""
+
+    def __init__(self, ptx: str) -> None:
+        self.text: Text = taken_apart(ptx)
+        self._kernels: dict[str, Kernel] = {}
+        self._memory: dict[str, Memory] = {}
+        for name, content in self.text.variables.items():
+            self._memory[name] = memory = Memory(len(content))
+            memory.array((len(content),), "uint8")[:] = np.frombuffer(content, np.uint8)
+
+    def kernel(self, name: str) -> Kernel:
+        """Return a kernel, decoded once."""
+        if name not in self._kernels:
+            addresses = {variable: memory.pointer for variable, memory in self._memory.items()}
+            self._kernels[name] = decoded(self.text, name, addresses)
+        return self._kernels[name]
+
+
+class PtxModule(NamedTuple):
+    """Kernels by name; see `driver.Module`."""
+
+    functions: Mapping[str, PtxFunction]
+
+    def function(self, name: str) -> PtxFunction:
+        """Return a kernel by name."""
+        return self.functions[name]
+
+
+_MADE: dict[tuple[str, str], PtxFunction] = {}  # by text and architecture: many programs have the same kernels
+
+
+def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
+    """Return the kernels of a text; those that are new are compiled together, whatever their names."""
+    head, *pieces = _FIRST.split(source)
+    names = [match[1] for match in _KERNEL.finditer(source)]
+    assert len(names) == len(pieces), "a kernel begins its line"
+    texts = []
+    for name, piece in zip(names, pieces, strict=True):
+        text = re.sub(rf"\b{name}\b", "NAMED", piece)
+        digest = hashlib.sha256((head + text).encode()).hexdigest()[:16]
+        texts.append(text.replace("NAMED", f"{name.rstrip('0123456789_')}_{digest}"))
+    new = [text for text in dict.fromkeys(texts) if (text, architecture) not in _MADE]
+    if new:
+        ptx = Ptx(ptx_of(head + "".join(new), architecture))
+        assert len(ptx.text.kernels) == len(new)
+        for text, name in zip(new, (_KERNEL.search(text)[1] for text in new), strict=True):  # type: ignore[index]
+            _MADE[text, architecture] = PtxFunction(ptx, name)
+    return PtxModule(
+        {name: _MADE[text, architecture] for name, text in zip(names, texts, strict=True)}
+    )
+
+
+class PtxDriver(Emulator):
+    """A driver whose kernels are PTX.
+
+    Args:
+        architecture: for which PTX is made.
+        seed: decides the orders of blocks and of warps.
+
+    Attributes:
+        launches: how many kernels were run.
+        instructions: how many instructions their threads executed.
+    """
+
+    name = "the CPU, executing PTX"
+    multiprocessors = 4
+
+    def __init__(self, architecture: str = ARCHITECTURE, seed: int = 0) -> None:
+        self.architecture = architecture
+        self.seed = seed
+        self.launches = self.instructions = 0
+
+    def allocate(self, nbytes: int) -> Memory:
+        return Memory(nbytes)
+
+    def load(self, source: str) -> Any:
+        return loaded(source, self.architecture)
+
+    def launch(
+        self,
+        function: PtxFunction,
+        blocks: int,
+        threads: tuple[int, int],
+        arguments: Sequence[int],
+        stream: Any,
+        touched: Callable[[], Touched] | None = None,
+    ) -> None:
+        self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments))
+
+    def _run(
+        self, function: PtxFunction, blocks: int, threads: tuple[int, int], arguments: tuple[int, ...]
+    ) -> None:
+        self.launches += 1
+        kernel = function.ptx.kernel(function.name)
+        self.instructions += execute(kernel, blocks, threads, arguments, self.seed + self.launches)
+
+    def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
+        self.enqueue(stream, _touched, "copy", pointer, source.nbytes, True)
+        super().copy_in(pointer, source, stream)
+
+    def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
+        self.enqueue(stream, _touched, "copy", pointer, target.nbytes, None)
+        super().copy_out(target, pointer, stream)
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        self.enqueue(stream, _touched, "copy", source, nbytes, None)
+        self.enqueue(stream, _touched, "copy", target, nbytes, True)
+        super().copy(target, source, nbytes, stream)
+
+    def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
+        self.enqueue(stream, _touched, "fill", pointer, nbytes, True)
+        super().fill(pointer, byte, nbytes, stream)
+
+    def multiply(self, product: Product, stream: Any) -> None:
+        self.enqueue(stream, _watched, product)
+        super().multiply(product, stream)
+
+
+def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
+    """Check what is no kernel; where `writes` is None, bytes that nobody wrote may be read."""
+    wrong = library().memory_touch(pointer, nbytes, bool(writes))
+    if wrong == 1 or (wrong == 2 and writes is not None):
+        kind = "out of bounds of global memory" if wrong == 1 else "read of memory that nobody wrote"
+        raise PtxFault(kind, f"{what}: {kind}, {nbytes} bytes from address {pointer:#x} on")
+
+
+def _watched(p: Product) -> None:
+    """Check the matrices of products row by row."""
+    if not p.count * p.m * p.n:
+        return
+    item = np.dtype(p.dtype).itemsize
+    rows = [(p.m, p.k), (p.k, p.n)]
+    rows = [tuple(reversed(r)) if across else r for r, across in zip(rows, (p.a_across, p.b_across))]  # noqa: B905
+    matrices = [(p.a, p.a_step, p.a_lead, rows[0], False), (p.b, p.b_step, p.b_lead, rows[1], False)]
+    matrices += [(p.c, p.c_step, p.c_lead, (p.m, p.n), False)] * p.adds
+    for pointer, step, lead, (count, length), writes in [*matrices, (p.c, p.c_step, p.c_lead, (p.m, p.n), True)]:
+        for one in range(p.count if step else 1):
+            for row in range(count):
+                _touched("product", pointer + item * (one * step + row * lead), item * length, writes)
+
+
+@cache
+def device() -> Device:
+    """Return the device of the backend ``cuda-on-ptx``."""
+    return Device(PtxDriver())
+
+
+def load(model: Model, *, debug: bool = False, engine: str = "auto") -> CudaEngine:
+    """Return the engine for a model."""
+    return CudaEngine("cuda-on-ptx", model, device(), engine=engine, debug=debug)

@@ -1,0 +1,23 @@
+"""What tests of PTX need: NVRTC and a C compiler."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch.engines.cuda.drivers.nvrtc import nvrtc
+from foldbatch.errors import BackendError
+from tests.ptx.machine import has_compiler
+
+
+def lacking() -> str:
+    """Return what is not installed; nothing where everything is."""
+    if not has_compiler():
+        return "there is no C compiler"
+    try:
+        nvrtc()
+    except BackendError:
+        return "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
+    return ""
+
+
+needs_ptx = pytest.mark.skipif(bool(lacking()), reason=lacking() or "everything is there")

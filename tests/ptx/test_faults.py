@@ -1,0 +1,242 @@
+"""Planted faults: kernels that are right pass with the right numbers, and each broken one is noticed.
+
+A broken kernel is a right one with a line changed, as somebody might write it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.ptx.driver import ARCHITECTURE, Memory, loaded, ptx_of
+from tests.ptx.machine import PtxFault, execute
+from tests.ptx.needed import needs_ptx
+
+pytestmark = needs_ptx
+N = 100
+
+
+class Right(NamedTuple):
+    """A kernel that is right: ``KERNEL right(i8 x_, i8 y_, i8 n)`` reads x and writes y."""
+
+    text: str
+    expected: Callable[[np.ndarray], np.ndarray]
+    blocks: int = 3
+    threads: tuple[int, int] = (32, 2)
+
+
+HEAD = "KERNEL right(i8 x_, i8 y_, i8 n) {\n  f4 *x = (f4*)x_, *y = (f4*)y_;\n"
+SPLIT = "  const i8 lane = LANE_Y * LANES_X + LANE_X, lanes = LANES_X * LANES_Y, i = BLOCK * lanes + lane;\n"
+RIGHT = {
+    "guard": Right(HEAD + SPLIT + "  if (i < n) {\n    y[i] = x[i] * 2;\n  }\n}", lambda x: x * 2),
+    "loop": Right(
+        HEAD + SPLIT + "  for (i8 k = i; k < n; k += lanes * BLOCKS) {\n    y[k] = x[k] * 2;\n  }\n}",
+        lambda x: x * 2,
+        blocks=1,
+    ),
+    "vector": Right(
+        HEAD + SPLIT + "  for (i8 k = 4 * i; k < n; k += 4 * lanes * BLOCKS) {\n"
+        "    f4x4 v = *(f4x4*)(x + k);\n    for (i4 j = 0; j < 4; j++) v.v[j] *= 2;\n    *(f4x4*)(y + k) = v;\n  }\n}",
+        lambda x: x * 2,
+    ),
+    "tree": Right(
+        HEAD + SPLIT + "  SHARED f4 part[64];\n  f4 total = 0;\n"
+        "  for (i8 k = lane; k < n; k += lanes) total += x[k];\n  part[lane] = total;\n"
+        "  for (i8 step = 32; step; step /= 2) {\n    BARRIER();\n"
+        "    if (lane < step) part[lane] += part[lane + step];\n  }\n"
+        "  if (lane == 0) y[BLOCK] = part[0];\n}",
+        lambda x: np.full(3, x.sum()),
+    ),
+    "turned": Right(
+        HEAD + SPLIT + "  SHARED f4 tile[64];\n  SHARED f4 other[64];\n"
+        "  tile[lane] = i < n ? x[i] : 0;\n  other[lane] = 1;\n  BARRIER();\n"
+        "  const f4 found = tile[63 - lane] + other[63 - lane];\n  BARRIER();\n"
+        "  tile[lane] = found;\n  if (i < n) y[i] = found;\n}",
+        lambda x: (np.pad(x, (0, 92)).reshape(3, 64)[:, ::-1].ravel() + 1)[:N],
+    ),
+    "warp": Right(
+        HEAD + SPLIT + "  f4 total = i < n ? x[i] : 0;\n"
+        "  for (int step = 16; step; step /= 2)\n    total += __shfl_xor_sync(0xffffffffu, total, step);\n"
+        "  if (LANE_X == 0) y[i / 32] = total;\n}",
+        lambda x: np.pad(x, (0, 92)).reshape(6, 32).sum(1),
+    ),
+    "warp memory": Right(
+        HEAD + SPLIT + "  SHARED f4 part[64];\n  part[lane] = i < n ? x[i] : 0;\n  __syncwarp();\n"
+        "  const f4 next = part[lane ^ 1];\n  if (i < n) y[i] = next;\n}",
+        lambda x: x.reshape(-1, 2)[:, ::-1].ravel(),
+    ),
+    "counts": Right(
+        HEAD + SPLIT + "  if (i < n) {\n    atomicAdd(y + (i4)x[i] % 4, 1.0f);\n  }\n}",
+        lambda x: np.bincount(x.astype(int) % 4, minlength=4),
+    ),
+    "rows": Right(
+        HEAD + "  const i8 width = 10;\n  for (i8 r = BLOCK * LANES_Y + LANE_Y; r < n / width; r += BLOCKS * LANES_Y)\n"
+        "    for (i8 e = LANE_X; e < width; e += LANES_X) {\n      y[r * width + e] = x[r * width + e] + r;\n    }\n}",
+        lambda x: x + np.repeat(np.arange(10), 10),
+    ),
+    "longest": Right(
+        HEAD + SPLIT + "  SHARED f4 part[64];\n  f4 top = x[lane];\n"
+        "  for (i8 k = lane; k < n; k += lanes) if (x[k] > top) top = x[k];\n  part[lane] = top;\n  BARRIER();\n"
+        "  if (lane == 0) {\n    for (i4 k = 1; k < 64; k++) if (part[k] > top) top = part[k];\n    y[BLOCK] = top;\n  }\n}",
+        lambda x: np.full(3, x.max()),
+    ),
+    "own": Right(
+        HEAD + SPLIT + "  f4 kept[8];\n  for (i8 k = 0; k < 8; k++) kept[k] = k;\n"
+        "  if (i < n) y[i] = kept[(i8)x[i] % 8];\n}",
+        lambda x: x % 8,
+    ),
+    "place": Right(
+        HEAD + SPLIT + "  if (i < n) y[i % BLOCKS * ((n + BLOCKS - 1) / BLOCKS) + i / BLOCKS] = x[i];\n}",
+        lambda x: np.concatenate([x[k::4] for k in range(4)]),
+        blocks=4,
+        threads=(32, 1),
+    ),
+}
+RACE = "race of a read with a write before it|race of a write with a read before it"
+WRITES = "race of two writes"
+GLOBAL, SHARED = "out of bounds of global memory", "out of bounds of shared memory"
+NUMBERS = "numbers"  # no access is wrong, but the result is
+BROKEN: dict[str, tuple[str, str, str, str]] = {
+    # what: the right kernel, what of it, becomes what, and what is said
+    "no guard of the grid": ("guard", "if (i < n)", "", GLOBAL),
+    "a guard that lets one more through": ("guard", "i < n", "i <= n", GLOBAL),
+    "one read too far": ("loop", "x[k] * 2", "x[k + 1] * 2", GLOBAL),
+    "one write too far": ("loop", "y[k] =", "y[k + 1] =", f"{GLOBAL}|{WRITES}"),
+    "a read before the beginning": ("loop", "x[k] * 2", "x[k - 1] * 2", GLOBAL),
+    "an index of 32 bits that overflows": ("loop", "x[k] * 2", "x[(i4)(k << 30)] * 2", GLOBAL),
+    "a wide load from an odd place": ("vector", "(x + k)", "(x + k + 1)", "misaligned address"),
+    "a wide store to an odd place": ("vector", "(y + k)", "(y + k + 2)", "misaligned address"),
+    "a barrier dropped in a loop": ("tree", "    BARRIER();\n", "", f"{RACE}|nobody wrote"),
+    "a loop of one round too many": ("tree", "lane < step", "lane <= step", f"{RACE}|{SHARED}"),
+    "the barrier before reading dropped": ("turned", "other[lane] = 1;\n  BARRIER();", "other[lane] = 1;", RACE),
+    "the barrier before writing dropped": ("turned", "  BARRIER();\n  tile[lane]", "  tile[lane]", RACE),
+    "a barrier that half of a block meets": (
+        "turned",
+        "other[lane] = 1;\n  BARRIER();",
+        "other[lane] = 1;\n  if (lane < 32) BARRIER();",
+        f"barrier|{RACE}|nobody wrote",
+    ),
+    "a thread that leaves before a barrier": ("turned", "  tile[lane] = i", "  if (i >= n) return;\n  tile[lane] = i", "barrier"),
+    "shared memory that nobody wrote": ("turned", "other[lane] = 1;", "if (lane) other[lane] = 1;", "nobody wrote"),
+    "an index beyond shared memory": ("turned", "tile[63 - lane]", "tile[64 - lane]", SHARED),
+    "a mask without half of the warp": ("warp", "0xffffffffu", "0x0000ffffu", "its own mask|nobody wrote"),
+    "a mask with lanes that do not come": (
+        "warp",
+        "  for (int step",
+        "  if (LANE_X < 16) for (int step",
+        "lanes which never come",
+    ),
+    "a warp's barrier dropped": ("warp memory", "  __syncwarp();\n", "", RACE),
+    "neighbours in another warp": ("warp memory", "part[lane ^ 1]", "part[lane ^ 32]", f"{RACE}|nobody wrote"),
+    "atomics left out": ("counts", "atomicAdd(y + (i4)x[i] % 4, 1.0f)", "y[(i4)x[i] % 4] += 1.0f", f"{RACE}|{WRITES}"),
+    "a store to the wrong row": ("rows", "y[r * width + e]", "y[r / 2 * width + e]", WRITES),
+    "rows that are too wide": ("rows", "y[r * width + e] =", "y[r * (width + 1) + e] =", f"{GLOBAL}|{WRITES}"),
+    "a read of what another block writes": ("rows", "x[r * width + e] + r", "(r ? y[(r - 1) * width + e] : 0)", f"{RACE}|nobody wrote"),
+    "a wrong predicate": ("longest", "(x[k] > top)", "(x[k] < top)", NUMBERS),
+    "a limit that is too low": ("rows", "e < width", "e < width - 1", NUMBERS),
+    "elements of its own that nobody wrote": ("own", "k < 8; k++", "k < 7; k++", "nobody wrote"),
+    "an index beyond its own elements": ("own", "x[i] % 8]", "x[i] % 8 + 16]", "out of bounds of local memory|nobody wrote"),
+    "a division by zero": ("place", "i % BLOCKS *", "i % (n - 100) *", "division by zero"),
+    "all threads store, not the first": ("longest", "if (lane == 0) {", "{", WRITES),
+    "a loop that does not end": ("loop", "k += lanes * BLOCKS", "k += 0 * lanes", "does not end"),
+    "a read-only load of what is written": ("guard", "y[i] = x[i] * 2;", "y[i] = x[i]; i8 j = i; asm volatile(\"\" : \"+l\"(j)); y[i] = __ldg(y + j) * 2;", "ld.global.nc"),
+}  # fmt: skip
+
+
+def ran(right: Right, text: str, seed: int = 0, architecture: str = ARCHITECTURE) -> np.ndarray:
+    """Run a kernel on 100 numbers, and return what it wrote: as many numbers as are expected."""
+    x = (np.arange(N) * 71 % 101).astype(np.float32)
+    wanted = right.expected(x)
+    memory = [Memory(4 * N), Memory(4 * len(wanted))]
+    memory[0].array((N,), "float32")[:] = x
+    if "atomic" in right.text:
+        memory[1].array((len(wanted),), "float32")[:] = 0
+    function = loaded(text, architecture).function("right")
+    kernel = function.ptx.kernel(function.name)
+    execute(kernel, right.blocks, right.threads, [memory[0].pointer, memory[1].pointer, N], seed, 1_000_000)
+    found = memory[1].array((len(wanted),), "float32").copy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    return found
+
+
+@pytest.mark.parametrize("architecture", ["compute_80", "compute_90", "compute_100"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_pass(name: str, architecture: str) -> None:
+    for seed in range(3):
+        ran(RIGHT[name], RIGHT[name].text, seed, architecture)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_kernel_is_noticed_in_every_order(name: str) -> None:
+    which, old, new, said = BROKEN[name]
+    right = RIGHT[which]
+    assert right.text.count(old) == 1
+    for seed in range(3):
+        if said == NUMBERS:
+            with pytest.raises(AssertionError, match="Mismatched|nobody wrote"):
+                ran(right, right.text.replace(old, new), seed)
+        else:
+            with pytest.raises(PtxFault, match=said):
+                ran(right, right.text.replace(old, new), seed)
+
+
+def test_there_are_more_than_twenty_faults() -> None:
+    assert len(BROKEN) >= 20
+
+
+def test_memory_that_was_freed_is_no_memory() -> None:
+    function = loaded(RIGHT["guard"].text).function("right")
+    kernel = function.ptx.kernel(function.name)
+    x, y = Memory(4 * N), Memory(4 * N)
+    x.array((N,), "float32")[:] = 1
+    addresses: list[Any] = [x.pointer, y.pointer]
+    execute(kernel, 2, (32, 2), [*addresses, N])
+    del x
+    with pytest.raises(PtxFault, match=GLOBAL):
+        execute(kernel, 2, (32, 2), [*addresses, N])
+
+
+def test_memory_of_the_device_that_nobody_wrote_is_not_stored() -> None:
+    function = loaded(RIGHT["guard"].text).function("right")
+    kernel = function.ptx.kernel(function.name)
+    x, y = Memory(4 * N), Memory(4 * N)
+    with pytest.raises(PtxFault, match="nobody wrote"):
+        execute(kernel, 2, (32, 2), [x.pointer, y.pointer, N])
+
+
+def faulty(lines: Sequence[str], kind: str) -> None:
+    """Fail where PTX written by hand has no fault of a kind."""
+    from tests.ptx.decode import decoded, taken_apart  # noqa: PLC0415
+
+    body = ";\n".join(lines)
+    text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64];\n{body};\nret;\n}}\n"
+    with pytest.raises(PtxFault, match=kind):
+        execute(decoded(taken_apart(text), "k"), 1, (4, 1), [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (["st.shared.u64 [s], %rd1"], "number that nobody wrote or computed"),
+        (["add.s64 %rd2, %rd1, 1", "st.shared.u64 [s], %rd2"], "number that nobody wrote or computed"),
+        (["ld.shared.u64 %rd2, [%rd1]"], "address that nobody computed"),
+        (["@%p1 bra L", "L: mov.u64 %rd1, 0"], "predicate that nobody computed"),
+        (["atom.shared.add.u64 %rd2, [s], 1"], "atomic operation on memory that nobody wrote"),
+    ],
+)
+def test_registers_that_nobody_wrote_are_not_used(lines: Sequence[str], kind: str) -> None:
+    faulty(lines, kind)
+
+
+def test_instructions_that_are_not_known_are_refused_by_name() -> None:
+    from tests.ptx.decode import UnknownPtxError, decoded, taken_apart  # noqa: PLC0415
+
+    right = ptx_of(RIGHT["guard"].text)
+    for line in ("mma.sync.aligned.m16n8k8 %f1", "add.v2.f32 %f1, %f1, %f1", "ld.global.cv.f32 %f1, [%rd1]", "bar.sync 1"):
+        text = taken_apart(re.sub(r"\n\tret;", f"\n\t{line};\n\tret;", right))
+        with pytest.raises(UnknownPtxError, match=re.escape(line.split()[0])):
+            decoded(text, text.kernels[0])
