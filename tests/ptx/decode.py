@@ -339,7 +339,7 @@ class _Body:
             raise UnknownPtxError(f"PTX: {len(ins)} operands, not {len(wanted)}, in: {line}")
         found = [self._source(operand, type_, line) for operand, type_ in zip(ins, wanted, strict=True)]
         number = NUMBERS["SELECT" if mnemonic.startswith("selp.") else mnemonic]
-        return number, outs, found, 0, []
+        return number, outs, found, 0, [0, 0, 0, _halves(mnemonic)]
 
     def _ld(self, parts: list[str], operands: list[str], line: str) -> _Row:
         if parts[1] == "param":
@@ -447,6 +447,15 @@ class _Body:
 
 _Row = tuple[int, list[int], list[int], int, list[int]]  # number, results, operands, offset; space, item, count, flag
 _SPECIAL = {"ld", "st", "atom", "red", "bra", "ret", "exit", "bar", "shfl", "vote", "call"}
+
+
+def _halves(mnemonic: str) -> int:
+    """Return how an instruction moves halves of registers, of which one may never have been written."""
+    if mnemonic in ("pack.b64.2", "unpack.b64.2"):
+        return 2 if mnemonic[0] == "p" else 3
+    if re.fullmatch(r"cvt\.[us](32|16|8)\.[us]64", mnemonic):
+        return 4
+    return int(mnemonic.startswith("mov."))
 
 
 def _carries_out(mnemonic: str) -> bool:

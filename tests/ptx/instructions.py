@@ -161,6 +161,18 @@ def _bits() -> None:
     define("shf.r.wrap.b32", "b32", "b32 b32 u32", "d = ((u64)b << 32 | a) >> (c & 31);")
 
 
+def _dots() -> None:
+    """Products of small numbers, which a compiler makes of indices."""
+    for a in "us":
+        for b in "us":
+            types = f"{a}32.{b}32"
+            bytes_ = [f"({a}8)(a >> {8 * k}) * ({b}8)(b >> {8 * k})" for k in range(4)]
+            define(f"dp4a.{types}", f"{a}32", f"{a}32 {b}32 {a}32", f"d = c + {' + '.join(bytes_)};")
+            for half, shift in (("lo", 0), ("hi", 16)):
+                halves = [f"({a}16)(a >> {16 * k}) * ({b}8)(b >> {8 * k + shift})" for k in range(2)]
+                define(f"dp2a.{half}.{types}", f"{a}32", f"{a}32 {b}32 {a}32", f"d = c + {' + '.join(halves)};")
+
+
 def _floats() -> None:
     for type_ in FLOATS:
         one, two, three = type_, f"{type_} {type_}", f"{type_} {type_} {type_}"
@@ -249,6 +261,7 @@ def _range(type_: str) -> tuple[str, str]:
 _moves()
 _integers()
 _bits()
+_dots()
 _floats()
 _conversions()
 

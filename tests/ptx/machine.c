@@ -43,8 +43,10 @@ typedef struct {
   i64 blocks, x, y, registers, shared, local, parts, seed, limit, length;
 } Launch;
 
+enum { LOW = 1, HIGH = 2, BOTH = 3 };
 enum { RUNS, WAITS, MEETS, ENDED };  // a thread: it runs; waits for its warp; for its block; has left the kernel
 enum { READ, WRITE, ATOMIC, READ_ONLY };
+enum { COMPUTES, COPIES, PACKS, UNPACKS, TAKES_LOW };  // what halves of a register an operation makes of halves
 enum { GENERIC, GLOBAL, SHARED, LOCAL };
 #define MARK (1u << 29)  // of a writer: atomic; of a reader: by ld.global.nc
 #define WHO (MARK - 1)
@@ -64,7 +66,7 @@ static jmp_buf out;
 static u64 random_state;
 static i64 block, threads, warps;
 static u64* registers;  // [warps][registers][32]
-static u8* defined;
+static u8* defined;  // likewise: LOW and HIGH tell which half has been written or computed
 static int *pcs, *states;  // [threads]
 static u32* warp_stamps;
 static char *shared, *local;
@@ -271,7 +273,7 @@ DIRECTED(fma, f32, fmaf(a, b, c)) DIRECTED(fma, f64, fma(a, b, c))
 
 static u64 source(const Instruction* i, int k, u64* R, int lane) { return SOURCE(k)[STRIDE(k) * lane]; }
 
-static int sure(const Instruction* i, int k, u8* D, int lane) { return i->in[k] < 0 || D[32 * i->in[k] + lane]; }
+static int sure(const Instruction* i, int k, u8* D, int lane) { return i->in[k] < 0 || D[32 * i->in[k] + lane] == BOTH; }
 
 static void moved(const Instruction* i, int pc, int warp, const int* lanes, int n, u64* R, u8* D) {
   EACH {
@@ -285,7 +287,7 @@ static void moved(const Instruction* i, int pc, int warp, const int* lanes, int 
         memcpy(&v, from, i->item);
         if (i->flag & 1 && i->item < 8 && v >> (8 * i->item - 1)) v |= ~(u64)0 << 8 * i->item;
         R[32 * i->out[k] + lane] = v;
-        D[32 * i->out[k] + lane] = (u8)written;
+        D[32 * i->out[k] + lane] = written ? BOTH : 0;
       }
     } else {
       for (int k = 1; k <= i->count; k++)
@@ -313,7 +315,7 @@ static void changed(const Instruction* i, int pc, int warp, const int* lanes, in
     memcpy(at, &d, i->item);
     if (i->n_out) {
       R[32 * i->out[0] + lane] = a;
-      D[32 * i->out[0] + lane] = 1;
+      D[32 * i->out[0] + lane] = BOTH;
     }
   }
 }
@@ -357,10 +359,10 @@ static void together(const Instruction* i, int pc, int warp, u32 mask, u64* R, u
       sure_ = (mask >> from & 1) && known[from];
     }
     R[32 * i->out[0] + lane] = d[lane];
-    D[32 * i->out[0] + lane] = (u8)sure_;
+    D[32 * i->out[0] + lane] = sure_ ? BOTH : 0;
     if (i->n_out > 1) {
       R[32 * i->out[1] + lane] = (u64)inside;
-      D[32 * i->out[1] + lane] = 1;
+      D[32 * i->out[1] + lane] = BOTH;
     }
   }
 }
@@ -408,7 +410,7 @@ static void run_lanes(int warp, int pc, const int* lanes, int n_lanes, int other
       n = 0;
       for (int q = 0; q < n_lanes; q++) {
         int lane = lanes[q];
-        if (!D[32 * i->guard + lane]) fault("predicate that nobody computed", pc, 32 * warp + lane, 0);
+        if (D[32 * i->guard + lane] != BOTH) fault("predicate that nobody computed", pc, 32 * warp + lane, 0);
         if ((R[32 * i->guard + lane] != 0) != i->negated) some[n++] = lane;
       }
       active = some;
@@ -443,17 +445,25 @@ static void run_lanes(int warp, int pc, const int* lanes, int n_lanes, int other
         EACH {
           int lane = active[q], k = source(i, 2, R, lane) ? 0 : 1;
           u64 v = source(i, k, R, lane);
-          u8 known = (u8)(sure(i, 2, D, lane) && sure(i, k, D, lane));
+          int known = sure(i, 2, D, lane) && sure(i, k, D, lane);
           R[32 * i->out[0] + lane] = v;
-          D[32 * i->out[0] + lane] = known;
+          D[32 * i->out[0] + lane] = known ? BOTH : 0;
         }
         break;
       default:
         EACH {
-          u8 known = 1;
-          for (int k = 0; k < i->n_in; k++)
-            if (i->in[k] >= 0) known &= D[32 * i->in[k] + active[q]];
-          for (int k = 0; k < i->n_out; k++) D[32 * i->out[k] + active[q]] = known;
+          int lane = active[q], known = BOTH, other = i->n_in > 1 && sure(i, 1, D, lane);
+          if (i->flag) known = i->in[0] >= 0 ? D[32 * i->in[0] + lane] : BOTH;
+          else
+            for (int k = 0; k < i->n_in; k++)
+              if (i->in[k] >= 0 && D[32 * i->in[k] + lane] != BOTH) known = 0;
+          switch (i->flag) {
+            case PACKS: known = (known == BOTH ? LOW : 0) | (other ? HIGH : 0); break;
+            case TAKES_LOW: known = known & LOW ? BOTH : 0; break;
+            case UNPACKS: D[32 * i->out[1] + lane] = known & HIGH ? BOTH : 0, known = known & LOW ? BOTH : 0;
+          }
+          D[32 * i->out[0] + lane] = (u8)known;
+          if (i->n_out > 1 && i->flag != UNPACKS) D[32 * i->out[1] + lane] = (u8)known;
         }
         switch (i->operation) { OPERATIONS }
     }
@@ -498,7 +508,7 @@ static void run_block(const i64* special) {
       if (special[k] >= 0) {
         i64 at = (me / 32 * L->registers + special[k]) * 32 + me % 32;
         registers[at] = (u64)values[k];
-        defined[at] = 1;
+        defined[at] = BOTH;
       }
   }
   for (i64 idle = 0, w = (i64)drawn(warps);; w = drawn(4) ? w : (i64)drawn(warps)) {
