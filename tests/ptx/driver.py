@@ -21,6 +21,7 @@ from foldbatch.engines.cuda.drivers.spans import span_of
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 from foldbatch.params import Array
+from tests.ptx import NAME
 from tests.ptx.decode import Kernel, Text, decoded, taken_apart
 from tests.ptx.machine import PtxFault, execute, library
 
@@ -242,4 +243,5 @@ def device() -> Device:
 
 def load(model: Model, *, debug: bool = False, engine: str = "auto") -> CudaEngine:
     """Return the engine for a model."""
-    return CudaEngine("cuda-on-ptx", model, device(), engine=engine, debug=debug)
+    straight = "straight" if engine == "auto" else engine
+    return CudaEngine(NAME, model, device(), engine=straight, debug=debug)

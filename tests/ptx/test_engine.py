@@ -1,0 +1,153 @@
+"""The engine on PTX computes what NumPy's computes: well-known models, every op, random programs.
+
+Where FOLDBATCH_BACKEND is cuda-on-ptx there are more: 300 random programs, every model for every architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from benchmarks.workload import tree_lstm
+from benchmarks.zoo_models import MODELS
+from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.row_kernels import MOVES
+from foldbatch.trees import Vocabulary
+from tests.backends import TESTED
+from tests.engines.cuda import test_parts as parts
+from tests.engines.cuda import walking
+from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
+    test_an_op_on_all_rows_is_the_op_on_each,
+    test_an_op_that_takes_integers_computes_them_exactly,
+    test_many_axes_that_do_not_follow_each_other,
+    test_operands_along_different_axes_meet,
+    test_operands_may_lie_anyhow,
+    test_products_of_nothing_are_zero,
+    test_products_over_axes_that_do_not_follow_each_other,
+    test_sums_over_no_rows_are_zero,
+)
+from tests.engines.numpy import launching
+from tests.programs import drawn
+from tests.ptx import NAME, driver
+from tests.ptx.decode import decoded, taken_apart
+from tests.ptx.driver import ARCHITECTURE, ARCHITECTURES, PtxDriver, loaded, ptx_of
+from tests.ptx.needed import needs_ptx
+from tests.static import run_kernel
+from tests.test_laws import assert_same, gradients_of
+
+pytestmark = [needs_ptx, pytest.mark.slow]
+MANY = TESTED == NAME
+WORDS = Vocabulary(["not", "very", "good"])
+TREES = [
+    fb.trees.parse_brackets(text, labels=int)
+    for text in (
+        "(1 (2 not) (3 (2 very) (4 good)))",
+        "(4 good)",
+        "(3 (2 (2 very) (2 (1 not) (2 very))) (0 (4 good) (1 not)))",
+    )
+]
+BLOCKS = {"SST Tree-LSTM": (lambda: tree_lstm(8, WORDS), lambda tree: tree)} | {
+    name: (lambda model=model: model.block(5, WORDS), model.example) for name, model in MODELS.items()
+}
+
+
+@cache
+def together() -> walking.Together:
+    return walking.Together(PtxDriver())
+
+
+@pytest.fixture(autouse=True)
+def _by_ptx() -> Iterator[None]:
+    """Let launches of single routines be run by PTX."""
+    with (
+        mock.patch.object(walking, "together", together),
+        mock.patch.object(run_kernel, "TARGET", walking.OP_BY_OP),
+        mock.patch.object(launching, "run_table", together().run),
+    ):
+        yield
+
+
+def on(architecture: str, seed: int = 0) -> Any:
+    """Return what lets programs be compiled for an architecture, with blocks and warps in an order of a seed."""
+    device = cache(lambda: Device(PtxDriver(architecture, seed)))
+    return mock.patch.object(driver, "device", device)
+
+
+def trained(block: fb.Block, backend: str, examples: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return losses and gradients of two steps of training, and results; and the parameters after them."""
+    program, optimizer = fb.compile(block, backend, seed=3, threads=1), fb.Adam(lr=0.01)
+    found: list[Any] = []
+    for batch in (examples, examples[1:]):
+        loss, gradients = program.value_and_grad(batch)
+        found += [float(loss), *(np.array(g.dense() if isinstance(g, fb.SparseRows) else g) for g in gradients.values())]
+        optimizer.update(program.params, gradients)
+    found += [np.array(result) for result in program.run(examples)]
+    return found, {name: np.array(value) for name, value in program.params.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        (name, architecture)
+        for name in BLOCKS
+        for architecture in ARCHITECTURES
+        if MANY or name in ("SST Tree-LSTM", "RNTN") or architecture == ARCHITECTURE
+    ],
+)
+def test_models_train_as_by_numpy(name: str, architecture: str) -> None:
+    block, example = BLOCKS[name]
+    examples = [example(tree) for tree in TREES]
+    right, after = trained(block(), "numpy", examples)
+    with on(architecture):
+        found, changed = trained(block(), NAME, examples)
+    for one, other in zip(found, right, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+    for parameter, value in after.items():
+        np.testing.assert_allclose(changed[parameter], value, rtol=2e-3, atol=2e-4)
+
+
+def test_the_order_of_blocks_and_warps_changes_no_bit() -> None:
+    block, example = BLOCKS["tree over BiLSTM"]
+    examples = [example(tree) for tree in TREES]
+    results = []
+    for seed in range(3):
+        with on(ARCHITECTURE, seed):
+            results.append(trained(block(), NAME, examples))
+    np.testing.assert_equal(results[1], results[0])
+    np.testing.assert_equal(results[2], results[0])
+
+
+@pytest.mark.parametrize("number", range(300 if MANY else 12))
+def test_random_programs_are_as_by_numpy(number: int) -> None:
+    """Programs of float64: losses and gradients."""
+    program = drawn(number, 1_000_000, size=15)
+    right = gradients_of(fb.compile(program.block, "numpy", threads=1), program.examples, 5)
+    with on(ARCHITECTURES[number % 3] if MANY else ARCHITECTURE, number):
+        found = gradients_of(fb.compile(program.block, NAME, threads=1), program.examples, 5)
+    assert_same(np.array(float(found[0])), np.array(float(right[0])))
+    assert found[1].keys() == right[1].keys()
+    for name, gradient in right[1].items():
+        assert_same(found[1][name], gradient)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernels_that_every_program_needs_are_known(architecture: str) -> None:
+    """Each instruction of them; and of all ops."""
+    text = taken_apart(ptx_of("\n".join([PRELUDE, *COMMON.values(), *MOVES.values()]), architecture))
+    for name in text.kernels:
+        assert len(decoded(text, name, dict.fromkeys(text.variables, 0)).code)
+    graphs = [graph for graph, *_ in (parts.CASES if MANY else dict(list(parts.CASES.items())[::5])).values()]
+    made = [walking.kernel_of_routine(run_kernel.routine_of_graph(graph, (), walking.FUSED)) for graph in graphs]
+    texts = dict.fromkeys(kernel.text for kernel in made)
+    names = [task.name for kernel in made for task in kernel.tasks if task.name]
+    module = loaded("\n".join(texts), architecture)
+    for name in dict.fromkeys(names):
+        function = module.function(name)
+        assert len(function.ptx.kernel(function.name).code)
