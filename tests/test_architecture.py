@@ -62,7 +62,8 @@ def test_every_test_has_a_module_of_its_name(test):
     example = test.parent == Path("tests/examples") and test.stem in {f"test_{e.stem}" for e in EXAMPLES}
     benchmark = test in {Path("tests", module.parent, _test_name(module)) for module in BENCHMARKS}
     ways = test.parent == Path("tests/engines/cuda/launches")  # many modules together
-    assert whole or ways or example or benchmark or test in {mirror_of(module) for module in MODULES}
+    tool = test.parent == Path("tests/ptx")  # a tool of tests has tests itself
+    assert whole or ways or tool or example or benchmark or test in {mirror_of(module) for module in MODULES}
 
 
 @pytest.mark.parametrize("module", MODULES + BENCHMARKS, ids=str)

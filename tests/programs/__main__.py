@@ -20,6 +20,7 @@ from typing import TextIO
 
 from foldbatch.engines.engine import ENGINES, choose_engine
 from foldbatch.errors import BackendError, NoLossWarning
+from tests.ptx import register
 
 HANGS = 300.0  # seconds without a word from the process
 LOT = 100  # programs a process: compiled ones stay in memory
@@ -27,6 +28,7 @@ LOT = 100  # programs a process: compiled ones stay in memory
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check programs until the time is over; return the exit status."""
+    register()
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long")
     parser.add_argument("--engine", default="numpy", choices=list(ENGINES))

@@ -280,7 +280,7 @@ class _Body:
         if _NUMBER.match(operand):
             return self.decoder.constant(int(operand.rstrip("U"), 0), nbytes)
         if operand[:2] in ("0f", "0d") and SIZES[type_] == {"f": 4, "d": 8}[operand[1]]:
-            return self.decoder.constant(int(operand[2:], 16), nbytes)
+            return self.decoder.constant(int(f"0x{operand[2:]}", 0), nbytes)
         if self.scope + operand in self.decoder.symbols:
             return self.decoder.constant(self.decoder.symbols[self.scope + operand], nbytes)
         if operand in self.decoder.symbols:
@@ -445,7 +445,8 @@ class _Body:
         _Body(self.decoder, function, f"{name} {self.decoder.calls} ", passed).decode()
 
 
-_Row = tuple[int, list[int], list[int], int, list[int]]  # number, results, operands, offset; space, item, count, flag
+# The operation's number, results, operands, the offset of an address; space, bytes of a number, how many, and flags.
+_Row = tuple[int, list[int], list[int], int, list[int]]
 _SPECIAL = {"ld", "st", "atom", "red", "bra", "ret", "exit", "bar", "shfl", "vote", "call"}
 
 

@@ -17,13 +17,12 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Product, Touched
 from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer
 from foldbatch.engines.cuda.drivers.nvrtc import HEADER, MISTAKE, nvrtc
-from foldbatch.engines.cuda.drivers.spans import span_of
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 from foldbatch.params import Array
 from tests.ptx import NAME
 from tests.ptx.decode import Kernel, Text, decoded, taken_apart
-from tests.ptx.machine import PtxFault, execute, library
+from tests.ptx.machine import PtxFaultError, execute, library
 
 ARCHITECTURES = ("compute_80", "compute_90", "compute_100")
 ARCHITECTURE = "compute_90"
@@ -122,7 +121,9 @@ class PtxModule(NamedTuple):
         return self.functions[name]
 
 
-_MADE: dict[tuple[str, str], PtxFunction] = {}  # by text and architecture: many programs have the same kernels
+_MADE: dict[
+    tuple[str, str], PtxFunction
+] = {}  # by text and architecture: many programs have the same kernels
 
 
 def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
@@ -141,9 +142,7 @@ def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
         assert len(ptx.text.kernels) == len(new)
         for text, name in zip(new, (_KERNEL.search(text)[1] for text in new), strict=True):  # type: ignore[index]
             _MADE[text, architecture] = PtxFunction(ptx, name)
-    return PtxModule(
-        {name: _MADE[text, architecture] for name, text in zip(names, texts, strict=True)}
-    )
+    return PtxModule({name: _MADE[text, architecture] for name, text in zip(names, texts, strict=True)})
 
 
 class PtxDriver(Emulator):
@@ -217,7 +216,7 @@ def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
     wrong = library().memory_touch(pointer, nbytes, bool(writes))
     if wrong == 1 or (wrong == 2 and writes is not None):
         kind = "out of bounds of global memory" if wrong == 1 else "read of memory that nobody wrote"
-        raise PtxFault(kind, f"{what}: {kind}, {nbytes} bytes from address {pointer:#x} on")
+        raise PtxFaultError(kind, f"{what}: {kind}, {nbytes} bytes from address {pointer:#x} on")
 
 
 def _watched(p: Product) -> None:
@@ -229,7 +228,10 @@ def _watched(p: Product) -> None:
     rows = [tuple(reversed(r)) if across else r for r, across in zip(rows, (p.a_across, p.b_across))]  # noqa: B905
     matrices = [(p.a, p.a_step, p.a_lead, rows[0], False), (p.b, p.b_step, p.b_lead, rows[1], False)]
     matrices += [(p.c, p.c_step, p.c_lead, (p.m, p.n), False)] * p.adds
-    for pointer, step, lead, (count, length), writes in [*matrices, (p.c, p.c_step, p.c_lead, (p.m, p.n), True)]:
+    for pointer, step, lead, (count, length), writes in [
+        *matrices,
+        (p.c, p.c_step, p.c_lead, (p.m, p.n), True),
+    ]:
         for one in range(p.count if step else 1):
             for row in range(count):
                 _touched("product", pointer + item * (one * step + row * lead), item * length, writes)

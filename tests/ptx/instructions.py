@@ -66,7 +66,10 @@ def _integers() -> None:
         define(f"mad.lo.{type_}", type_, f"{type_} {type_} {type_}", "d = (u64)a * (u64)b + (u64)c;")
         define(f"mul.hi.{type_}", type_, f"{type_} {type_}", f"d = ({product}) >> {bits};")
         define(
-            f"mad.hi.{type_}", type_, f"{type_} {type_} {type_}", f"d = (u64)(({product}) >> {bits}) + (u64)c;"
+            f"mad.hi.{type_}",
+            type_,
+            f"{type_} {type_} {type_}",
+            f"d = (u64)(({product}) >> {bits}) + (u64)c;",
         )
         if bits < 64:
             define(f"mul.wide.{type_}", wide, f"{type_} {type_}", f"d = {product};")
@@ -114,7 +117,10 @@ def _carries(type_: str) -> None:
         define(f"{name}.cc.{type_}", f"{type_} p", given, f"u64 x = {total}; d = x; f = x >> 32;")
         define(f"{further}.{type_}", type_, f"{given} p", f"d = {total} + {carry};")
         define(
-            f"{further}.cc.{type_}", f"{type_} p", f"{given} p", f"u64 x = {total} + {carry}; d = x; f = x >> 32;"
+            f"{further}.cc.{type_}",
+            f"{type_} p",
+            f"{given} p",
+            f"u64 x = {total} + {carry}; d = x; f = x >> 32;",
         )
     define(f"sub.cc.{type_}", f"{type_} p", two, "d = a - b; f = a < b;")
     define(f"subc.{type_}", type_, f"{two} p", "d = a - b - c;")
@@ -170,7 +176,9 @@ def _dots() -> None:
             define(f"dp4a.{types}", f"{a}32", f"{a}32 {b}32 {a}32", f"d = c + {' + '.join(bytes_)};")
             for half, shift in (("lo", 0), ("hi", 16)):
                 halves = [f"({a}16)(a >> {16 * k}) * ({b}8)(b >> {8 * k + shift})" for k in range(2)]
-                define(f"dp2a.{half}.{types}", f"{a}32", f"{a}32 {b}32 {a}32", f"d = c + {' + '.join(halves)};")
+                define(
+                    f"dp2a.{half}.{types}", f"{a}32", f"{a}32 {b}32 {a}32", f"d = c + {' + '.join(halves)};"
+                )
 
 
 def _floats() -> None:
@@ -274,8 +282,8 @@ ATOMICS = {  # what an atomic operation writes, of what is there, `a`, and opera
     "xor": "a ^ b",
     "min.u": "a < b ? a : b",
     "max.u": "a > b ? a : b",
-    "min.s": "(i64)a < (i64)b ? a : b",
-    "max.s": "(i64)a > (i64)b ? a : b",
+    "min.s": "with_sign(a, i->item) < with_sign(b, i->item) ? a : b",
+    "max.s": "with_sign(a, i->item) > with_sign(b, i->item) ? a : b",
     "add.f32": "bits_f32(of_f32(a) + of_f32(b))",
     "add.f64": "bits_f64(of_f64(a) + of_f64(b))",
 }

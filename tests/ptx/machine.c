@@ -40,7 +40,7 @@ typedef struct {
 } Report;
 
 typedef struct {
-  i64 blocks, x, y, registers, shared, local, parts, seed, limit, length;
+  i64 blocks, x, y, registers, shared, local, parts, seed, limit;
 } Launch;
 
 enum { LOW = 1, HIGH = 2, BOTH = 3 };
@@ -72,7 +72,7 @@ static u32* warp_stamps;
 static char *shared, *local;
 static Shadow* shared_shadow;
 static u8* local_written;
-static int written;  // whether what was read last had been
+static u64 missing;  // of the bytes that were accessed last, those that nobody had written: a bit each
 
 static void fault(const char* kind, int pc, int thread, u64 address) {
   strncpy(report->kind, kind, sizeof report->kind - 1);
@@ -175,11 +175,11 @@ static void noted(Shadow* s, int nbytes, int how, int pc, int me, u64 address) {
       if (s->read >= launch_stamp && s->reader & MARK)
         fault("write of what ld.global.nc read in the same launch", pc, me, address + k);
       if (!before(s->read, s->reader, me)) fault("race of a write with a read before it", pc, me, address + k);
-      written &= s->write != 0;
+      missing |= (u64)!s->write << k;
       s->write = stamp;
       s->writer = mine | (how == ATOMIC ? MARK : 0);
     } else {
-      written &= s->write != 0;
+      missing |= (u64)!s->write << k;
       if (how == READ_ONLY && s->write >= launch_stamp)
         fault("ld.global.nc of what the same launch wrote", pc, me, address + k);
       if (!before(s->write, s->writer, me)) fault("race of a read with a write before it", pc, me, address + k);
@@ -192,7 +192,7 @@ static void noted(Shadow* s, int nbytes, int how, int pc, int me, u64 address) {
 
 static char* accessed(int space, u64 address, int item, int count, int how, int pc, int me) {
   int nbytes = item * count;
-  written = 1;
+  missing = 0;
   if (space == GENERIC) {
     u64 window = address >> WINDOW;
     space = window == SHARED || window == LOCAL ? (int)window : GLOBAL;
@@ -219,7 +219,7 @@ static char* accessed(int space, u64 address, int item, int count, int how, int 
   if (address >= (u64)L->local || address + nbytes > (u64)L->local) fault("out of bounds of local memory", pc, me, address);
   u8* here = local_written + me * L->local + address;
   for (int k = 0; k < nbytes; k++) {
-    written &= here[k];
+    missing |= (u64)!here[k] << k;
     if (how == WRITE) here[k] = 1;
   }
   return local + me * L->local + address;
@@ -275,6 +275,12 @@ static u64 source(const Instruction* i, int k, u64* R, int lane) { return SOURCE
 
 static int sure(const Instruction* i, int k, u8* D, int lane) { return i->in[k] < 0 || D[32 * i->in[k] + lane] == BOTH; }
 
+static int halves(u64 absent, int nbytes) {
+  u32 all = nbytes < 4 ? (1u << nbytes) - 1 : 15;
+  int low = !(absent & all);
+  return nbytes < 8 ? (low ? BOTH : 0) : (low ? LOW : 0) | (absent >> 4 & 15 ? 0 : HIGH);
+}
+
 static void moved(const Instruction* i, int pc, int warp, const int* lanes, int n, u64* R, u8* D) {
   EACH {
     int lane = lanes[q], me = 32 * warp + lane;
@@ -287,7 +293,7 @@ static void moved(const Instruction* i, int pc, int warp, const int* lanes, int 
         memcpy(&v, from, i->item);
         if (i->flag & 1 && i->item < 8 && v >> (8 * i->item - 1)) v |= ~(u64)0 << 8 * i->item;
         R[32 * i->out[k] + lane] = v;
-        D[32 * i->out[k] + lane] = written ? BOTH : 0;
+        D[32 * i->out[k] + lane] = (u8)halves(missing >> (k * i->item), i->item);
       }
     } else {
       for (int k = 1; k <= i->count; k++)
@@ -301,6 +307,8 @@ static void moved(const Instruction* i, int pc, int warp, const int* lanes, int 
   }
 }
 
+#define with_sign(v, nbytes) ((nbytes) == 4 ? (i64)(s32)(v) : (i64)(v))
+
 static void changed(const Instruction* i, int pc, int warp, const int* lanes, int n, u64* R, u8* D) {
   EACH {
     int lane = lanes[q], me = 32 * warp + lane;
@@ -309,8 +317,9 @@ static void changed(const Instruction* i, int pc, int warp, const int* lanes, in
       if (!sure(i, k, D, lane)) fault("atomic operation on a number that nobody computed", pc, me, address);
     char* at = accessed(i->space, address, i->item, 1, ATOMIC, pc, me);
     u64 b = source(i, 1, R, lane), c = i->n_in > 2 ? source(i, 2, R, lane) : 0;
-    if (!written) fault("atomic operation on memory that nobody wrote", pc, me, address);
+    if (missing) fault("atomic operation on memory that nobody wrote", pc, me, address);
     memcpy(&a, at, i->item);
+    if (i->item == 4) b = (u32)b, c = (u32)c;
     switch (i->flag) { ATOMICS }
     memcpy(at, &d, i->item);
     if (i->n_out) {

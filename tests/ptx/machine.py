@@ -22,7 +22,7 @@ OPTIONS = ("-O1", "-std=gnu11", "-shared", "-fPIC", "-frounding-math", "-ffp-con
 INSTRUCTIONS = 1_000_000_000  # of a launch, at most
 
 
-class PtxFault(AssertionError):
+class PtxFaultError(AssertionError):
     """What a kernel must not do.
 
     Attributes:
@@ -37,13 +37,16 @@ class PtxFault(AssertionError):
 class _Launch(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_longlong)
-        for name in ("blocks", "x", "y", "registers", "shared", "local", "parts", "seed", "limit", "length")
+        for name in ("blocks", "x", "y", "registers", "shared", "local", "parts", "seed", "limit")
     ]
 
 
 class _Report(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_longlong) for name in ("instructions", "pc", "block", "thread", "address", "other")),
+        *(
+            (name, ctypes.c_longlong)
+            for name in ("instructions", "pc", "block", "thread", "address", "other")
+        ),
         ("kind", ctypes.c_char * 64),
     ]
 
@@ -108,7 +111,7 @@ def execute(
         limit: how many instructions at most.
 
     Raises:
-        PtxFault: at the first fault.
+        PtxFaultError: at the first fault.
     """
     assert len(arguments) == kernel.parameters, f"{kernel.name} has {kernel.parameters} parameters"
     assert 0 < threads[0] * threads[1] <= kernel.threads, f"a GPU refuses to run {threads} threads"
@@ -124,7 +127,6 @@ def execute(
         len(kernel.shared),
         seed,
         limit,
-        len(kernel.code),
     )
     report = _Report()
     places = [array.ctypes.data for array in (kernel.code, constants, kernel.special, kernel.shared)]
@@ -134,5 +136,15 @@ def execute(
         x, y = report.thread % threads[0], report.thread // threads[0]
         where = f"kernel {kernel.name}, block {report.block}, thread {x}, {y}"
         line = kernel.lines[report.pc]
-        raise PtxFault(kind, f"{where}: {kind}, address {report.address:#x}\n  {line}")
+        who = f"\n  the other: {_who(report.other, threads)}" if kind.startswith("race") else ""
+        raise PtxFaultError(kind, f"{where}: {kind}, address {report.address:#x}\n  {line}{who}")
     return report.instructions
+
+
+def _who(who: int, threads: tuple[int, int]) -> str:
+    """Return who touched memory before, in words; see ``Shadow`` in machine.c."""
+    kind, number, size = who >> 30, who & ((1 << 29) - 1), threads[0] * threads[1]
+    warps = -(-size // 32)
+    thread = f"thread {number % size % threads[0]}, {number % size // threads[0]} of block {number // size}"
+    warp = f"threads of warp {number % warps} of block {number // warps}"
+    return [thread, warp, f"threads of block {number}", "threads of several blocks"][kind]

@@ -86,7 +86,10 @@ def trained(block: fb.Block, backend: str, examples: list[Any]) -> tuple[list[An
     found: list[Any] = []
     for batch in (examples, examples[1:]):
         loss, gradients = program.value_and_grad(batch)
-        found += [float(loss), *(np.array(g.dense() if isinstance(g, fb.SparseRows) else g) for g in gradients.values())]
+        found += [
+            float(loss),
+            *(np.array(g.dense() if isinstance(g, fb.SparseRows) else g) for g in gradients.values()),
+        ]
         optimizer.update(program.params, gradients)
     found += [np.array(result) for result in program.run(examples)]
     return found, {name: np.array(value) for name, value in program.params.items()}
@@ -144,7 +147,9 @@ def test_kernels_that_every_program_needs_are_known(architecture: str) -> None:
     for name in text.kernels:
         assert len(decoded(text, name, dict.fromkeys(text.variables, 0)).code)
     graphs = [graph for graph, *_ in (parts.CASES if MANY else dict(list(parts.CASES.items())[::5])).values()]
-    made = [walking.kernel_of_routine(run_kernel.routine_of_graph(graph, (), walking.FUSED)) for graph in graphs]
+    made = [
+        walking.kernel_of_routine(run_kernel.routine_of_graph(graph, (), walking.FUSED)) for graph in graphs
+    ]
     texts = dict.fromkeys(kernel.text for kernel in made)
     names = [task.name for kernel in made for task in kernel.tasks if task.name]
     module = loaded("\n".join(texts), architecture)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.ptx.driver import ARCHITECTURE, Memory, loaded, ptx_of
-from tests.ptx.machine import PtxFault, execute
+from tests.ptx.machine import PtxFaultError, execute
 from tests.ptx.needed import needs_ptx
 
 pytestmark = needs_ptx
@@ -74,7 +74,8 @@ RIGHT = {
         lambda x: np.bincount(x.astype(int) % 4, minlength=4),
     ),
     "rows": Right(
-        HEAD + "  const i8 width = 10;\n  for (i8 r = BLOCK * LANES_Y + LANE_Y; r < n / width; r += BLOCKS * LANES_Y)\n"
+        HEAD
+        + "  const i8 width = 10;\n  for (i8 r = BLOCK * LANES_Y + LANE_Y; r < n / width; r += BLOCKS * LANES_Y)\n"
         "    for (i8 e = LANE_X; e < width; e += LANES_X) {\n      y[r * width + e] = x[r * width + e] + r;\n    }\n}",
         lambda x: x + np.repeat(np.arange(10), 10),
     ),
@@ -143,7 +144,7 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
     "a division by zero": ("place", "i % BLOCKS *", "i % (n - 100) *", "division by zero"),
     "all threads store, not the first": ("longest", "if (lane == 0) {", "{", WRITES),
     "a loop that does not end": ("loop", "k += lanes * BLOCKS", "k += 0 * lanes", "does not end"),
-    "a read-only load of what is written": ("guard", "y[i] = x[i] * 2;", "y[i] = x[i]; i8 j = i; asm volatile(\"\" : \"+l\"(j)); y[i] = __ldg(y + j) * 2;", "ld.global.nc"),
+    "a read-only load of what is written": ("guard", "y[i] = x[i] * 2;", 'y[i] = x[i]; i8 j = i; asm volatile("" : "+l"(j)); y[i] = __ldg(y + j) * 2;', "ld.global.nc"),
 }  # fmt: skip
 
 
@@ -180,7 +181,7 @@ def test_a_broken_kernel_is_noticed_in_every_order(name: str) -> None:
             with pytest.raises(AssertionError, match="Mismatched|nobody wrote"):
                 ran(right, right.text.replace(old, new), seed)
         else:
-            with pytest.raises(PtxFault, match=said):
+            with pytest.raises(PtxFaultError, match=said):
                 ran(right, right.text.replace(old, new), seed)
 
 
@@ -196,7 +197,7 @@ def test_memory_that_was_freed_is_no_memory() -> None:
     addresses: list[Any] = [x.pointer, y.pointer]
     execute(kernel, 2, (32, 2), [*addresses, N])
     del x
-    with pytest.raises(PtxFault, match=GLOBAL):
+    with pytest.raises(PtxFaultError, match=GLOBAL):
         execute(kernel, 2, (32, 2), [*addresses, N])
 
 
@@ -204,7 +205,7 @@ def test_memory_of_the_device_that_nobody_wrote_is_not_stored() -> None:
     function = loaded(RIGHT["guard"].text).function("right")
     kernel = function.ptx.kernel(function.name)
     x, y = Memory(4 * N), Memory(4 * N)
-    with pytest.raises(PtxFault, match="nobody wrote"):
+    with pytest.raises(PtxFaultError, match="nobody wrote"):
         execute(kernel, 2, (32, 2), [x.pointer, y.pointer, N])
 
 
@@ -214,7 +215,7 @@ def faulty(lines: Sequence[str], kind: str) -> None:
 
     body = ";\n".join(lines)
     text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64];\n{body};\nret;\n}}\n"
-    with pytest.raises(PtxFault, match=kind):
+    with pytest.raises(PtxFaultError, match=kind):
         execute(decoded(taken_apart(text), "k"), 1, (4, 1), [])
 
 
@@ -236,7 +237,12 @@ def test_instructions_that_are_not_known_are_refused_by_name() -> None:
     from tests.ptx.decode import UnknownPtxError, decoded, taken_apart  # noqa: PLC0415
 
     right = ptx_of(RIGHT["guard"].text)
-    for line in ("mma.sync.aligned.m16n8k8 %f1", "add.v2.f32 %f1, %f1, %f1", "ld.global.cv.f32 %f1, [%rd1]", "bar.sync 1"):
+    for line in (
+        "mma.sync.aligned.m16n8k8 %f1",
+        "add.v2.f32 %f1, %f1, %f1",
+        "ld.global.cv.f32 %f1, [%rd1]",
+        "bar.sync 1",
+    ):
         text = taken_apart(re.sub(r"\n\tret;", f"\n\t{line};\n\tret;", right))
         with pytest.raises(UnknownPtxError, match=re.escape(line.split()[0])):
             decoded(text, text.kernels[0])
