@@ -12,7 +12,7 @@ from weakref import finalize
 
 import numpy as np
 
-from foldbatch.cache import cache_directory, write_bytes
+from foldbatch.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Product, Touched
 from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer
@@ -42,11 +42,13 @@ def ptx_of(source: str, architecture: str = ARCHITECTURE) -> str:
     whole = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
     basis = repr((whole, architecture, OPTIONS, found.version))
     directory, name = cache_directory(), f"ptx_{hashlib.sha256(basis.encode()).hexdigest()[:32]}.ptx"
-    if directory is not None and (directory / name).exists():
-        return (directory / name).read_text()
+    kept = None if directory is None else read_sealed(directory / name)
+    if kept is not None:
+        return kept.decode()
     made = _compiled(found, whole, architecture)
     if directory is not None:
-        write_bytes(directory / name, made.encode())
+        tidy_once(directory)
+        write_bytes(directory / name, sealed(made.encode()))
     return made
 
 
@@ -127,7 +129,10 @@ _MADE: dict[
 
 
 def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
-    """Return the kernels of a text; those that are new are compiled together, whatever their names."""
+    """Return the kernels of a text; those that are new are compiled together.
+
+    Kernels that differ by numbers in their names alone are the same.
+    """
     head, *pieces = _FIRST.split(source)
     names = [match[1] for match in _KERNEL.finditer(source)]
     assert len(names) == len(pieces), "a kernel begins its line"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.cache import cache_directory, write_bytes
 from tests.ptx.decode import Kernel
 from tests.ptx.instructions import ATOMICS, CONTROL, NUMBERS, cases
 
@@ -67,25 +68,22 @@ def machine_text() -> str:
 
 @cache
 def library() -> Any:
-    """Return the machine, compiled once for this text and kept among temporary files."""
+    """Return the machine, compiled once for this text and kept where compiled kernels are kept."""
     text = machine_text()
     digest = hashlib.sha256(repr((text, OPTIONS)).encode()).hexdigest()[:32]
-    path = Path(tempfile.gettempdir(), f"foldbatch_ptx_{digest}.so")
-    if not path.exists():
-        with tempfile.TemporaryDirectory() as folder:
+    directory = cache_directory()
+    path = None if directory is None else directory / f"machine_{digest}.so"
+    with tempfile.TemporaryDirectory() as folder:
+        if path is None or not path.exists():
             made = Path(folder, "machine.so")
-            done = subprocess.run(
-                ["gcc", *OPTIONS, "-xc", "-", "-o", str(made), "-lm"],
-                input=text,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            command = ["gcc", *OPTIONS, "-xc", "-", "-o", str(made), "-lm"]
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:4000]
-            shutil.copy(made, f"{made}.whole")
-            Path(f"{made}.whole").replace(path)
-    loaded = ctypes.PyDLL(str(path))  # keeps Python's lock: memory is static
-    loaded.memory_add.argtypes = loaded.memory_remove.argtypes = (ctypes.c_ulonglong, ctypes.c_ulonglong)
+            if path is not None:
+                write_bytes(path, made.read_bytes())
+        loaded = ctypes.PyDLL(str(path if path is not None and path.exists() else made))
+    # PyDLL keeps Python's lock: memory is static
+    loaded.memory_add.argtypes = (ctypes.c_ulonglong, ctypes.c_ulonglong)
     loaded.memory_remove.argtypes = (ctypes.c_ulonglong,)
     loaded.memory_touch.argtypes = (ctypes.c_ulonglong, ctypes.c_ulonglong, ctypes.c_int)
     loaded.memory_add.restype = loaded.memory_remove.restype = None

@@ -38,6 +38,7 @@ from tests.programs import drawn
 from tests.ptx import NAME, driver
 from tests.ptx.decode import decoded, taken_apart
 from tests.ptx.driver import ARCHITECTURE, ARCHITECTURES, PtxDriver, loaded, ptx_of
+from tests.ptx.machine import PtxFaultError
 from tests.ptx.needed import needs_ptx
 from tests.static import run_kernel
 from tests.test_laws import assert_same, gradients_of
@@ -125,6 +126,21 @@ def test_the_order_of_blocks_and_warps_changes_no_bit() -> None:
             results.append(trained(block(), NAME, examples))
     np.testing.assert_equal(results[1], results[0])
     np.testing.assert_equal(results[2], results[0])
+
+
+@pytest.mark.parametrize("name", ["SST Tree-LSTM", "BiLSTM tagger"])
+def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
+    block, example = BLOCKS[name]
+
+    def without(source: str, architecture: str = ARCHITECTURE) -> Any:
+        return loaded(source.replace("BARRIER();", ""), architecture)
+
+    with (
+        mock.patch.object(driver, "loaded", without),
+        on(ARCHITECTURE),
+        pytest.raises(PtxFaultError, match="race"),
+    ):
+        trained(block(), NAME, [example(tree) for tree in TREES])
 
 
 @pytest.mark.parametrize("number", range(300 if MANY else 12))
