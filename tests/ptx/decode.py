@@ -30,6 +30,7 @@ _VARIABLE = re.compile(r"\.align\s+(\d+)\s+\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?(?:\s
 _GLOBAL = re.compile(r"^(?:\.(?:visible|weak|extern)\s+)*\.(?:global|const)\s+([^;]*);", re.MULTILINE)
 _REGISTERS = re.compile(r"(%?[\w$]+)(?:<(\d+)>)?")
 _GUARD = re.compile(r"@(!?)(%[\w$]+)\s+")
+_BRACE = re.compile("[{}]")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s][^,]*")
 _LABEL = re.compile(r"\s*([$\w]+)\s*:(?!:)")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
@@ -105,7 +106,7 @@ def taken_apart(ptx: str) -> Text:
         if end == "{":
             depth = 1
             while depth:
-                depth += {"{": 1, "}": -1}[ptx[(at := re.compile("[{}]").search(ptx, at).end()) - 1]]  # type: ignore[union-attr]
+                depth += {"{": 1, "}": -1}[ptx[(at := _BRACE.search(ptx, at).end()) - 1]]  # type: ignore[union-attr]
             body = ptx[match.end() : at - 1]
             lists = [_PARAMETER.findall(listed or "") for listed in (parameters, results)]
             functions[name] = _Function(name, *lists, directives, body)
@@ -114,21 +115,22 @@ def taken_apart(ptx: str) -> Text:
     outside.append(ptx[at:])
     variables = {}
     for declared in _GLOBAL.findall("\n".join(outside)):
-        name, nbytes, _, content = _variable(declared)
-        values = [int(value, 0) for value in content.split(",")] if content else []
-        item = nbytes // max(1, len(values)) if len(values) == 1 else SIZES[declared.split(".")[2].split()[0]]
+        name, item, count, _, content = _variable(declared)
+        if content and not re.fullmatch(r"[-0-9, ]*", content):
+            raise UnknownPtxError(f"PTX: a variable that is not known: {declared}")
+        values = [int(value) for value in content.split(",")] if content else []
         data = b"".join((value % (1 << 8 * item)).to_bytes(item, "little") for value in values)
-        variables[name] = data.ljust(nbytes, b"\0")
+        variables[name] = data.ljust(item * count, b"\0")
     return Text(functions, kernels, variables)
 
 
-def _variable(declared: str) -> tuple[str, int, int, str]:
-    """Return a variable's name, size, alignment and content."""
+def _variable(declared: str) -> tuple[str, int, int, int, str]:
+    """Return a variable's name, the bytes of an element, how many there are, the alignment, and the content."""
     match = _VARIABLE.search(declared)
     if match is None or match[2] not in SIZES or match[4] == "":
         raise UnknownPtxError(f"PTX: a variable that is not known: {declared}")
     count = 1 if match[4] is None else int(match[4])
-    return match[3], SIZES[match[2]] * count, int(match[1]), match[5] or ""
+    return match[3], SIZES[match[2]], count, int(match[1]), " ".join((match[5] or "").split())
 
 
 def decoded(text: Text, name: str, addresses: Mapping[str, int] | None = None) -> Kernel:
@@ -168,6 +170,8 @@ class _Decoder:
         _Body(self, entry, "", {}).decode()
         self._add([NUMBERS["EXIT"], -1], "ret")
         for row, label in self.branches:
+            if label not in self.labels:
+                raise UnknownPtxError(f"PTX: a label that is nowhere: {self.lines[row]}")
             self.rows[row][3] = self.labels[label]
         code = np.array(self.rows, np.int64)
         limits = re.findall(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", entry.directives)
@@ -196,7 +200,8 @@ class _Decoder:
 
     def reserve(self, declared: str, space: str, scope: str) -> None:
         """Give a variable its place in shared or local memory."""
-        name, nbytes, alignment, _ = _variable(declared)
+        name, item, count, alignment, _ = _variable(declared)
+        nbytes = item * count
         if space == "local":
             at = -(-self.local_bytes // alignment) * alignment
             self.local_bytes = at + nbytes
@@ -257,10 +262,11 @@ class _Body:
             self._instruction(" ".join(piece.split()))
 
     def _declare(self, piece: str) -> None:
-        if len(self.blocks) > 1:
-            for name, count in _REGISTERS.findall(piece.split(None, 2)[2]):
-                for each in [f"{name}{k}" for k in range(int(count))] if count else [name]:
-                    self.blocks[-1][each] = f"{each} {self.number}"
+        for name, count in _REGISTERS.findall(piece.split(None, 2)[2]):
+            for each in [f"{name}{k}" for k in range(int(count))] if count else [name]:
+                self.blocks[-1][each] = (
+                    f"{self.scope}{each} {self.number}" if self.number else self.scope + each
+                )
 
     # -- operands
 
@@ -269,12 +275,11 @@ class _Body:
             return self.decoder.register(name)
         for block in reversed(self.blocks):
             if name in block:
-                name = block[name]
-                break
-        return self.decoder.register(self.scope + name)
+                return self.decoder.register(block[name])
+        raise UnknownPtxError(f"PTX: a register that is not known: {name}")
 
     def _source(self, operand: str, type_: str, line: str) -> int:
-        if operand.startswith("%") and (operand in SPECIAL or "." not in operand):
+        if operand.startswith("%"):
             return self._register(operand)
         nbytes = 8 if type_ in ("p", "pred") else SIZES[type_]
         if _NUMBER.match(operand):
@@ -285,6 +290,8 @@ class _Body:
             return self.decoder.constant(self.decoder.symbols[self.scope + operand], nbytes)
         if operand in self.decoder.symbols:
             return self.decoder.constant(self.decoder.symbols[operand], nbytes)
+        if operand == "carry":
+            return self.decoder.register(operand)
         if any(operand in block for block in self.blocks):  # a register without a %
             return self._register(operand)
         raise UnknownPtxError(f"PTX: operand {operand} in: {line}")
@@ -332,9 +339,9 @@ class _Body:
         outs = [self._register(name) for name in operands[: results - _carries_out(mnemonic)]]
         ins = operands[len(outs) :]
         if _carries_out(mnemonic):
-            outs.append(self._register("%cc"))
+            outs.append(self.decoder.register("carry"))
         if _carries_in(mnemonic):
-            ins.append("%cc")
+            ins.append("carry")
         if len(ins) != len(wanted):
             raise UnknownPtxError(f"PTX: {len(ins)} operands, not {len(wanted)}, in: {line}")
         found = [self._source(operand, type_, line) for operand, type_ in zip(ins, wanted, strict=True)]
@@ -434,15 +441,13 @@ class _Body:
     def _call(self, parts: list[str], operands: list[str], line: str) -> None:
         results, name, given = operands if len(operands) == 3 else ["()", *operands, "()"][:3]
         function = self.decoder.text.functions.get(name)
-        if function is None or line.startswith("@"):
+        if function is None or line.startswith("@") or f" {name} " in f" {self.scope}":
             raise UnknownPtxError(f"PTX: a call that is not known: {line}")
         self.decoder.calls += 1
-        if self.decoder.calls > 1000:
-            raise UnknownPtxError(f"PTX: functions that call each other: {line}")
         names = [*_listed(results), *_listed(given)]
         pairs = zip([*function.results, *function.parameters], names, strict=True)
         passed = {inner: self.passed.get(outer, self.scope + outer) for inner, outer in pairs}
-        _Body(self.decoder, function, f"{name} {self.decoder.calls} ", passed).decode()
+        _Body(self.decoder, function, f"{self.scope}{name} {self.decoder.calls} ", passed).decode()
 
 
 # The operation's number, results, operands, the offset of an address; space, bytes of a number, how many, and flags.

@@ -185,6 +185,44 @@ def test_a_broken_kernel_is_noticed_in_every_order(name: str) -> None:
                 ran(right, right.text.replace(old, new), seed)
 
 
+OWN = ["mov.u32 %rd1, %tid.x", "mul.lo.u32 %rd2, %rd1, 8", "setp.eq.u32 %p1, %rd1, 0"]
+NEXT = ["xor.b64 %rd4, %rd2, 8", "ld.shared.u64 %rd5, [%rd4]"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (["st.shared.u64 [s], 1"], "race of two writes"),
+        (["st.shared.u64 [%rd2], 0", *NEXT], "race of a read with a write before it"),
+        (
+            ["st.shared.u64 [%rd2], 0", "bar.sync 0", *NEXT, "st.shared.u64 [%rd2], 1"],
+            "race of a write with a read before it",
+        ),
+        (
+            [
+                "@%p1 st.shared.u64 [s], 0",
+                "bar.sync 0",
+                "ld.shared.u64 %rd5, [s]",
+                "@%p1 st.shared.u64 [s], 1",
+            ],
+            "race of a write with a read before it",
+        ),
+        (["atom.shared.exch.b64 %rd5, [%rd2], 1"], "atomic operation on memory that nobody wrote"),
+        (
+            [
+                "@%p1 st.shared.u64 [s], 0",
+                "bar.sync 0",
+                "atom.shared.add.u64 %rd5, [s], 1",
+                "ld.shared.u64 %rd5, [s]",
+            ],
+            "race of a read",
+        ),
+    ],
+)
+def test_each_kind_of_race_is_told(lines: Sequence[str], kind: str) -> None:
+    faulty([*OWN, *lines], kind)
+
+
 def test_there_are_more_than_twenty_faults() -> None:
     assert len(BROKEN) >= 20
 
@@ -209,12 +247,22 @@ def test_memory_of_the_device_that_nobody_wrote_is_not_stored() -> None:
         execute(kernel, 2, (32, 2), [x.pointer, y.pointer, N])
 
 
+def test_an_access_that_begins_in_a_buffer_must_end_there() -> None:
+    short = RIGHT["vector"].text.replace("k < n", "k < 4")
+    function = loaded(short).function("right")
+    for nbytes in ((12, 16), (16, 12)):
+        x, y = Memory(nbytes[0]), Memory(nbytes[1])
+        x.array((nbytes[0],), "uint8")[:] = 0
+        with pytest.raises(PtxFaultError, match=GLOBAL):
+            execute(function.ptx.kernel(function.name), 1, (1, 1), [x.pointer, y.pointer, 4])
+
+
 def faulty(lines: Sequence[str], kind: str) -> None:
     """Fail where PTX written by hand has no fault of a kind."""
     from tests.ptx.decode import decoded, taken_apart  # noqa: PLC0415
 
     body = ";\n".join(lines)
-    text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64];\n{body};\nret;\n}}\n"
+    text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64]; .shared .align 8 .b8 t[4]; .local .align 8 .b8 l[4];\n{body};\nret;\n}}\n"
     with pytest.raises(PtxFaultError, match=kind):
         execute(decoded(taken_apart(text), "k"), 1, (4, 1), [])
 
@@ -226,6 +274,11 @@ def faulty(lines: Sequence[str], kind: str) -> None:
         (["add.s64 %rd2, %rd1, 1", "st.shared.u64 [s], %rd2"], "number that nobody wrote or computed"),
         (["ld.shared.u64 %rd2, [%rd1]"], "address that nobody computed"),
         (["@%p1 bra L", "L: mov.u64 %rd1, 0"], "predicate that nobody computed"),
+        (["ld.shared.u64 %rd2, [s+60]"], "misaligned address"),
+        (["ld.shared.v2.u64 {%rd2, %rd3}, [s+56]"], "misaligned address"),
+        (["ld.shared.v2.u64 {%rd2, %rd3}, [s+64]"], SHARED),
+        (["ld.shared.u64 %rd2, [t]"], SHARED),
+        (["ld.local.u64 %rd2, [l]"], "out of bounds of local memory"),
         (["atom.shared.add.u64 %rd2, [s], 1"], "atomic operation on memory that nobody wrote"),
     ],
 )

@@ -64,6 +64,7 @@ REAL += [
 ]
 REAL = [*REAL, *(-x for x in REAL), math.nan]
 CASES = 2500  # of an instruction, at most
+REGISTERS = "%a<4>, %p<4>, %b<2>, %q<2>, %at, %to, %x, %y, %n, %i, %j, %k, %e, %w, %p, %c, %d, %b, %t, %g, %q, %w<4>, %r<4>"
 DRAWS = np.random.default_rng(0)
 
 
@@ -110,9 +111,9 @@ def text_of(name: str) -> str:
         given.append(f"%p{k}" if type_ in ("p", "pred") else f"%a{k}")
     made = [f"%q{k}" if type_ in ("p", "pred") else f"%b{k}" for k, type_ in enumerate(operation.results)]
     written, shown = name, list(given)
-    if name.startswith(("addc", "subc", "madc")):
+    if name.startswith(("addc", "subc", "madc")):  # makes a carry of a predicate
         shown.pop()
-        lines += [f"setp.ne.s64 %cc, %a{len(given) - 1}, 0"]
+        lines += [f"selp.u32 %c, -1, 0, {given[-1]}", "add.cc.u32 %c, %c, 1"]
     results = [result for result in made if not (".cc." in name and result == "%q1")]
     if name.startswith(("pack", "unpack")):
         written = f"mov.{name.split('.')[1]}"
@@ -120,14 +121,16 @@ def text_of(name: str) -> str:
         results, shown = results[:1], results[1:]
     lines += [f"{written} {', '.join([*results, *shown])}"]
     for k, type_ in enumerate(operation.results):
-        if type_ in ("p", "pred"):
-            register = "%cc" if ".cc." in name and k == 1 else f"%q{k}"
-            lines += [f"selp.b64 %b{k}, 1, 0, {register}"]
+        if ".cc." in name and k == 1:
+            lines += ["addc.u32 %c, 0, 0", "cvt.u64.u32 %b1, %c"]
+        elif type_ in ("p", "pred"):
+            lines += [f"selp.b64 %b{k}, 1, 0, %q{k}"]
         lines += [f"st.global.u64 [%to+{8 * k}], %b{k}"]
     head = ["ld.param.u64 %x, [k_0]", "ld.param.u64 %y, [k_1]", "ld.param.u64 %n, [k_2]"]
     head += ["mov.u32 %i, %ctaid.x", "mov.u32 %j, %ntid.x", "mov.u32 %k, %tid.x", "mad.lo.s32 %e, %i, %j, %k"]
     head += ["cvt.u64.u32 %w, %e", "setp.ge.s64 %p, %w, %n", "@%p bra L"]
     head += ["mad.lo.s64 %at, %w, 32, %x", "mad.lo.s64 %to, %w, 16, %y"]
+    head.insert(0, f".reg .b64 {REGISTERS}")
     body = ";\n".join([*head, *lines])
     return (
         f".visible .entry k(.param .u64 k_0, .param .u64 k_1, .param .u64 k_2)\n{{\n{body};\nL:\nret;\n}}\n"
@@ -208,7 +211,9 @@ def test_an_atomic_operation_changes_memory_and_returns_what_was_there(name: str
     read = type_.replace("b", "u")
     memory, out = Memory(8), Memory(8)
     text = (
-        ".visible .entry k(.param .u64 k_0, .param .u64 k_1, .param .u64 k_2)\n{\nld.param.u64 %x, [k_0];\n"
+        ".visible .entry k(.param .u64 k_0, .param .u64 k_1, .param .u64 k_2)\n{\n.reg .b64 "
+        + REGISTERS
+        + ";\nld.param.u64 %x, [k_0];\n"
     )
     text += f"ld.param.u64 %y, [k_1];\nld.param.u64 %b, [k_2];\n{name} %d, [%x], %b;\nst.global.u64 [%y], %d;\nret;\n}}\n"
     kernel = decoded(taken_apart(text), "k")
@@ -235,6 +240,7 @@ def test_lanes_of_a_warp_exchange_numbers(name: str, expected: list[int]) -> Non
     memory = Memory(4 * 32)
     text = f""".visible .entry k(.param .u64 k_0)
 {{
+.reg .b64 {REGISTERS};
 ld.param.u64 %x, [k_0]; mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 3; mad.wide.u32 %to, %t, 4, %x;
 {name}, 0xffffffff; st.global.u32 [%to], %d; ret;
 }}
@@ -257,7 +263,7 @@ def test_memory_holds_what_is_stored(space: str, type_: str) -> None:
     dot = f".{space}" if space else ""
     text = f""".visible .entry k(.param .u64 k_0, .param .u64 k_1)
 {{
-.shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64];
+.reg .b64 {REGISTERS}; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64];
 ld.param.u64 %x, [k_0]; ld.param.u64 %y, [k_1]; mov.u64 %q, s; cvta.shared.u64 %g, %q;
 {" ".join(f"ld.global.u64 {name}, [%x+{8 * k}];" for k, name in enumerate(written))}
 st{dot}.{type_} [{place}+16], {lists[0]}; ld{dot}.{type_} {lists[1]}, [{place}+16];
