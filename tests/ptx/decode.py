@@ -271,7 +271,7 @@ class _Body:
     # -- operands
 
     def _register(self, name: str) -> int:
-        if name in SPECIAL:
+        if name in SPECIAL or name == "_":  # nobody reads what is written to _
             return self.decoder.register(name)
         for block in reversed(self.blocks):
             if name in block:

@@ -57,6 +57,7 @@ LARGE:
     .reg .b64 %rd5, t; // hides the other one
     mov.u64 %rd5, table;
     mov.u64 t, %rd5;
+    mov.b64 {_, %rd2}, 5;
     ld.global.u32 %rd2, [t+8];
   }
   { .param .b64 param0; st.param.b64 [param0+0], %rd5; .param .align 8 .b8 retval0[16];
@@ -86,6 +87,7 @@ def test_functions_are_put_where_they_are_called() -> None:
 REGISTERS = "%r<9>, %rd<9>, %f<9>, %p<9>"
 REFUSED = [
     "mov.u32 %r1, %r9",
+    "mov.u32 %r1, _",
     "mov.u32 %r1, %laneid_",
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2}, {%r1}, {%r2}, {%f1, %f2}",
     "cp.async.ca.shared.global [%r1], [%rd1], 4, 4",
