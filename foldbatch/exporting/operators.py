@@ -98,6 +98,42 @@ def _log_sigmoid(at: Scope, node: Node, x: str) -> str:
     return at.add("Neg", _softplus(at, node, at.add("Neg", x)))
 
 
+def _floored(at: Scope, node: Node, x: str, y: str) -> tuple[str, str]:
+    """Return what truncated division leaves, and whether floored division leaves `y` more."""
+    zero, rest = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
+    apart = at.add("Xor", at.add("Less", rest, zero), at.add("Less", y, zero))
+    return rest, at.add("And", at.add("Not", at.add("Equal", rest, zero)), apart)
+
+
+def _zero_like(at: Scope, node: Node, sign: str) -> str:
+    """Return zeros with the signs of numbers that are not 0."""
+    zero, below = at.constant(0, node.dtype), at.constant(-0.0, node.dtype)
+    return at.add("Where", at.add("Less", sign, zero), below, zero)
+
+
+@translation
+def _mod(at: Scope, node: Node, x: str, y: str) -> str:
+    rest, more = _floored(at, node, x, y)
+    whole = at.add("Equal", rest, at.constant(0, node.dtype))
+    floored = at.add("Where", more, at.add("Add", rest, y), rest)
+    return at.add("Where", whole, _zero_like(at, node, y), floored)
+
+
+@translation
+def _floor_divide(at: Scope, node: Node, x: str, y: str) -> str:
+    zero, one = at.constant(0, node.dtype), at.constant(1, node.dtype)
+    rest, more = _floored(at, node, x, y)
+    near = at.add("Div", at.add("Sub", x, rest), y)
+    near = at.add("Where", more, at.add("Sub", near, one), near)
+    whole = at.add("Floor", near)
+    above = at.add("Greater", at.add("Sub", near, whole), at.constant(0.5, node.dtype))
+    whole = at.add("Where", above, at.add("Add", whole, one), whole)
+    quotient = at.add("Div", x, y)
+    small = at.add("Mul", quotient, zero)  # the zero that the exact quotient is rounded down to
+    whole = at.add("Where", at.add("Equal", near, zero), small, whole)
+    return at.add("Where", at.add("Equal", y, zero), quotient, whole)
+
+
 @translation
 def _power(at: Scope, node: Node, x: str) -> str:
     return at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype))

@@ -18,6 +18,8 @@ MORE = {
     "log": "log({0})",
     "sin": "sin({0})",
     "cos": "cos({0})",
+    "floor_divide": "floor_divide({0}, {1})",
+    "mod": "mod({0}, {1})",
     "floor": "floor({0})",
     "round": "rint({0})",
     "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",

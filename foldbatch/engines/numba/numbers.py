@@ -206,7 +206,9 @@ def absolute(builder: Any, operand: Value) -> Value:
 
 def intrinsic(builder: Any, name: str, *operands: Value) -> Value:
     """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
-    function = builder.module.declare_intrinsic(name, [operands[0].at.type])
+    type_ = operands[0].at.type
+    signature = ir.FunctionType(type_, [type_] * len(operands))
+    function = builder.module.declare_intrinsic(name, [type_], signature)
     return Value(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
 
 

@@ -168,6 +168,25 @@ def sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
+def mod(x: Any, y: Any) -> Any:
+    """Return what floored division leaves of x, with the sign of y, as `numpy.mod`."""
+    rest = fmod(x, y)
+    rest = rest + y if (rest != 0) & ((rest < 0) != (y < 0)) else rest
+    return copysign(rest, y)
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Return the floor of the exact quotient, as `numpy.floor_divide`: no rounding brings it to the next number."""
+    rest = fmod(x, y)
+    near = (x - rest) / y  # but for rounding a whole number
+    near = near - 1 if (rest != 0) & ((rest < 0) != (y < 0)) else near
+    whole = floor(near)
+    whole = whole + 1 if near - whole > 0.5 else whole
+    quotient = x / y
+    whole = whole if near != 0 else copysign(near, quotient)
+    return quotient if y == 0 else whole
+
+
 def mixed(z: Any) -> Any:
     """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
     z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
@@ -209,6 +228,9 @@ def _log1p(builder: Any, x: Value) -> Value:
 
 
 moved = Instruction(_moved)  # a pointer, some elements further
+floor = _known("floor")
+copysign = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
+fmod = Instruction(lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at)))  # exact, with the sign of x
 
 SCOPE: dict[str, Any] = {
     "inf": math.inf,
@@ -217,7 +239,9 @@ SCOPE: dict[str, Any] = {
     "log1p": Instruction(_log1p),
     "sin": _known("sin"),
     "cos": _known("cos"),
-    "floor": _known("floor"),
+    "floor": floor,
+    "floor_divide": floor_divide,
+    "mod": mod,
     "rint": _known("rint"),
     "sqrt": _known("sqrt"),
     "moved": moved,

@@ -214,7 +214,7 @@ def _segments(name: str) -> Spelling:
 
 _UFUNCS = (
     *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign"),
-    *("floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
+    *("floor_divide", "mod", "floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
 
 SPELLINGS: dict[str, Spelling] = {

@@ -110,6 +110,15 @@ _define("add", 2, _arithmetic, _sum, lambda g, y, *xs: (g,) * len(xs))
 _define("subtract", 2, _arithmetic, np.subtract, lambda g, y, a, b: (g, -g))
 _define("multiply", 2, _arithmetic, np.multiply, lambda g, y, a, b: (g * b, g * a))
 _define("divide", 2, _floating, np.divide, lambda g, y, a, b: (g / b, -(g * y / b)), positive=True)
+_define("floor_divide", 2, _floating, np.floor_divide, None, positive=True)
+_define(
+    "mod",
+    2,
+    _floating,
+    np.mod,
+    lambda g, y, a, b: (g, -(g * apply("floor_divide", a, b))),
+    positive=True,
+)
 _define("negative", 1, _arithmetic, np.negative, lambda g, y, x: (-g,))
 _define("square", 1, _arithmetic, np.square, lambda g, y, x: (g * (2 * x),))
 _define("exp", 1, _floating, np.exp, lambda g, y, x: (g * y,))

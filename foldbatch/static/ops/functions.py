@@ -193,13 +193,13 @@ def round(x: TensorLike) -> Node:
 
 
 def floor_divide(a: TensorLike, b: TensorLike) -> Node:
-    """Return ``floor(a / b)`` of floats; no gradient flows through it."""
-    return floor(apply("divide", a, b))
+    """Return the largest whole number that is not above the exact quotient of floats; no gradient flows through it."""
+    return apply("floor_divide", a, b)
 
 
 def mod(a: TensorLike, b: TensorLike) -> Node:
-    """Return the remainder ``a - floor(a / b) * b`` of floats, which has the sign of `b`."""
-    return apply("subtract", a, floor_divide(a, b) * b)
+    """Return what ``floor_divide(a, b) * b`` leaves of `a`, exactly rounded and with the sign of `b`; 0 included."""
+    return apply("mod", a, b)
 
 
 def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:

@@ -37,6 +37,8 @@ EXPRESSIONS: dict[str, str] = {
     "log": "log{f}({0})",
     "sin": "sin{f}({0})",
     "cos": "cos{f}({0})",
+    "floor_divide": "floor_divide_{t}({0}, {1})",
+    "mod": "mod_{t}({0}, {1})",
     "floor": "floor{f}({0})",
     "round": "rint{f}({0})",
     "softplus": "({0} > 0 ? {0} : ({t})0) + log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
