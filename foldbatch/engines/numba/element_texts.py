@@ -23,7 +23,7 @@ MORE = {
     "floor": "floor({0})",
     "round": "rint({0})",
     "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
-    "log_sigmoid": "({0} if {0} < {t}(0) else {t}(0)) - log1p(exp_{t}(-abs({0})))",
+    "log_sigmoid": "-(({t}(0) if {0} > {t}(0) else -{0}) + log1p(exp_{t}(-abs({0}))))",
     "power": "{0} ** p",
 }
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied

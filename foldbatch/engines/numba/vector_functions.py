@@ -135,7 +135,7 @@ def tanh_f8(x: Any) -> Any:
     r = x - k * f8(LN2_HIGH_F8) - k * f8(LN2_LOW_F8)
     power = two_to(shifted)
     e = power * less_one_f8(r) + (power - f8(1))
-    return e / (e + f8(2))
+    return copysign(e / (e + f8(2)), x)
 
 
 def sigmoid_f4(x: Any) -> Any:
@@ -176,7 +176,7 @@ def mod(x: Any, y: Any) -> Any:
 
 
 def floor_divide(x: Any, y: Any) -> Any:
-    """Return the floor of the exact quotient, as `numpy.floor_divide`: no rounding brings it to the next number."""
+    """Return the floor of the exact quotient, as `numpy.floor_divide`."""
     rest = fmod(x, y)
     near = (x - rest) / y  # but for rounding a whole number
     near = near - 1 if (rest != 0) & ((rest < 0) != (y < 0)) else near
@@ -228,9 +228,11 @@ def _log1p(builder: Any, x: Value) -> Value:
 
 
 moved = Instruction(_moved)  # a pointer, some elements further
-floor = _known("floor")
-copysign = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
-fmod = Instruction(lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at)))  # exact, with the sign of x
+floor: Any = _known("floor")
+copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
+fmod: Any = Instruction(
+    lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at))
+)  # exact, with the sign of x
 
 SCOPE: dict[str, Any] = {
     "inf": math.inf,

@@ -138,3 +138,12 @@ DEVICE u8 mixed(u8 z) {  // the finaliser of SplitMix64, as foldbatch.static.ops
   }
 FLOORED(f4, f)
 FLOORED(f8, )
+// A float as a whole number: beyond its limits the nearer one, and NaN 0. C leaves it open, and processors differ.
+#define WHOLE(to, from, low, high) \
+  DEVICE to to##_of_##from(from x) { return x != x ? 0 : x >= -(from)low ? high : x < (from)low ? low : (to)x; }
+#define I4_LOW (-2147483647 - 1)
+#define I8_LOW (-9223372036854775807ll - 1)
+WHOLE(i4, f4, I4_LOW, 2147483647)
+WHOLE(i4, f8, I4_LOW, 2147483647)
+WHOLE(i8, f4, I8_LOW, 9223372036854775807ll)
+WHOLE(i8, f8, I8_LOW, 9223372036854775807ll)
