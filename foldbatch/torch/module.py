@@ -84,8 +84,8 @@ class Module(Part):
     ``program.params``. Frozen ones require no gradient. Two modules whose blocks share a layer share its
     parameters.
 
-    In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that. Where no gradient is
-    wanted, as under ``torch.no_grad()``, only what inference needs is computed.
+    In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that.
+    Where no gradient is wanted, as under ``torch.no_grad()``, only what inference needs is computed.
 
     Examples may hold tensors of PyTorch wherever `Scalar`, `Vector` or `Tensor` reads: gradients flow back
     into those that require them. See `rows`. A `foldbatch.trees.Tree` may not, as trees are traced once.
