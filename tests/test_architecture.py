@@ -32,6 +32,7 @@ OF_THE_WHOLE = {
     "test_architecture",
     "test_cookbook",
     "test_docs",
+    "test_edges",
     "test_exactness",
     "test_examples",
     "test_laws",

@@ -17,6 +17,7 @@ from foldbatch.engines.numpy.places import view
 from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.params import Array
+from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
 from foldbatch.static.statements import Routine
@@ -27,6 +28,7 @@ GLOBALS: dict[str, Any] = {
     **NUMBERS,
     "np": np,
     "add_rows": moves.add_rows,
+    "cast_into": cast_into,
     "check_range": moves.check_range,
     "linear_by": grouped.linear_by,
     "located": moves.located,
