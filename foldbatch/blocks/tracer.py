@@ -18,11 +18,15 @@ from functools import cached_property, partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from foldbatch.blocks.by_number import FIELDS, TREES, Numbered, UnsuitedError, by_number, fields_of
+import numpy as np
+
+from foldbatch.blocks.by_number import FIELDS, Numbered, by_number, fields_of, suits
+from foldbatch.blocks.columnar.purity import ATOMS
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
+from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.recorder import Recorder
 from foldbatch.errors import (
     ExampleError,
@@ -44,6 +48,7 @@ FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 MAX_CALLS = 10_000_000  # calls of one example, by default
+INERT = (*ATOMS, np.ndarray)
 
 TraceAll: TypeAlias = (
     "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
@@ -147,19 +152,18 @@ class Tracer:
         Arguments and errors are those of `trace_all`.
         """
         recorder = self._recorder(careful=False)
-        numbered = self.numbered if any(type(example) in TREES for example in examples) else None
-        if numbered is not None and not numbered.usable:
-            numbered = None
+        numbered = self.numbered if all(map(suits, examples)) else None
+        tables = None if numbered is None else numbered.tables()
         try:
             with self._namespace(recorder) as namespace:
                 root, depth = namespace[PLAIN + self.functions[0].name], _depth()
-                if numbered is not None:
+                if numbered is not None and tables is not None:
                     if numbered.root not in namespace:
                         exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                    namespace.update(numbered.tables_of_run())
+                    namespace.update(tables)
                 for example in examples:
                     namespace.update(recorder.begin())
-                    if numbered is not None and type(example) in TREES:
+                    if numbered is not None and tables is not None:
                         namespace.update(fields_of(example))
                         recorder.end(namespace[numbered.root](example.index, depth))
                     else:
@@ -169,17 +173,21 @@ class Tracer:
             if look is not None:
                 look(recorder.data)
             return recorder.record()
-        except UnsuitedError:
-            assert numbered is not None, "its functions raise it"
-            numbered.suited = False
-            return self.record(examples, numbers)
-        except Exception as error:  # noqa: BLE001 - raised again, as an error of ours
+        except Exception as error:
+            if interrupted(error):
+                raise
             number, cause = recorder.first_bad() or (recorder.ended, error)
+            if number == len(examples):  # no example's fault
+                raise
             refused = self._refused(examples[number], numbers[number], cause)
             raise refused from refused.__cause__
 
-    def _refused(self, example: Any, number: int, error: Exception) -> FoldbatchError:
-        """Return the error for an example that does not fit, with its cause, after reading it with care."""
+    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
+        """Return the error for an example that does not fit, with its cause, after reading it with care.
+
+        One that does not happen again, though the example is plain data and none of the user's functions raised
+        it, is not the example's. It is returned as it is.
+        """
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
@@ -194,6 +202,8 @@ class Tracer:
             return refused
         except (BadDataError, TooManyCallsError):
             pass
+        if _is_ours(error) and _is_plain(example):
+            return error
         refused = _unlocated(error, number)
         refused.__cause__ = error
         return refused
@@ -279,7 +289,7 @@ def _drive(
                 if not stack:
                     return value  # type: ignore[no-any-return]
     except Exception as error:
-        if careful:
+        if careful and not interrupted(error):
             raise Located(tracer, namespace, stack, _as_raised(error, namespace)) from None
         raise
 
@@ -385,6 +395,34 @@ def _innermost(namespace: dict[str, Any], cause: Exception) -> tuple[str, int, d
             innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
         trace = trace.tb_next
     return innermost
+
+
+def _is_ours(error: Exception) -> bool:
+    """Return whether an exception was raised in the tracing program or by our own code, and is no error of ours."""
+    if isinstance(error, BadDataError):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    code, space = trace.tb_frame.f_code, trace.tb_frame.f_globals
+    name = space.get("__name__")
+    return code.co_filename.startswith("<foldbatch ") or str(name).startswith("foldbatch.")
+
+
+def _is_plain(example: Any) -> bool:
+    """Return whether an object holds nothing that reading it may change, or that runs somebody's code."""
+    waiting, seen = [example], set()
+    while waiting:
+        part = waiting.pop()
+        if type(part) in (list, tuple, dict):
+            if id(part) not in seen:
+                seen.add(id(part))
+                waiting += part.values() if type(part) is dict else part
+        elif not (type(part) in INERT or suits(part)):
+            return False
+    return True
 
 
 def _unlocated(error: Exception, number: int) -> FoldbatchError:
