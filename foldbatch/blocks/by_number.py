@@ -2,8 +2,8 @@
 
 To make a node, and to ask it for a field, takes a call each; lists of the tree's fields take none. A function
 of the user is given a node, made when it is called. One that reads nothing but how many children a node has
-is called once for each such number in a run. It must be known to be pure, and nothing else that the run calls may
-change what it means: all functions of the user are known to be pure, or it is a reader, which nobody can change.
+is called once for each such number in a run, if nothing that the run calls may change what it returns: all
+functions of the user are known to be pure, or this one is a reader that nobody can change.
 
 ====================================  =============================================================
 in a program of functions             here
@@ -27,8 +27,7 @@ from types import CodeType
 from typing import Any
 
 from foldbatch.blocks.columnar.calling import UserFunction, user_functions
-from foldbatch.blocks.columnar.kinds import Refused
-from foldbatch.blocks.columnar.purity import ATOMS
+from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.direct import PLAIN
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import kids_of
@@ -56,14 +55,15 @@ class Numbered:
     beside: Sequence[UserFunction]
 
     def tables(self) -> dict[str, dict[int, Any]] | None:
-        """Return the tables for a run; None where functions mean something else now, and nodes must be read."""
-        if not (all(map(_is_pure, self.beside)) and all(map(_reads_arity, self.functions.values()))):
+        """Return the tables for a run; None where functions mean something else now: read nodes instead."""
+        pure = all(function.is_pure for function in self.beside)
+        if not pure or not all(map(_reads_arity, self.functions.values())):
             return None
         return {name: _Results(function.function) for name, function in self.functions.items()}
 
 
 def suits(example: Any) -> bool:
-    """Return whether an example is a tree, or a node of one, and no object of another class that is like it."""
+    """Return whether an example is a tree, or a node of one, and no object of a class of the user."""
     return type(example) is Tree or (type(example) is TreeNode and type(example.tree) is Tree)
 
 
@@ -83,7 +83,9 @@ def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | Non
     """
     functions = {f.name: f for f in module.body if isinstance(f, ast.FunctionDef)}
     beside = user_functions(globals_)
-    alone = beside is None or not all(map(_is_pure, beside))  # a function that others may change has no table
+    alone = beside is None or not all(
+        function.is_pure for function in beside
+    )  # a function that others may change has no table
     first = module.body[0]
     assert isinstance(first, ast.FunctionDef), "a program is functions"
     tables: dict[str, UserFunction] = {}
@@ -272,17 +274,9 @@ class _Results(dict[int, Any]):
         return result
 
 
-def _is_pure(function: UserFunction) -> bool:
-    try:
-        function.known()
-    except Refused:
-        return False
-    return True
-
-
 def _reads_arity(function: UserFunction) -> bool:
     """Return whether a function is pure, and reads nothing but how many children a node has."""
-    return _is_pure(function) and not function.known().beyond and function.known().fields <= ARITY
+    return function.is_pure and not function.known().beyond and function.known().fields <= ARITY
 
 
 @lru_cache(100)

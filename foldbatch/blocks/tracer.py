@@ -18,15 +18,12 @@ from functools import cached_property, partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from foldbatch.blocks.by_number import FIELDS, Numbered, by_number, fields_of, suits
-from foldbatch.blocks.columnar.purity import ATOMS
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
-from foldbatch.blocks.interrupts import interrupted
+from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.recorder import Recorder
 from foldbatch.errors import (
     ExampleError,
@@ -48,7 +45,6 @@ FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 MAX_CALLS = 10_000_000  # calls of one example, by default
-INERT = (*ATOMS, np.ndarray)
 
 TraceAll: TypeAlias = (
     "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
@@ -157,10 +153,9 @@ class Tracer:
         try:
             with self._namespace(recorder) as namespace:
                 root, depth = namespace[PLAIN + self.functions[0].name], _depth()
-                if numbered is not None and tables is not None:
-                    if numbered.root not in namespace:
-                        exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                    namespace.update(tables)
+                if numbered is not None and numbered.root not in namespace:
+                    exec(numbered.code, namespace)  # noqa: S102 - the text is our own
+                namespace.update(tables or {})
                 for example in examples:
                     namespace.update(recorder.begin())
                     if numbered is not None and tables is not None:
@@ -174,20 +169,15 @@ class Tracer:
                 look(recorder.data)
             return recorder.record()
         except Exception as error:
-            if interrupted(error):
+            bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
+            if bad is None or bad[0] == len(examples):  # it is no example's fault
                 raise
-            number, cause = recorder.first_bad() or (recorder.ended, error)
-            if number == len(examples):  # no example's fault
-                raise
+            number, cause = bad
             refused = self._refused(examples[number], numbers[number], cause)
             raise refused from refused.__cause__
 
     def _refused(self, example: Any, number: int, error: Exception) -> Exception:
-        """Return the error for an example that does not fit, with its cause, after reading it with care.
-
-        One that does not happen again, though the example is plain data and none of the user's functions raised
-        it, is not the example's. It is returned as it is.
-        """
+        """Return the error for an example that does not fit, or one that is no example's fault."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
@@ -202,7 +192,7 @@ class Tracer:
             return refused
         except (BadDataError, TooManyCallsError):
             pass
-        if _is_ours(error) and _is_plain(example):
+        if is_accident(error, example):
             return error
         refused = _unlocated(error, number)
         refused.__cause__ = error
@@ -395,34 +385,6 @@ def _innermost(namespace: dict[str, Any], cause: Exception) -> tuple[str, int, d
             innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
         trace = trace.tb_next
     return innermost
-
-
-def _is_ours(error: Exception) -> bool:
-    """Return whether an exception was raised in the tracing program or by our own code, and is no error of ours."""
-    if isinstance(error, BadDataError):
-        return False
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return False
-    code, space = trace.tb_frame.f_code, trace.tb_frame.f_globals
-    name = space.get("__name__")
-    return code.co_filename.startswith("<foldbatch ") or str(name).startswith("foldbatch.")
-
-
-def _is_plain(example: Any) -> bool:
-    """Return whether an object holds nothing that reading it may change, or that runs somebody's code."""
-    waiting, seen = [example], set()
-    while waiting:
-        part = waiting.pop()
-        if type(part) in (list, tuple, dict):
-            if id(part) not in seen:
-                seen.add(id(part))
-                waiting += part.values() if type(part) is dict else part
-        elif not (type(part) in INERT or suits(part)):
-            return False
-    return True
 
 
 def _unlocated(error: Exception, number: int) -> FoldbatchError:

@@ -10,16 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.blocks.columnar.code import ATOMS, Impure, is_constant
 from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, Stored
-from foldbatch.blocks.columnar.purity import ATOMS, Impure, Pure, is_constant, pure_of
+from foldbatch.blocks.columnar.purity import Pure, pure_of
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.memo import Kinds
 from foldbatch.trees import Vocabulary
 
 # what pure code raises on data that it is not written for
-DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
-DATA_ERRORS += (BadDataError,)
+DATA_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    BadDataError,
+)
 
 
 class UserFunction:
@@ -45,6 +54,15 @@ class UserFunction:
         if isinstance(known, Impure):
             raise Refused(f"{_name(self.function)} is called at every visit, for it {known}")
         return known
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is known to be pure, as it stands now."""
+        try:
+            self.known()
+        except Refused:
+            return False
+        return True
 
     def __call__(self, column: Column) -> Column:
         """Return the column of results.
@@ -89,7 +107,8 @@ class UserFunction:
         function = self.function
         try:
             if type(function) is MethodType and function.__func__ is Vocabulary.__getitem__:
-                return function.__self__.numbers(objects)  # type: ignore[no-any-return]
+                vocabulary: Any = function.__self__
+                return vocabulary.numbers(objects)  # type: ignore[no-any-return]
             results = list(map(function, objects))
         except DATA_ERRORS as error:
             if interrupted(error):
@@ -108,9 +127,9 @@ def _known(function: Any) -> Pure | Impure:
 
 
 def user_functions(globals_: Mapping[str, Any]) -> list[UserFunction] | None:
-    """Return the functions of the user among a program's globals; None where there is more that may run their code.
+    """Return the functions of the user among a program's globals; None where more may run code of the user.
 
-    That are keys that are compared, and defaults that stand for what an example lacks.
+    These are keys, which are compared, and defaults, which stand for what an example lacks.
     """
     functions = []
     for value in globals_.values():
@@ -126,6 +145,12 @@ def user_functions(globals_: Mapping[str, Any]) -> list[UserFunction] | None:
             case _:
                 return None
     return functions
+
+
+def are_pure(globals_: Mapping[str, Any]) -> bool:
+    """Return whether all functions of the user among a program's globals are known to be pure."""
+    functions = user_functions(globals_)
+    return functions is not None and all(function.is_pure for function in functions)
 
 
 def _is_ours(value: Any) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
+from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused, unstored
-from foldbatch.blocks.columnar.purity import ATOMS
 from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
 
