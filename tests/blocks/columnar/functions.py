@@ -97,16 +97,23 @@ def partial_of_a_dict_that_is_read() -> Case:
 
 
 def partial_that_is_set_anew() -> Case:
-    noted: list[int] = []
-    f = partial(of("def f(k, x): return k"), 2)
-    g = of("def f(k, x): return k.append(1) or len(k)")
-    return Case(f, lambda: [*noted], lambda: f.__setstate__((g, (noted,), {}, {})))
+    f, noted = partial(of("def f(k, x): return k == 1"), 1), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.__setstate__((f.func, (noted,), {}, {})))
+
+
+def partial_of_an_object() -> Case:
+    noted = Noted()
+    return Case(partial(of("def f(k, x): return k == 1"), noted), lambda: noted.asked)
+
+
+def partial_of_an_object_by_name() -> Case:
+    noted = Noted()
+    return Case(partial(of("def f(x, k): return k == 1"), k=noted), lambda: noted.asked)
 
 
 def partial_whose_keyword_changes() -> Case:
-    noted: list[int] = []
-    f = partial(of("def f(x, k): return k if k == 2 else k.append(1) or len(k)"), k=2)
-    return Case(f, lambda: [*noted], lambda: f.keywords.update(k=noted))
+    f, noted = partial(of("def f(x, k): return k == 1"), k=1), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.keywords.update(k=noted))
 
 
 def dict_of_the_closure_handed_on() -> Case:
@@ -131,13 +138,8 @@ def dict_changed_in_place() -> Case:
 
 
 def item_of_a_dict_stored() -> Case:
-    seen: dict[str, int] = {"n": 0}
-
-    def f(x: Any) -> int:
-        seen["n"] += 1
-        return seen["n"]
-
-    return Case(f, lambda: {**seen})
+    stored = Table()
+    return Case(of("def f(x):\n stored['n'] = 1\n return 1", stored=stored), lambda: stored.asked)
 
 
 def dict_that_is_read() -> Case:
@@ -151,11 +153,24 @@ def look_up_of_a_dict() -> Case:
 
 
 class Table(dict[str, int]):
+    """A dict that counts what is done with it; it may be called, too."""
+
     asked = 0
 
     def __getitem__(self, key: str) -> int:
         self.asked += 1
         return self.asked
+
+    def __setitem__(self, key: str, value: int) -> None:
+        self.asked += 1
+
+    def __call__(self) -> int:
+        return self["n"]
+
+
+def item_of_an_object() -> Case:
+    table = Table()
+    return Case(of("def f(x): return table['n']", table=table), lambda: table.asked)
 
 
 def registry_filled_later() -> Case:
@@ -170,6 +185,12 @@ def functions_by_item() -> Case:
     return Case(
         of("def f(x): return table[0](counter)", table=(next,), counter=counter), lambda: repr(counter)
     )
+
+
+def function_handed_on() -> Case:
+    counter = itertools.count()
+    f = of("def call(g): return g()\ndef f(x): return call(g)", g=lambda: next(counter))
+    return Case(f, lambda: repr(counter))
 
 
 def callable_object() -> Case:
@@ -288,9 +309,8 @@ def code_of_a_helper_replaced() -> Case:
 
 
 def default_replaced() -> Case:
-    noted: list[int] = []
-    f = of("def f(x, k=1): return k if k == 1 else k.append(1) or len(k)")
-    return Case(f, lambda: [*noted], lambda: setattr(f, "__defaults__", (noted,)))
+    f, noted = of("def f(x, k=1): return k == 1"), Noted()
+    return Case(f, lambda: noted.asked, lambda: setattr(f, "__defaults__", (noted,)))
 
 
 def default_that_changes() -> Case:
@@ -299,9 +319,8 @@ def default_that_changes() -> Case:
 
 
 def keyword_default() -> Case:
-    f = of("def f(x, *, k=1): return k if k == 1 else k.append(1) or len(k)")
-    noted: list[int] = []
-    return Case(f, lambda: [*noted], lambda: f.__kwdefaults__.update(k=noted))
+    f, noted = of("def f(x, *, k=1): return k == 1"), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.__kwdefaults__.update(k=noted))
 
 
 def compared_with_an_object() -> Case:
@@ -324,6 +343,16 @@ class Noted:
     __hash__ = None  # type: ignore[assignment]
 
 
+def found_in_a_dict() -> Case:
+    key = Key()
+    return Case(of("def f(x): return 1 in table", table={key: 1}), lambda: key.asked)
+
+
+class Key(Noted):
+    def __hash__(self) -> int:
+        return hash(1)
+
+
 def attribute_of_an_object() -> Case:
     space = SimpleNamespace(label=1)
     return Case(of("def f(x): return space.label", space=space), change=lambda: setattr(space, "label", 2))
@@ -340,6 +369,22 @@ def property_that_counts() -> Case:
 
     counting = Counting()
     return Case(of("def f(x): return c.label", c=counting), lambda: counting.n)
+
+
+def property_of_a_function() -> Case:
+    class Counting:
+        n = 0
+
+        @property
+        def size(self) -> int:
+            self.n += 1
+            return self.n
+
+        def __call__(self) -> int:
+            return 1
+
+    counting = Counting()
+    return Case(of("def f(x): return c.size", c=counting), lambda: counting.n)
 
 
 def swallowed_errors() -> Case:
@@ -369,6 +414,18 @@ STATEFUL = [
     if callable(make) and getattr(make, "__annotations__", {}) == {"return": "Case"}
 ]
 
+BEYOND = (  # they keep nothing, but tell nodes apart by what columns do not have
+    *(
+        "1 if x.parent is None else 2",
+        "x.index",
+        "x.height",
+        "x.tree.size",
+        "len(x.words())",
+        "type(x) is Tree",
+    ),
+    *("hash(x) % 97", "isinstance(x, Tree)", "len(str(x))", "x[0].size if len(x) else 0", "x == x.root"),
+    *("len([*x.nodes()])", "len(x.children[0].label) if x.children else 3", "sum(y.size for y in x)"),
+)
 OF_NODES = (
     *("len(x)", "x.is_leaf", "x.size", "x['label'] == 'N'", "x.token is None", "V[x.token]", "x.token in V"),
     *("x.label in ('N', 'a')", "len(str(x.label))", "isinstance(x.label, str)", "not x", "(1, 2)[x.is_leaf]"),

@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -25,7 +26,7 @@ from foldbatch.trees import Tree, Vocabulary
 from foldbatch.trees.records import records_of
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
 from foldbatch.zoo.words import name_of, reversed_words_of, subwords, words_of
-from tests.blocks.columnar.functions import STATEFUL, Case, Opaque, random_pure
+from tests.blocks.columnar.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure
 
 V = Vocabulary(["a"])
 COUNT = 3
@@ -239,6 +240,9 @@ def check(
         case = make()
         others = [Opaque(lambda _, c=case: [1.0, c.change()][:1])] if beside else []  # in mid-batch
         lowered = made(model(wrap(case.function), *others))
+        if wrap is Opaque:  # nothing but the program, on nodes
+            lowered = replace(lowered, columns="none")
+            vars(lowered.tracer)["numbered"] = None
         noted = []
         for batch in batches:
             noted.append((outcome(lowered, batch), case.state()))
@@ -305,6 +309,12 @@ def test_functions_of_words_on_the_list_are_applied_to_arrow_arrays_alike() -> N
     array = arrow.array([{"items": [{"word": word} for word in some]} for some in words])
     for seed in range(40):
         check(partial(random_pure, seed, nodes=False), of_words, [records_of(array)] * 3)
+
+
+@pytest.mark.parametrize("text", BEYOND)
+def test_nodes_that_a_function_tells_apart_are_told_apart(text: str) -> None:
+    for model in MODELS:
+        check(lambda: Case(of(f"def f(x): return {text}", Tree=Tree)), model, trees(len(text)))
 
 
 def test_lists_are_not_shared_by_examples() -> None:
