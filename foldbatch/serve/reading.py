@@ -14,11 +14,11 @@ from foldbatch.recipes.formats import FORMATS
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.suited import check_arity
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import RECORDS
 from foldbatch.trees.node import TreeNode
 from foldbatch.types import describe_value
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
-RECORDS = "jsonlines"  # the format whose examples are any JSON
 _TREES_IN_A_TEXT = ("python", "functions")  # formats of which a text is one piece
 
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
 from foldbatch.errors import ReadError
 from foldbatch.serve.app import application
+from foldbatch.serve.connection import connections
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.log import log
 from foldbatch.serve.service import Service
 
 BACKLOG = 2048  # connections that the system holds until they are taken
+INTERRUPTED = 130  # the exit status after Ctrl-C
+
+
+class Server(uvicorn.Server):  # type: ignore[misc]
+    """A server that a second Ctrl-C ends at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End gracefully; or, where that takes too long for the user, without any more ado."""
+        if self.should_exit and sig == signal.SIGINT:
+            log("interrupted twice: what waits is not answered")
+            os._exit(INTERRUPTED)
+        super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -69,9 +86,12 @@ def run(
         return ending
 
     app = application(service, limits, watch=watch, started=lambda: started(address), draining=draining)
-    server = uvicorn.Server(
+    server = Server(
         uvicorn.Config(
             app,
+            http=connections(limits),
+            ws="none",
+            timeout_keep_alive=math.ceil(limits.idle),
             log_config=None,
             access_log=False,
             lifespan="on",

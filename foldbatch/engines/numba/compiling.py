@@ -106,7 +106,7 @@ def timed(make: Callable[[], C]) -> C:
     start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
-        kept = "not kept, as there is no FOLDBATCH_CACHE" if cache_directory() is None else "once a machine"
+        kept = "not kept on disk" if cache_directory() is None else "once a machine"
         print(
             f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
             end="",

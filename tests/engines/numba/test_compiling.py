@@ -175,7 +175,7 @@ class TestCompiled:
         assert capsys.readouterr().err == ""  # this is no terminal
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         compile_text("b", "", lambda name, keep: keep)
-        line = "foldbatch: compiling kernel 3, not kept, as there is no FOLDBATCH_CACHE"
+        line = "foldbatch: compiling kernel 3, not kept on disk"
         assert capsys.readouterr().err == f"\r\x1b[K{line}\r\x1b[K"
         monkeypatch.setattr(compiling, "_spent", [])
         compile_text("c", "", lambda name, keep: keep)
