@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -56,6 +57,23 @@ def listen(host: str, port: int) -> socket.socket:
         raise ReadError(f"{host}:{port}", "an address that is free", found, fix) from None
 
 
+def server_of(app: Any, limits: Limits, grace: float) -> Server:
+    """Return a server of an application of ASGI; see `run`."""
+    config = uvicorn.Config(
+        app,
+        http=connections(limits),
+        ws="none",
+        timeout_keep_alive=math.ceil(limits.idle),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=grace,
+    )
+    return Server(config)
+
+
 def run(
     service: Service,
     limits: Limits,
@@ -86,20 +104,7 @@ def run(
         return ending
 
     app = application(service, limits, watch=watch, started=lambda: started(address), draining=draining)
-    server = Server(
-        uvicorn.Config(
-            app,
-            http=connections(limits),
-            ws="none",
-            timeout_keep_alive=math.ceil(limits.idle),
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=grace,
-        )
-    )
+    server = server_of(app, limits, grace)
     # uvicorn ends gracefully on SIGTERM and then raises it again, but a graceful end is no failure
     former = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
