@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError
 from foldbatch.program import Program
 from foldbatch.recipes.formats import FORMATS
 from foldbatch.recipes.predicting import predictions
@@ -61,7 +61,7 @@ def load(path: Path, backend: str) -> Model:
         for program in model.programs:
             program.run([], metrics=every_node)
             program.run([])
-        _try(model, nodes=every_node)
+        _try(model, path, nodes=every_node)
     except (FoldbatchError, OSError):
         raise
     except Exception as error:
@@ -70,17 +70,20 @@ def load(path: Path, backend: str) -> Model:
     return model
 
 
-def _try(model: Model, *, nodes: bool) -> None:
+def _try(model: Model, path: Path, *, nodes: bool) -> None:
     """Refuse a model that cannot read a small example of its format, or answers with what is no number."""
     format_ = model.configuration.data.format
     if format_ == RECORDS:
         return  # which fields they have, only the model knows
-    where = f"the sample {SAMPLES[format_]!r}"
-    for _, structure in FORMATS[format_].structures(StringIO(SAMPLES[format_]), where):
-        (told,) = model.predict([structure], nodes=nodes)
+    expected = f"a model that reads the format {format_}"
+    for _, structure in FORMATS[format_].structures(StringIO(SAMPLES[format_]), "sample"):
+        try:
+            (told,) = model.predict([structure], nodes=nodes)
+        except ExampleError as error:
+            raise ReadError(str(path), expected, f"one that refuses a sample: {error}", FIX) from error
         numbers = told.get("probabilities", told)
         if not all(isfinite(number) for number in numbers.values()):
-            raise ReadError(where, "an answer", "NaN or infinite numbers", FIX)
+            raise ReadError(str(path), EXPECTED, "one whose answers are NaN or infinite", FIX)
 
 
 class Service:

@@ -118,6 +118,8 @@ def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
             400,
             "expected seconds above 0, found '-1'",
         ),
+        (examples(GOOD), {"query": "nodes=maybe"}, 400, "nodes: expected true or false, found 'maybe'"),
+        (examples(GOOD), {"headers": {"content-encoding": "gzip"}}, 415, "no Content-Encoding, found gzip"),
         (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
         (examples(GOOD), {"headers": {"deadline-seconds": "1e-9"}}, 504, "expected all answers in time"),
     ],
@@ -138,6 +140,44 @@ def test_a_body_that_does_not_come_is_408(service):
     (status, answered, content), _ = post(service, None, limits=Limits(deadline=0.02))
     assert status == 408 and answered[b"connection"] == b"close"
     assert content["error"].startswith("body: expected a body in 0.02 s, found 0 bytes of it")
+
+
+def test_bytes_of_all_requests_are_bounded_and_given_back(service):
+    body = examples(GOOD, *["x" * 1000])
+    limits = Limits(held=len(body) + 1)
+    *answered, _ = post(service, *[body] * 3, limits=limits)
+    assert [status for status, _, _ in answered] == [200, 503, 503]
+    assert answered[1][1][b"connection"] == b"close" and int(answered[1][1][b"retry-after"]) >= 1
+    assert "expected room in 1," in answered[1][2]["error"]
+    (status, *_), _ = post(service, body, limits=Limits(held=1), chunks=4)  # alone, any body passes
+    assert status == 200
+
+
+@pytest.mark.parametrize("end", ["answered", "too large", "late", "no JSON", "gone"])
+def test_no_bytes_stay_counted(service, end):
+    async def run():
+        limits = Limits(body=900, deadline=0.05)
+        batching = Batching(service.answer, limits)
+        batching.start()
+        predict = Predict(service, batching, limits, Metrics())
+        body = {"too large": b"x" * 1000, "no JSON": b"{"}.get(end, examples(GOOD))
+        more = end in ("late", "gone")
+        messages = [{"type": "http.request", "body": body, "more_body": more}]
+        messages += [{"type": "http.disconnect"}] * (end == "gone")
+
+        async def receive():
+            if messages:
+                return messages.pop(0)
+            return await asyncio.sleep(100)
+
+        async def send(message):
+            pass
+
+        await predict({"type": "http", "headers": [], "query_string": b""}, receive, send)
+        batching.stop()
+        return predict._held
+
+    assert asyncio.run(run()) == 0
 
 
 def test_a_full_queue_is_503_with_the_time_to_come_again(service):

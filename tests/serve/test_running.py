@@ -74,6 +74,42 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             server.kill()
 
 
+@pytest.mark.parametrize("times, said", [(1, "interrupted"), (2, "interrupted twice")])
+def test_ctrl_c_ends_it_in_a_line(saved, times, said):
+    command = [
+        sys.executable,
+        "-m",
+        "foldbatch.cli",
+        "serve",
+        str(saved),
+        "--port",
+        "0",
+        "--backend",
+        "numpy",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+    ) as server:
+        try:
+            address = server.stdout.readline().split(" served at ")[1].split(",")[0]
+            host, port = address.removeprefix("http://").split(":")
+            with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
+                connection.request("POST", "/predict", headers={"Content-Length": "10"})  # it never comes
+                ask(address)
+                server.send_signal(signal.SIGINT)
+                if times == 2:
+                    time.sleep(0.5)
+                    server.send_signal(signal.SIGINT)
+                else:
+                    connection.close()
+                assert server.wait(60) == 130
+            (line,) = server.stderr.read().splitlines()
+            assert line.startswith(said)
+        finally:
+            server.kill()
+
+
 def test_an_address_in_use_is_told():
     with running.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
