@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil, isfinite
 from typing import Any
 from urllib.parse import parse_qs
@@ -34,6 +35,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 DEADLINE = "deadline-seconds"  # the header
+READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 MOST_DIGITS = 18  # of a length that can be true
@@ -78,6 +80,7 @@ class Predict:
         self._batching = batching
         self._limits = limits
         self._metrics = metrics
+        self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
         self._held = 0  # bytes of requests that are being read or answered
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -124,7 +127,13 @@ class Predict:
             raise MediaTypeError("body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
         if len(body) > SHORT:
-            read, ask = await asyncio.to_thread(read_body, body, kind, configuration, self._limits)
+            reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
+            try:
+                async with asyncio.timeout_at(arrived + self._limits.deadline):
+                    read, ask = await asyncio.wrap_future(reading)
+            except TimeoutError:
+                fix = "ask for fewer examples, or later"
+                raise DeadlineError("deadline", "a body that is read in time", "none", fix) from None
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
         nodes, seconds = self._wishes(ask, headers, query)

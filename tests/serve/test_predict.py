@@ -180,6 +180,15 @@ def test_no_bytes_stay_counted(service, end):
     assert asyncio.run(run()) == 0
 
 
+def test_reading_a_long_body_is_bounded_in_time(service, monkeypatch):
+    free = threading.Event()
+    monkeypatch.setattr("foldbatch.serve.predict.read_body", lambda *_: free.wait(60))
+    threading.Timer(1.0, free.set).start()
+    *answered, _ = post(service, *[b" " * 20_000] * 3, limits=Limits(deadline=0.1))
+    assert [status for status, _, _ in answered] == [504] * 3
+    assert "a body that is read in time" in answered[0][2]["error"]
+
+
 def test_a_full_queue_is_503_with_the_time_to_come_again(service):
     *answered, _ = post(service, *[examples(GOOD, LONG)] * 3, limits=Limits(queue_nodes=10))
     statuses = [status for status, _, _ in answered]

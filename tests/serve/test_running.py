@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,8 +18,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 import foldbatch as fb
+from tests.serve.clients import load, server, trees
 from tests.serve.conftest import GOOD, LONG, NEEDS, save_model
 
+EACH = 8  # requests of a client
 running = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,3 +118,17 @@ def test_an_address_in_use_is_told():
         port = taken.getsockname()[1]
         with pytest.raises(fb.errors.ReadError, match=f"127.0.0.1:{port}: expected an address that is free"):
             running.listen("127.0.0.1", port)
+
+
+def test_each_of_64_clients_gets_its_own_answers(tmp_path):
+    """Whatever bad requests share its batches, and whoever leaves."""
+    path = tmp_path / "model.safetensors"
+    save_model(path, size=16, scale=8)
+    texts, wanted = trees(path, 200, "numpy")
+    with server(path, "--backend", "numpy", log=subserved.PIPE) as (served, port):
+        met = asyncio.run(load(port, texts, wanted, 64, lambda asked: asked >= EACH))
+        served.terminate()
+        assert served.stderr.read() == ""
+    assert not [what for what in met if what.startswith("wrong")]
+    assert min(met[what] for what in ("right", "refused alone", "refused whole", "left", "half-closed")) > 5
+    assert sum(met.values()) > 60 * EACH
