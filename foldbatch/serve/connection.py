@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         return 431, FoldbatchError("head", expected, "more", fix)
 
     def _head_is_late(self) -> None:
-        if self._raw:
+        if self._raw and self._reading_head:
             expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
             self._refuse(408, FoldbatchError("head", expected, found, "send it faster"))
         else:

@@ -240,7 +240,7 @@ class Predict:
             elif isinstance(answer, Exception):
                 internal += 1
                 self._metrics.refused("internal")
-                answer = {"error": _logged(answer)}
+                answer = {"error": INTERNAL if internal > 1 else _logged(answer)}  # a line a request
             name = each.name if isinstance(each, Example) else None
             told.append({"name": name, **answer} if name else answer)
         status = 500 if internal else 422 if refused == len(read) else 200

@@ -125,7 +125,7 @@ def test_each_of_64_clients_gets_its_own_answers(tmp_path):
     path = tmp_path / "model.safetensors"
     save_model(path, size=16, scale=8)
     texts, wanted = trees(path, 200, "numpy")
-    with server(path, "--backend", "numpy", log=subserved.PIPE) as (served, port):
+    with server(path, "--backend", "numpy", log=subprocess.PIPE) as (served, port):
         met = asyncio.run(load(port, texts, wanted, 64, lambda asked: asked >= EACH))
         served.terminate()
         assert served.stderr.read() == ""
