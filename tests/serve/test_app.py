@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,7 +16,8 @@ from foldbatch.serve.service import Service
 from tests.serve.conftest import BAD, GOOD, NEEDS, save_model
 
 httpx = pytest.importorskip("httpx", reason=NEEDS)
-application = pytest.importorskip("foldbatch.serve.app", reason=NEEDS).application
+app_module = pytest.importorskip("foldbatch.serve.app", reason=NEEDS)
+application = app_module.application
 LIMITS = Limits()
 
 
@@ -140,6 +142,32 @@ def test_whatever_reading_raises_the_watch_goes_on(tmp_path, capsys, monkeypatch
     assert [line.rpartition(": ")[2] == "read anew" for line in lines] == [False, False, True, True] or (
         "\\n" in lines[0] and len(lines) == 4
     )
+
+
+def test_the_watch_ends_with_the_server_also_while_it_reads():
+    reading, free = threading.Event(), threading.Event()
+
+    class Slow:
+        path = "model"
+
+        def changed(self):
+            return True
+
+        def reload(self):
+            reading.set()
+            free.wait(60)
+
+    async def scenario():
+        watcher = asyncio.create_task(
+            app_module._reload_when_changed(Slow(), app_module.Metrics(), asyncio.Event(), 0.01)
+        )
+        await asyncio.to_thread(reading.wait, 60)
+        watcher.cancel()
+        await asyncio.wait([watcher], timeout=10)
+        free.set()
+        return watcher.cancelled()
+
+    assert asyncio.run(scenario())
 
 
 def test_a_signal_asks_for_the_model_anew(service, capsys):
