@@ -70,7 +70,16 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o720, 0o1777])
-@pytest.mark.parametrize("part", ["above", "above/cache", "above/cache/__pycache__", "above/cache/a.py"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "above",
+        "above/cache",
+        "above/cache/__pycache__",
+        "above/cache/a.py",
+        "above/cache/__pycache__/a.loop-2.py311.nbi",
+    ],
+)
 def test_what_others_may_write_to_is_not_used(
     part: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +109,15 @@ def test_where_nobody_else_may_enter_modes_of_files_do_not_matter(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [12345, 0])
 @pytest.mark.parametrize(
-    "part", ["above", "above/cache", "above/cache/__pycache__", "above/cache/a.py", "above/link"]
+    "part",
+    [
+        "above",
+        "above/cache",
+        "above/cache/__pycache__",
+        "above/cache/a.py",
+        "above/cache/__pycache__/a.loop-2.py311.nbi",
+        "above/link",
+    ],
 )
 def test_what_belongs_to_another_user_is_not_used(
     part: str, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
