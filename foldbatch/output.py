@@ -34,7 +34,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    target = path.resolve()
+    target = Path(os.path.realpath(path))  # which knows links that lead to themselves
     if target.exists() and not target.is_file():  # a pipe, or a terminal
         target.write_bytes(content)
         return

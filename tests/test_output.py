@@ -48,3 +48,9 @@ def test_an_error_names_the_file_that_the_user_named(tmp_path):
         with pytest.raises(OSError) as raised:
             write_whole(path, b"")
         assert raised.value.filename == str(path)
+
+
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path):
+    (tmp_path / "round").symlink_to("round")
+    write_whole(tmp_path / "round", b"content")
+    assert (tmp_path / "round").read_bytes() == b"content"

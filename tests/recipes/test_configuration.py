@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.recipes.configuration import (
     checked,
     plain,
@@ -160,3 +160,16 @@ def test_numbers_are_finite(tmp_path, text, place):
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     assert read(tmp_path, "\ufeff[train]\nepochs = 3").train.epochs == 3
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[" + "a." * 3000 + "a]\nb = 1"])
+def test_options_that_nest_too_deep_are_one_error(tmp_path, text):
+    path = tmp_path / "deep.toml"
+    path.write_text(text)
+    with pytest.raises(ReadError, match="found deeper nesting than any option has"):
+        read_configuration(path, {})
+
+
+def test_a_value_that_nests_too_deep_is_one_error():
+    with pytest.raises(FoldbatchError):
+        read_configuration(None, {"task.weights": "[" * 5000 + "]" * 5000})
