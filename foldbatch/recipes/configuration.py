@@ -44,6 +44,15 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     >>> read_configuration(None, {"model.name": "rntn", "model.hidden": "30"}).model
     RNTN(hidden=30)
     """
+    try:
+        return _read(path, overrides)
+    except RecursionError:
+        where = "the options given" if path is None else str(path)
+        found = "hundreds inside each other"
+        raise ReadError(where, "sections of options", found, "see examples/configs") from None
+
+
+def _read(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
     raw: Raw = {}
     if path is not None:
         try:

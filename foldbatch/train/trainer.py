@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,13 @@ from foldbatch.train.checks import (
     several,
 )
 from foldbatch.train.evaluating import evaluate, in_parts
+from foldbatch.train.facts import beginning_of, facts_of, settings, text_of
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import DataParallel
-from foldbatch.train.resuming import Position, configuration, model_digest, take_over
+from foldbatch.train.parallel.agreement import check_alike
+from foldbatch.train.resuming import Origin, Position, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.train.shares import Batch, Share, share_of, shares
 from foldbatch.trees.records import Records
@@ -71,6 +73,7 @@ class Trainer:
         stopped: why training stopped before its last epoch, or None.
         sampler: makes the batches of the present `fit`.
         examples: how many it trains on.
+        origin: what the present `fit` began with, as far as it was looked at.
         fitting: whether a `fit` is under way.
 
     Raises:
@@ -136,8 +139,10 @@ class Trainer:
         self._ahead = check_count("ahead", ahead, 0)
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
+        self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
+        self.origin = Origin()
 
     def fit(
         self,
@@ -165,7 +170,10 @@ class Trainer:
 
         Raises:
             TrainingError: when there are no examples, or a sampler was made for another number of them; or
-                when the checkpoint is one of another model, optimizer, sampler or number of examples.
+                when the checkpoint is one of other examples, another model, optimizer, sampler or vocabulary;
+                when another training writes to the folder of `Checkpoints`; when parameters, settings,
+                examples or their order are not the same in all processes that train together, which is
+                looked at before the first epoch, after each, and at the end.
             ExampleError: when an example does not fit the model, which needs labels for its losses.
             ReadError: when the checkpoint is damaged.
             ProcessError: when a process that trains with this one has failed or ended; `Checkpoints` has then
@@ -178,14 +186,19 @@ class Trainer:
             training = self._checked("examples", examples)
             held_out = None if dev is None else self._checked("dev", dev)
             sampler = self._sampler_for(training)
-            kept = from_first(self.parallel.communicator, self._kept(resume))
-            self.examples, self.sampler = len(training), sampler
-            self.position, self.stopped, self._began = Position(), None, time.perf_counter()
-            if kept is not None:
-                take_over(self, *kept)
-            self.parallel.check_same({"training": (configuration(self), epochs, held_out and len(held_out))})
-            history = self._fit(training, held_out)
-            self.parallel.agree(None)  # an error of the last callbacks of one process must reach the others
+            with self._folder_kept():
+                kept = from_first(self.parallel.communicator, self._kept(resume))
+                self.examples, self.sampler = len(training), sampler
+                self.position, self.stopped, self._began = Position(), None, time.perf_counter()
+                is_kept = resume is not False or any(isinstance(one, Checkpoints) for one in self.callbacks)
+                if is_kept or not self.parallel.is_alone:  # else nobody asks
+                    self.origin = Origin.of(self.program, self._settings, training, held_out)
+                if kept is not None:
+                    take_over(self, *kept)
+                if not self.parallel.is_alone:
+                    self.parallel.check_same(facts_of(self) | beginning_of(self), self.origin.rows())
+                history = self._fit(training, held_out)
+                self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
     def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
@@ -296,8 +309,17 @@ class Trainer:
             fix = "resume=True goes on from the checkpoint of Checkpoints"
             instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
         path = self._checkpoints("fit resume").last if resume is True else Path(resume)
-        wanted = self.parallel.is_first and (resume is not True or path.exists())
+        wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
         return (checkpoint.read(path), str(path)) if wanted else None
+
+    @contextmanager
+    def _folder_kept(self) -> Iterator[None]:
+        """Keep the folder of checkpoints from other trainings; of several processes rank 0 does."""
+        with ExitStack() as stack:
+            for callback in self.callbacks if self.parallel.is_first else ():
+                if isinstance(callback, Checkpoints):
+                    stack.enter_context(callback.keeping())
+            yield
 
     def _checkpoints(self, where: str) -> Checkpoints:
         for callback in self.callbacks:
@@ -313,6 +335,9 @@ class Trainer:
         position = self.position
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
+        if not self.parallel.is_alone:
+            order = {f"order of examples in epoch {self.epoch + 1}": text_of(batches)}
+            check_alike(self.parallel.communicator, order)
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
         with self._written_where_others_end():
@@ -325,6 +350,7 @@ class Trainer:
             if dev is not None:
                 made = self._evaluate(dev, self._look)
                 figures |= {f"dev_{name}": value for name, value in made.items()}
+            self._compare()  # before callbacks keep what differs
         self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
         self.figures = figures
         self.history.append(figures)
@@ -353,6 +379,11 @@ class Trainer:
                 getattr(callback, moment)(self)
 
     # -- several processes
+
+    def _compare(self) -> None:
+        """Compare how far all processes have come; where something differs, all raise a `TrainingError`."""
+        if not self.parallel.is_alone:
+            self.parallel.check_same(facts_of(self))
 
     def _look(self) -> None:
         """Raise the exception of a signal: of several processes all raise it at the same step."""
