@@ -119,7 +119,7 @@ def fit(
             for part, examples in (("dev", traced.dev), ("test", dataset.test))
             if examples
         }
-        notes = {"task": dataset.kind, "classes": list(dataset.classes)}
+        notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
         notes |= {"configuration": plain(configuration)}
         if parallel.is_first:
             program.save(folder / MODEL, notes=notes)

@@ -15,13 +15,14 @@ from foldbatch.recipes.settings import Configuration
 from foldbatch.train import Callback, checkpoint
 
 FIX: Final = "leave them as they were, or train in another folder"
-# may be another than when the run began: what is read there is compared, or it changes no step that is done
+# that may be others than when the run began: what is read there to train on is compared, and the rest changes
+# no step that is done
 FREE: Final = frozenset(
-    f"data.{part}"
-    for part in ("folder", "train", "dev", "test")  # of test nothing is learnt
-) | frozenset(
-    ("words.vectors", "train.epochs", "train.backend", "train.patience")
-    + ("train.checkpoint", "train.plots", "train.tensorboard")
+    [
+        *("data.folder", "data.train", "data.dev", "data.test", "words.vectors"),
+        *("train.epochs", "train.backend", "train.patience"),
+        *("train.checkpoint", "train.plots", "train.tensorboard"),
+    ]
 )
 
 

@@ -94,8 +94,8 @@ def check_names(present: Mapping[str, Table], kept: Mapping[str, Digests], where
         if len(differing):
             row = int(differing[0])
             formerly = np.flatnonzero(before == now[row])
-            was = f"the name of row {formerly[0]}" if len(formerly) else "a new name"
-            found = f"{names[row]!r} at row {row}, which was {was}"
+            was = f"was the name of row {formerly[0]}" if len(formerly) else "is new"
+            found = f"{names[row]!r} at row {row}, which {was}"
         expected = f"the {counted(len(before), 'name')} that the checkpoint was trained with"
         fix = "resume with the data that the training began with, or give another folder"
         raise TrainingError(f"{where}: {name}", expected, found, fix)

@@ -22,9 +22,9 @@ from foldbatch.train.checks import (
     all_of,
     check_count,
     check_metrics,
+    fitting_examples,
     instance_of,
     noting,
-    sequence_of,
     several,
 )
 from foldbatch.train.evaluating import evaluate, in_parts
@@ -183,8 +183,8 @@ class Trainer:
         """
         with together(self.parallel.communicator):
             self.epochs = check_count("fit epochs", epochs, 0)
-            training = self._checked("examples", examples)
-            held_out = None if dev is None else self._checked("dev", dev)
+            training = fitting_examples(self.program, "examples", examples)
+            held_out = None if dev is None else fitting_examples(self.program, "dev", dev)
             sampler = self._sampler_for(training)
             with self._folder_kept():
                 kept = from_first(self.parallel.communicator, self._kept(resume))
@@ -284,13 +284,6 @@ class Trainer:
         return model_digest(self.program)
 
     # -- before a fit
-
-    def _checked(self, name: str, examples: Iterable[Any]) -> Sequence[Any]:
-        """Return examples that have a length, of which the first fits the model."""
-        checked = sequence_of(f"fit {name}", examples)
-        with noting("this is the first of fit's {}; losses and metrics need labels", name):
-            self.program.plan([checked[0]])
-        return checked
 
     def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
         if self._given_sampler is None:

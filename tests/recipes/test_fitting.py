@@ -166,6 +166,6 @@ def test_a_run_that_is_not_resumed_keeps_its_configuration(treebank, tmp_path):
     """The checkpoint of another model is refused before anything is written."""
     run(tmp_path / "run", treebank, train__epochs=1)
     before = (tmp_path / "run" / "configuration.toml").read_text()
-    with pytest.raises(FoldbatchError, match="found one of another model"):
+    with pytest.raises(FoldbatchError, match="found model.name 'rntn' in place of 'tree_lstm'"):
         run(tmp_path / "run", treebank, train__epochs=2, resume=True, model__name="rntn")
     assert (tmp_path / "run" / "configuration.toml").read_text() == before
