@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,8 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        with suppress(OSError):  # where there was no lock
+            fcntl.flock(handle, fcntl.LOCK_UN)
         _let_go(handle)
 
 

@@ -105,7 +105,7 @@ def start(work: Work, folder: Path, counts: Counts) -> int:
         try:
             counts.memory[BEGUN] = 1
             write_slowly(counts)
-            with open(os.devnull, "w") as nobody:
+            with Path(os.devnull).open("w") as nobody:
                 sys.stdout = nobody
                 work(folder, counts)
             os._exit(0)

@@ -24,6 +24,7 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 
 FEW: Final = 1000  # entries of a list or dict that is looked into
+RESERVED: Final = 16  # rows before the first that has a name, as for what is unknown
 LIBRARIES: Final = frozenset(("foldbatch", "numpy", *sys.stdlib_module_names)) - {"__main__"}
 LEAVES: Final = (*PLAIN, type, np.ndarray, np.generic, Tree, TreeNode, ModuleType)
 CACHED: Final = type(cache(len))
@@ -37,16 +38,18 @@ class Table:
         source: what lists them; a dict may get more while training.
         names: of rows, in their order.
         digests: of the names, ``[rows] uint64``.
+        size: of the source, when it was looked at.
     """
 
     source: Any
     names: list[Any]
     digests: Digests
+    size: int = 0
 
     def refresh(self) -> Digests:
         """Return the digests, with those of names that have come since."""
-        if isinstance(self.source, dict) and len(self.source) != len(self.names):
-            self.names = _rows(self.source) or self.names
+        if isinstance(self.source, dict) and len(self.source) != self.size:
+            self.names, self.size = _rows(self.source) or self.names, len(self.source)
             self.digests = digests(self.names)
         return self.digests
 
@@ -74,7 +77,9 @@ def tables(program: Program) -> dict[str, Table]:
         elif all(names != table.names for table in found.values()):
             kind = "vocabulary" if isinstance(value, Vocabulary) else "names of rows"
             number = sum(name.startswith(kind) for name in found)
-            found[f"{kind} {number + 1}" if number else kind] = Table(value, names, digests(names))
+            found[f"{kind} {number + 1}" if number else kind] = Table(
+                value, names, digests(names), len(value)
+            )
     return found
 
 
@@ -112,7 +117,10 @@ def _rows(value: Any) -> list[Any] | None:
         numbers = list(value.values())
         whole = all(type(number) is int and number >= 0 for number in numbers)
         if whole and len(set(numbers)) == len(numbers):
-            return [(number, name) for name, number in sorted(value.items(), key=lambda item: item[1])]
+            first, names = min(numbers), sorted(value, key=value.__getitem__)
+            if first <= RESERVED and max(numbers) - first == len(numbers) - 1:
+                return [None] * first + names
+            return [(value[name], name) for name in names]
     return None
 
 

@@ -37,3 +37,25 @@ def test_two_processes_train_as_one_and_one_that_is_killed_is_missed(tmp_path):
     message = (tmp_path / "killed-0.txt").read_text()
     assert message.startswith("rank 0 of 2: expected 2 processes, found one that has ended; go on from ")
     assert message.endswith(f"{tmp_path / 'killed' / 'last.safetensors'} with resume=True, or --resume")
+
+
+def test_a_group_of_ours_ends_before_python_does_and_one_of_the_user_is_left(tmp_path):
+    """Else its threads would abort the process, now and then, and torchrun would report a failure."""
+    code = """
+import sys
+from torch import distributed
+own = {"rank": 0, "world_size": 1, "init_method": "file://" + sys.argv[1]}
+if len(sys.argv) > 2:
+    distributed.init_process_group("gloo", **own)
+else:
+    make = distributed.init_process_group
+    distributed.init_process_group = lambda backend: make(backend, **own)
+import atexit
+atexit.register(lambda: print("is left" if distributed.is_initialized() else "has ended"))
+from foldbatch.communicators.torch import TorchCommunicator
+atexit._run_exitfuncs() if TorchCommunicator().size == 1 else None
+"""
+    for number, (more, said) in enumerate([([], "has ended"), (["own"], "is left")]):
+        command = [sys.executable, "-c", code, str(tmp_path / str(number)), *more]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
+        assert done.stdout == f"{said}\n"
