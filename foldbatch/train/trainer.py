@@ -27,8 +27,9 @@ from foldbatch.train.checks import (
     noting,
     several,
 )
+from foldbatch.train.contents import digest
 from foldbatch.train.evaluating import evaluate, in_parts
-from foldbatch.train.facts import beginning_of, facts_of, settings, text_of
+from foldbatch.train.facts import DIGEST, beginning_of, facts_of, settings, text_of
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
@@ -190,8 +191,8 @@ class Trainer:
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.examples, self.sampler = len(training), sampler
                 self.position, self.stopped, self._began = Position(), None, time.perf_counter()
-                is_kept = resume is not False or any(isinstance(one, Checkpoints) for one in self.callbacks)
-                if is_kept or not self.parallel.is_alone:  # else nobody asks
+                kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
+                if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
                     self.origin = Origin.of(self.program, self._settings, training, held_out)
                 if kept is not None:
                     take_over(self, *kept)
@@ -328,12 +329,12 @@ class Trainer:
         position = self.position
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
-        if not self.parallel.is_alone:
-            order = {f"order of examples in epoch {self.epoch + 1}": text_of(batches)}
-            check_alike(self.parallel.communicator, order)
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
         with self._written_where_others_end():
+            if not self.parallel.is_alone:
+                name = f"order of examples in epoch {self.epoch + 1}"
+                check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
             for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
                 self._step(share, position, noting(NUMBERED, share.indices))
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
@@ -373,8 +374,7 @@ class Trainer:
 
     # -- several processes
 
-    def _compare(self) -> None:
-        """Compare how far all processes have come; where something differs, all raise a `TrainingError`."""
+    def _compare(self) -> None:  # all raise a `TrainingError` where something differs
         if not self.parallel.is_alone:
             self.parallel.check_same(facts_of(self))
 
