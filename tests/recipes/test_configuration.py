@@ -101,6 +101,23 @@ def test_a_file_of_other_bytes_is_no_toml(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (f"a = {'[' * 5000}{']' * 5000}", {}),
+        (f"[{'.'.join(['a'] * 3000)}]\nx = 1", {}),
+        (f"[model]\nhidden = {'{a = ' * 2000}1{'}' * 2000}", {}),
+        ("", {"task.weights": "[" * 5000 + "]" * 5000}),
+    ],
+)
+def test_options_inside_each_other_are_one_line(tmp_path, text, overrides):
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    with pytest.raises(FoldbatchError, match=r"my.toml: |--task.weights: ") as error:
+        read_configuration(path, overrides)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
     "arguments, message",
     [
         (
