@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,14 @@ class Model:
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 
-def load(path: Path, backend: str) -> Model:
+def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
     """Return the model of a file or of a folder, compiled for its first batch.
 
     Raises:
         ReadError: when a file is damaged, or ``foldbatch train`` did not write it.
         OSError: when there is no such file.
     """
-    programs, notes, configuration = load_models(path, backend)
+    programs, notes, configuration = load_models(path, backend, trust)
     for program in programs:
         program.run([])
         if notes["task"] == "nodes":
@@ -59,6 +59,7 @@ class Service:
         path: of a model's file, or of the folder of a run.
         backend: what computes.
         loaded: is called when a model has been read, and the former one is not needed any more.
+        trust: as of `foldbatch.load`, also when the model is read anew.
 
     Attributes:
         model: the model.
@@ -68,12 +69,19 @@ class Service:
         OSError: when there is no such file.
     """
 
-    def __init__(self, path: Path, backend: str = "auto", loaded: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        backend: str = "auto",
+        loaded: Callable[[], None] = lambda: None,
+        trust: Iterable[str] = (),
+    ) -> None:
         self.path = path
         self._backend = backend
+        self._trust = tuple(trust)
         self._loaded = loaded
         self._seen = self._signature()
-        self.model = load(path, backend)
+        self.model = load(path, backend, self._trust)
         loaded()
 
     def changed(self) -> bool:
@@ -88,7 +96,7 @@ class Service:
             OSError: when there is no such file.
         """
         self._seen = self._signature()
-        model = load(self.path, self._backend)
+        model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
         if new != former:
             fix = "start another server for it"
