@@ -39,6 +39,7 @@ STORED = {"bool", "float16", "float32", "float64"} | {
 }
 CONTAINERS: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 INTS = 2**63  # more is no number of JSON's to every reader
+LONGEST = 10**6  # numbers of a range, which constructors make lists of
 FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
 
 
@@ -113,7 +114,7 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"dict": [[_data(key, sink), _data(value, sink)] for key, value in x.items()]}
         case slice():
             return {"slice": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
-        case range():
+        case range() if len(x) <= LONGEST:
             return {"range": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
         case np.ndarray() if x.dtype.name in STORED:
             return {"array": sink.constant(x)}
@@ -252,6 +253,13 @@ def _pattern(content: Any, source: Source) -> Any:
     return re.compile(from_data(text, source), flags)
 
 
+def _range(content: Any, source: Source) -> range:
+    numbers = range(*_many(content, source))
+    if len(numbers) > LONGEST:
+        raise refused(f"a range of {len(numbers)} numbers, of {LONGEST} at most")
+    return numbers
+
+
 def _type(content: Any, source: Source) -> Type:
     match content:
         case [*shape, str(dtype)]:
@@ -285,7 +293,7 @@ READERS: dict[str, Callable[[Any, Source], Any]] = {
     "object": lambda content, source: source.thing(content),
     "partial": _partial,
     "pattern": _pattern,
-    "range": lambda content, source: range(*_many(content, source)),
+    "range": _range,
     "set": lambda content, source: set(_many(content, source)),
     "slice": lambda content, source: slice(*_many(content, source)),
     "text": lambda content, _: bytes.fromhex(content).decode("utf-16-le", "surrogatepass"),

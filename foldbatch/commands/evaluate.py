@@ -1,4 +1,4 @@
-"""The command ``foldbatch eval``: the figures of a saved model on its test part, or on other data."""
+"""The command ``foldbatch eval``: the figures of a saved model on labelled data."""
 
 from __future__ import annotations
 

@@ -38,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcomes, harm = apart(first, count)
         total.update(outcomes)
         noticed += harm
-        print(f"{first + count - options.seed} tries, harm {len(noticed)}", file=sys.stderr, flush=True)
+        told = "\n".join([f"{first + count - options.seed} tries, harm in {len(noticed)}", *harm])
+        print(told, file=sys.stderr, flush=True)
     for outcome, count in total.most_common():
         print(f"{count:7} {outcome}")
-    print("\n".join([*noticed, f"{sum(total.values())} tries: harm in {len(noticed)}"]))
+    print(f"{sum(total.values())} tries: harm in {len(noticed)}")
     return 1 if noticed else 0
 
 
