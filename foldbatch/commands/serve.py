@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from foldbatch.commands.counts import count
+from foldbatch.commands.trust import add_trust
 from foldbatch.errors import BackendError
 from foldbatch.garbage import set_aside
 from foldbatch.serve.limits import Limits
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         print(f"{options.model}: served at {address}, described at {address}/docs", flush=True)
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
-        service = Service(options.model, options.backend, set_aside)
+        service = Service(options.model, options.backend, set_aside, options.trust)
         run(service, limits, listening, watch=options.watch, grace=options.grace, started=started)
     return 0
 
@@ -98,6 +99,7 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
     parser.add_argument("--host", type=_host, default=HOST, help=what)
     parser.add_argument("--port", type=_port, default=PORT, help=f"0: any that is free (default {PORT})")
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    add_trust(parser)
     for field in fields(limits):
         default = getattr(limits, field.name)
         kind, metavar = (count, "N") if isinstance(default, int) else (_deadline, "SECONDS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -39,12 +40,15 @@ def model_files(path: Path) -> list[Path]:
     return [path / MODEL] if (path / MODEL).exists() else sorted(path.glob(f"seed-*/{MODEL}"))
 
 
-def load_model(path: Path, backend: str = "auto") -> tuple[Program, dict[str, Any], Configuration]:
+def load_model(
+    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+) -> tuple[Program, dict[str, Any], Configuration]:
     """Return a trained model with its notes and its configuration.
 
     Args:
         path: of the file, or of the folder of a run.
         backend: what computes.
+        trust: as of `foldbatch.load`.
 
     Raises:
         ReadError: when the file is damaged, ``foldbatch train`` did not write it, or the model does not
@@ -54,7 +58,7 @@ def load_model(path: Path, backend: str = "auto") -> tuple[Program, dict[str, An
     file = path / MODEL if path.is_dir() else path
     notes = _notes(read_notes(file), str(file))
     configuration = checked(notes["configuration"], str(file))
-    program = load(file, backend)
+    program = load(file, backend, trust=trust)
     _check_answers(program, notes, str(file))
     return program, dict(notes), configuration
 
@@ -87,12 +91,15 @@ def _check_answers(program: Program, notes: Notes, where: str) -> None:
         raise ReadError(where, f"a model that answers {expected}, as its notes say", found, FIX)
 
 
-def load_models(path: Path, backend: str = "auto") -> tuple[list[Program], dict[str, Any], Configuration]:
+def load_models(
+    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+) -> tuple[list[Program], dict[str, Any], Configuration]:
     """Return a trained model, or those of all seeds of a run, with the notes and configuration of the first.
 
     Args:
         path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
         backend: what computes.
+        trust: as of `foldbatch.load`.
 
     Raises:
         ReadError: when a file is damaged, ``foldbatch train`` did not write it, or a seed has other classes
@@ -100,7 +107,7 @@ def load_models(path: Path, backend: str = "auto") -> tuple[list[Program], dict[
         OSError: when there is no such file.
     """
     files = model_files(path) or [path]
-    models = [load_model(file, backend) for file in files]
+    models = [load_model(file, backend, trust) for file in files]
     _, notes, configuration = models[0]
     for file, (_, other, its) in zip(files, models, strict=True):
         same = its.data.format == configuration.data.format

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -45,7 +45,7 @@ class Model:
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 
-def load(path: Path, backend: str) -> Model:
+def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
     """Return the model of a file or of a folder, compiled for its first batch, when it has answered once.
 
     Raises:
@@ -56,7 +56,7 @@ def load(path: Path, backend: str) -> Model:
         if file.exists() and not file.is_file():  # reading a pipe may never end
             raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
-        model = Model(*load_models(path, backend))
+        model = Model(*load_models(path, backend, trust))
         every_node = model.notes["task"] == "nodes"
         for program in model.programs:
             program.run([], metrics=every_node)
@@ -93,6 +93,7 @@ class Service:
         path: of a model's file, or of the folder of a run.
         backend: what computes.
         loaded: is called when a model has been read, and the former one is not needed any more.
+        trust: as of `foldbatch.load`, also when the model is read anew.
 
     Attributes:
         model: the model.
@@ -102,12 +103,19 @@ class Service:
         OSError: when there is no such file.
     """
 
-    def __init__(self, path: Path, backend: str = "auto", loaded: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        backend: str = "auto",
+        loaded: Callable[[], None] = lambda: None,
+        trust: Iterable[str] = (),
+    ) -> None:
         self.path = path
         self._backend = backend
+        self._trust = tuple(trust)
         self._loaded = loaded
         self._seen = self._signature()
-        self.model = load(path, backend)
+        self.model = load(path, backend, self._trust)
         loaded()
 
     def changed(self) -> bool:
@@ -122,7 +130,7 @@ class Service:
             OSError: when there is no such file.
         """
         self._seen = self._signature()
-        model = load(self.path, self._backend)
+        model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
         if new != former:
             fix = "start another server for it"

@@ -26,6 +26,8 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 GLOBALS: dict[str, Any] = {
     **NUMBERS,
+    "inf": np.inf,
+    "nan": np.nan,
     "np": np,
     "add_rows": moves.add_rows,
     "cast_into": cast_into,
@@ -69,7 +71,8 @@ def load(routine: Routine, name: str) -> Kernel:
     """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
     source = text_of(routine)
     # two programs may have cells of one name, so the text itself tells the registered texts apart
-    filename = f"<foldbatch numpy kernel {name} {zlib.crc32(source.encode()):08x}>"
+    printed = name if name.isprintable() else ascii(name)  # a name of a file's choosing may hold anything
+    filename = f"<foldbatch numpy kernel {printed} {zlib.crc32(source.encode()):08x}>"
     scope = dict(GLOBALS)
     exec(compile(source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
