@@ -219,9 +219,9 @@ def takes(function: Any, words: Iterable[str]) -> bool:
     (True, True, False, False)
     """
     path = _by_id().get(id(function), "")
-    return not ALONE.fullmatch(path) and (
-        not path or path.startswith("foldbatch.") or WORDS.issuperset(words)
-    )
+    if ALONE.fullmatch(path) or isinstance(getattr(function, "__self__", None), np.ndarray):
+        return False
+    return not path or path.startswith("foldbatch.") or WORDS.issuperset(words)
 
 
 def _way_to(module: str) -> str:

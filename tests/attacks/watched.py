@@ -197,6 +197,7 @@ def call_listed(count: int) -> list[str]:
                     rng.choice(ARGUMENTS[:4] if learning else arguments) for _ in range(rng.randrange(1, 4))
                 ]
                 given = given[:1] if not takes(function, ()) else given
+                before = repr(given)
                 signal.alarm(SLOW)
                 watch.active = True
                 try:
@@ -206,6 +207,8 @@ def call_listed(count: int) -> list[str]:
                 finally:
                     watch.active = False
                     signal.alarm(0)
+                if repr(given) != before:
+                    watch.harm.append(f"changed {before}")
                 harm += [f"{path}{given!r:.100}: {each}" for each in watch.harm]
                 watch.harm.clear()
         watch.learning = False

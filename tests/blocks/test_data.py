@@ -173,6 +173,15 @@ def test_other_data_are_refused(data):
         from_data(data, Store())
 
 
+def test_no_array_is_written_to():
+    store = Store({"a": np.arange(3)})
+    take = {"method": [{"array": "a"}, "take"]}
+    assert from_data(take, store)(2) == 2
+    for arguments, words in (([0, None], []), ([], [["out", {"array": "a"}]])):
+        with pytest.raises(ModelError, match="which takes no such"):
+            from_data({"partial": [take, arguments, words]}, store)
+
+
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("content", [None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}])
 def test_content_of_another_form_raises_an_ordinary_exception(kind, content):
