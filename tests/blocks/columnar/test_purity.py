@@ -70,7 +70,8 @@ def reads(function: Any) -> tuple[list[str], str]:
             (function, "", NODE)
             for function in (partial(class_or_none, answers=3), class_or_minus_one, name_of)
         ),
-        *((function, "", NODE) for function in (number_or_nan, subwords, words_of, reversed_words_of)),
+        *((function, "node", "") for function in (subwords, words_of, reversed_words_of)),
+        (number_or_nan, "", NODE),
     ],
 )
 def test_what_a_function_reads_is_told(function: Any, fields: str, beyond: str) -> None:
