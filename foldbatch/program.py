@@ -136,14 +136,12 @@ class Program(Differentiable, Profiled, Savable, Holds):
         """Trace examples ahead; the results stand for them in later calls.
 
         A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples this is the way
-        to trace only once. Very many are traced in worker processes if all of the block's functions are known
-        to be pure. Workers are forked, so by `processes` you may ask for them whatever the functions are; but
-        what a function changes is then changed in its worker alone.
+        to trace only once. Very many are traced in worker processes if all functions are known to be pure.
+        Where you ask for workers, what another function changes is changed in its worker alone.
 
         Args:
             examples: as for `run`.
-            processes: how many workers, 1 for none; by default one for each core, where they pay and no
-                function may change anything.
+            processes: how many workers, 1 for none; by default one for each core, where they pay.
             progress: whether a terminal shows a bar when this takes more than a second.
 
         Raises:

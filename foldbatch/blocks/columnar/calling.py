@@ -203,8 +203,8 @@ def _at(values: Array, nodes: Nodes) -> Array:
 def _alike(nodes: Nodes, fields: frozenset[str]) -> tuple[Array, Array]:
     """Return the number of each lane's kind, and a lane of each; lanes of a kind are alike in some fields."""
     key, kinds = np.zeros(len(nodes.index), np.int64), 1
-    if not len(key):
-        return key, key
+    if not len(key) or "node" in fields:
+        return np.arange(len(key)), np.arange(len(key))
     for name in sorted(fields):
         column = field(nodes, name)
         key, kinds = key * len(column.objects) + column.codes, kinds * len(column.objects)

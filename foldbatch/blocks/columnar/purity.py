@@ -51,7 +51,7 @@ _marked: WeakSet[Any] = WeakSet()
 
 
 def pure(function: Marked) -> Marked:
-    """Mark a function of ours as pure: of equal immutable arguments it makes equal immutable results."""
+    """Mark a function of ours as pure: what it makes of equal values is equal and immutable."""
     _marked.add(function)
     return function
 
@@ -61,7 +61,8 @@ class Pure:
     """What a pure function reads.
 
     Attributes:
-        fields: what it reads of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``.
+        fields: what it reads of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the
+            ``node``, all of it.
         beyond: what it reads of the argument besides, and only immutable values have; empty if nothing.
         watched: parts of its meaning that somebody may replace.
     """
@@ -134,7 +135,8 @@ class _Calls:
                 (self.reads.attribute if kind is operator.attrgetter else self.reads.item)(arguments[0], key)
         elif kind is FunctionType:  # a marked one
             self.reads.watched.append((partial(getattr, function, "__code__"), function.__code__))
-            self.reads.used(*arguments)
+            self.reads.used(*(entry for entry in arguments if entry is not ARGUMENT))
+            self.reads.fields.add("node")
         elif function is METHOD.value or _is_listed(function, len(arguments)):
             self.reads.used(*arguments)
         else:

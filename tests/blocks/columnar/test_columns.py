@@ -63,7 +63,6 @@ def summed(tree, own=None):
 LAST = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.InputTransform(lambda count: count - 1))
 OF_TREES = {
     "child_sum": MODELS["child_sum"](WHOLE, NODES, hidden=2),
-    "bilstm": MODELS["bilstm"](WHOLE, ROOT, hidden=2),
     "sum": declared(summed),
     "over the node itself": declared(
         lambda tree: fb.AllOf(fb.GetItem("label") >> row(), fb.Map(tree) >> fb.Sum()) >> ADD
@@ -140,7 +139,6 @@ def test_records_of_trees_are_those_of_the_program(name, examples):
 def test_records_of_labelled_trees_are_those_of_the_program(examples, labels):
     pairs = list(zip(examples, labels, strict=False))
     check_same(MODELS["child_sum"](SPLIT, CLASS, kinds=V, counts=True, hidden=2), pairs)
-    check_same(MODELS["bilstm"](WHOLE, CLASS, pooling="mean", hidden=2), pairs)
     check_same(zoo.json(fb.GetItem("label") >> row(), CLASS), pairs)
 
 
@@ -223,7 +221,7 @@ def test_few_nodes_are_left_to_the_program():
     assert columns.trace([TREE] * 259, 100) is None
     assert columns.trace([TREE] * 260, 100) is not None
     assert columns.trace([(TREE, 1)] * 216, 100) is None
-    assert columns_of(OF_TREES["bilstm"]).trace([TREE] * 260, 100) is None, "nothing recurs"
+    assert columns_of(OF_TREES["length"]).trace([TREE] * 260, 100) is None, "nothing recurs"
     assert not columns.refusals.last
 
 

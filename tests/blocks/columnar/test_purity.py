@@ -70,7 +70,8 @@ def reads(function: Any) -> tuple[list[str], str]:
             (function, "", NODE)
             for function in (partial(class_or_none, answers=3), class_or_minus_one, name_of)
         ),
-        *((function, "", NODE) for function in (number_or_nan, subwords, words_of, reversed_words_of)),
+        *((function, "node", "") for function in (subwords, words_of, reversed_words_of)),
+        (number_or_nan, "", NODE),
     ],
 )
 def test_what_a_function_reads_is_told(function: Any, fields: str, beyond: str) -> None:
@@ -236,19 +237,22 @@ def check(
 ) -> None:
     """Check that a function is called as one of which nothing is known."""
     found = []
-    for wrap in (lambda function: function, Opaque):
+    for way in ("by columns", "by number", "by nodes"):
         case = make()
         others = [Opaque(lambda _, c=case: [1.0, c.change()][:1])] if beside else []  # in mid-batch
-        lowered = made(model(wrap(case.function), *others))
-        if wrap is Opaque:  # nothing but the program, on nodes
+        function = Opaque(case.function) if way == "by nodes" else case.function
+        lowered = made(model(function, *others))
+        if way != "by columns":
             lowered = replace(lowered, columns="none")
+        if way == "by nodes":
             vars(lowered.tracer)["numbered"] = None
         noted = []
         for batch in batches:
             noted.append((outcome(lowered, batch), case.state()))
             case.change()
         found.append(noted)
-    assert found[0] == found[1]
+    assert found[0] == found[2]
+    assert found[1] == found[2]
 
 
 @pytest.fixture(autouse=True)
