@@ -282,7 +282,8 @@ class Code:
         return state
 
     def _global(self, name: str) -> Entry:
-        spaces = [self.function.__globals__, self.function.__builtins__]
+        function: Any = self.function  # checkers of types disagree on its builtins
+        spaces = [function.__globals__, function.__builtins__]
         if not all(type(space) is dict for space in spaces):
             raise Impure("has globals that are no dict")
         return self._watched(name, partial(_look_up, spaces, name))
