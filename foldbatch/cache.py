@@ -1,4 +1,4 @@
-"""The directory on disk that keeps compiled loops between runs: where it is, what is in it, what leaves it.
+"""The directory on disk that keeps compiled loops between runs: where, whose, what is in it, what leaves it.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
 ``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: a text, ``NAME.py``, with what Numba
@@ -6,12 +6,17 @@ compiled of it, ``__pycache__/NAME.*``; machine code behind a digest of it, ``NA
 ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled for the CPU, ``NAME.so``. The
 time of access of its `MAIN` file tells when it was last used. Processes may share the directory: files are
 complete when they appear, and one that is removed while another process reads it does no harm.
+
+What is in the directory is run. So it is used where nobody but this user, and root, can change it: it and
+what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import time
 import warnings
 from collections import defaultdict
@@ -22,39 +27,126 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
+from foldbatch.errors import FoldbatchWarning, frames_inside
+
 LIMIT = 500_000_000  # bytes: some ten thousand entries
 LEFT = 0.8  # of the limit, when it was passed and entries have been removed
 MAIN = (".py", ".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
 FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
+NUMBAS = "__pycache__"  # where Numba keeps what it compiled of a text
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+ENTERED = stat.S_IXGRP | stat.S_IXOTH
+LINKS = 40  # that a path may lead through, as in Linux
+NAME_ONE = "set FOLDBATCH_CACHE to a directory of yours alone, or to nothing"
+
+
+class CacheWarning(FoldbatchWarning, RuntimeWarning):
+    """Compiled loops are neither kept on disk nor read from there."""
 
 
 def cache_directory() -> Path | None:
-    """Return where compiled loops are kept between runs; None where there is no such place.
+    """Return where compiled loops are kept between runs; None where there is no safe place.
 
-    Warns once where the user wants one, but has no home.
+    It is made, with mode 700, where it is not there. Warns once where it cannot be used.
+    """
+    directory, fault = place(make=True)
+    if fault is not None:
+        _warn(*fault.args)
+        return None
+    return directory
+
+
+def place(*, make: bool = False) -> tuple[Path | None, CacheWarning | None]:
+    """Return the directory that the user wants, and why it cannot be used; None where there is no such thing.
+
+    Args:
+        make: whether to make it where it is not there, and to look at it only once in a process.
 
     >>> from unittest import mock
     >>> with mock.patch.dict(os.environ, {"FOLDBATCH_CACHE": "/some/where"}):
-    ...     cache_directory().as_posix()
+    ...     place()[0].as_posix()
     '/some/where'
     """
-    named = os.environ.get("FOLDBATCH_CACHE")
-    if named is not None:
-        return Path(named) if named else None
-    shared = os.environ.get("XDG_CACHE_HOME")
+    named, shared = os.environ.get("FOLDBATCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if named == "":
+        return None, None
     try:
-        return (Path(shared) if shared else Path("~/.cache").expanduser()) / "foldbatch"
-    except RuntimeError:
-        _warn_of_no_home()
-        return None
+        directory = Path(named or f"{shared or '~/.cache'}/foldbatch")
+        directory = (directory if named or shared else directory.expanduser()).absolute()
+    except (RuntimeError, OSError) as error:  # there is no home, or no working directory
+        return None, CacheWarning("cache", "a directory for compiled loops", str(error).rstrip("."), NAME_ONE)
+    return directory, (_fault_once if make else _fault)(directory, make)
 
 
 @cache
-def _warn_of_no_home() -> None:
-    text = (
-        "this user has no home directory, so compiled loops are not kept; set FOLDBATCH_CACHE to a directory"
-    )
-    warnings.warn(f"foldbatch: {text}, or to nothing", RuntimeWarning, stacklevel=2)
+def _warn(*parts: str) -> None:
+    warnings.warn(CacheWarning(*parts), stacklevel=frames_inside())
+
+
+def _fault(directory: Path, make: bool) -> CacheWarning | None:  # noqa: FBT001 - it is cached
+    """Return why a directory cannot be used, None where it can."""
+    try:
+        where, found = _on_the_way(directory, make)
+        if not found:
+            where, found = _within(where)
+    except FileNotFoundError:
+        return None  # nobody can have put anything there
+    except OSError as error:
+        where, found = directory, error.strerror or str(error)
+    expected = "a directory for compiled loops that this user, and nobody else, can change"
+    fix = f"remove {directory} if nothing else is in it, or {NAME_ONE}"
+    return CacheWarning(str(where), expected, found, fix) if found else None
+
+
+_fault_once = cache(_fault)
+
+
+def _on_the_way(path: Path, make: bool) -> tuple[Path, str]:  # noqa: FBT001 - as above
+    """Return where a path leads, and ""; or the part of the way that another user could exchange, and why.
+
+    Links are followed one by one, so that whoever owns one is known.
+    """
+    user, links = os.geteuid(), 0
+    at, rest = Path(), list(reversed(path.parts))
+    while rest:
+        part = rest.pop()
+        at = at.parent if part == ".." else at / part
+        if make and not os.path.lexists(at):
+            with contextlib.suppress(FileExistsError):
+                at.mkdir(0o700)
+        status = at.lstat()
+        if status.st_uid != user and (status.st_uid or not (rest or stat.S_ISLNK(status.st_mode))):
+            return at, f"what belongs to user {status.st_uid}"
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = at.readlink()
+            rest += reversed(target.parts)
+            at = Path() if target.is_absolute() else at.parent
+        elif not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        elif status.st_mode & OF_OTHERS and not (rest and status.st_mode & stat.S_ISVTX):
+            return at, f"one that others may write to (mode {stat.S_IMODE(status.st_mode):o})"
+    return at, ""
+
+
+def _within(directory: Path) -> tuple[Path, str]:
+    """Return a file of others in a directory, or one that they may write to, and why; else ""."""
+    user = os.geteuid()
+    entered = bool(directory.stat().st_mode & ENTERED)  # else modes of what is below say nothing
+    for folder in (directory, directory / NUMBAS):
+        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as listed:
+            for file in listed:
+                status = file.stat(follow_symlinks=False)
+                mode = status.st_mode
+                if status.st_uid != user:
+                    return Path(file), f"what belongs to user {status.st_uid}"
+                if entered and mode & OF_OTHERS and not stat.S_ISLNK(mode):
+                    return Path(file), f"what others may write to (mode {stat.S_IMODE(mode):o})"
+                if file.name == NUMBAS and not stat.S_ISDIR(mode):
+                    return Path(file), "no directory"
+    return directory, ""
 
 
 def write_text(directory: Path, name: str, text: str) -> Path | None:
@@ -62,7 +154,6 @@ def write_text(directory: Path, name: str, text: str) -> Path | None:
     path = directory / f"{name}.py"
     temporary = directory / f"{name}.{uuid4().hex}.tmp"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         if not path.exists():  # replacing it would make Numba forget what it compiled
             try:
                 temporary.write_text(text)
@@ -79,7 +170,6 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file of an entry, in the place of what is there; where that is impossible, do nothing."""
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             temporary.write_bytes(content)
             temporary.replace(path)
@@ -133,7 +223,7 @@ class Entry:
 def entries(directory: Path) -> dict[str, Entry]:
     """Return all entries by name; temporary files each as one of its own."""
     by_name: dict[str, Entry] = defaultdict(Entry)
-    for file in (*_files(directory), *_files(directory / "__pycache__")):
+    for file in (*_files(directory), *_files(directory / NUMBAS)):
         with contextlib.suppress(OSError):
             status = file.stat()
             entry = by_name[file.name if ".tmp" in file.name else file.name.partition(".")[0]]

@@ -18,20 +18,24 @@ Command = Callable[[Sequence[str]], int]
 
 
 def _cache(arguments: Sequence[str]) -> int:
-    from foldbatch.cache import LIMIT, cache_directory, clear, entries  # noqa: PLC0415
+    from foldbatch.cache import LIMIT, clear, entries, place  # noqa: PLC0415
 
     what = "Show where compiled loops are kept between runs (FOLDBATCH_CACHE), how many and how large."
     parser = ArgumentParser(prog="foldbatch cache", description=what)
     parser.add_argument("--clear", action="store_true", help="remove them all")
     options = parser.parse_args(arguments)
-    directory = cache_directory()
+    directory, fault = place()
+    if fault is not None and options.clear:
+        raise fault
     if directory is None:
-        print("directory: none; set FOLDBATCH_CACHE to one")
+        print(f"directory: none; {fault or 'set FOLDBATCH_CACHE to one'}")
         return 0
     if options.clear:
         clear(directory)
     listed = entries(directory).values()
-    print(f"directory: {directory}")
+    print(f"directory: {directory}{'' if fault is None else ' (not used)'}")
+    if fault is not None:
+        print(f"why not: {fault}")
     print(f"entries: {len(listed)}")
     print(f"size: {sum(entry.size for entry in listed) / 1e6:.1f} MB of at most {LIMIT / 1e6:.0f} MB")
     return 0

@@ -1,12 +1,13 @@
 """Loading: from a file that `Program.save` wrote to a compiled program, or to the parameters of a block.
 
-A file may come from anywhere: what it holds is checked before anything is made of it, no module is imported
-for its sake, and no parameter is larger than its array in the file.
+A file may come from anywhere: what it holds is checked before anything is made of it, it names no function
+that could do harm unless the caller trusts it, and no parameter is larger than its array in the file.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from foldbatch import files
 from foldbatch.blocks.block import RUNNERS, AnyBlock, as_block
 from foldbatch.blocks.lower import Lowered, lower
+from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.compiling import prepare
@@ -31,26 +33,33 @@ ANEW = "save the model anew"
 OPTIONS = {*Kept.__struct_fields__, "debug", "threads"}
 
 
-def load(path: str | os.PathLike[str], backend: str = "auto", **options: Any) -> Program:
+def load(
+    path: str | os.PathLike[str],
+    backend: str = "auto",
+    *,
+    trust: Iterable[Trusted] = (),
+    **options: Any,
+) -> Program:
     """Return the program that `Program.save` wrote to a file.
 
     It computes what the saved one did, to the last bit on the same backend and machine. It trains on from
-    the same step, and frozen parameters stay frozen. Functions that the model calls are found by their
-    import paths, in this package and in modules that are imported already. The file decides which of these
-    are called, here and when the program runs: so load a file of unknown origin where only foldbatch is
-    imported.
+    the same step, and frozen parameters stay frozen. A file may name functions of this package, and a few of
+    Python and NumPy that only compute. It may call functions of yours only where `trust` has them.
 
     Args:
         path: of the file.
         backend: as of `foldbatch.compile`.
+        trust: modules, functions and classes that the file may name, or their names: ``("mymodels",)`` for a
+            module and those below it, ``("mymodels:clean",)`` for a function, ``(__name__,)`` for the script
+            that calls. Modules are imported when the file asks for them.
         options: other options of `foldbatch.compile`, in place of those that the program was saved with.
 
     Raises:
         ReadError: when the file is damaged or was changed, holds something else, or was written by a newer
-            version; or when functions of the model are not found: the message says what to import, or that
-            `Block.load_parameters` fills a block that a script makes.
+            version; or when functions of the model are not found, or not trusted: the message says how to
+            trust them, or that `Block.load_parameters` fills a block that a script makes.
         OSError: when there is no such file, or it cannot be read.
-        FoldbatchError: when an option is wrong, as of `foldbatch.compile`.
+        FoldbatchError: when an option is wrong, as of `foldbatch.compile`, or `trust` has something else.
 
     >>> import tempfile; import foldbatch as fb
     >>> words = fb.trees.Vocabulary(["good", "bad"])
@@ -61,13 +70,14 @@ def load(path: str | os.PathLike[str], backend: str = "auto", **options: Any) ->
     >>> [int(x) for x in program.run([["bad", "day"]])[0]], notes
     ([2, 0], {'language': 'en'})
     """
+    trusted = trust_in(trust)
     arrays, header = _read(path)
     where = os.fspath(path)
     if header.block is None:
         fix = "give them import paths, or make the block in a script and call block.load_parameters(path)"
         raise ReadError(where, "functions that have import paths", shortened(header.lost), fix)
     try:
-        block, parameters = from_plain(header.block, arrays)
+        block, parameters = from_plain(header.block, arrays, trusted)
     except FoldbatchError as error:
         raise ReadError(f"{where}: {error.where}", error.expected, error.found, error.fix) from None
     unknown = options.keys() - OPTIONS

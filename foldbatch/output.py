@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -34,7 +35,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    target = path.resolve()
+    target = Path(os.path.realpath(path))  # which knows links that lead to themselves
     if target.exists() and not target.is_file():  # a pipe, or a terminal
         target.write_bytes(content)
         return
@@ -57,3 +58,13 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fsync(folder)  # so that the name, too, is there after a crash of the machine
     finally:
         os.close(folder)
+
+
+def remove_partial(folder: Path, names: Iterable[str]) -> None:
+    """Remove what processes that were killed while they wrote files of these names have left in a folder.
+
+    Names may be patterns, such as ``epoch-*``. Nobody may be writing there.
+    """
+    for name in names:
+        for left in folder.glob(f".{name}.*.partial"):
+            left.unlink(missing_ok=True)

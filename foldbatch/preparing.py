@@ -3,7 +3,8 @@
 Functions of the user's may be of any kind, so worker processes are forked: they have the functions, and the
 examples, without being sent them. They send back records, a few arrays for hundreds of examples.
 
-What a worker's functions change, such as a dictionary that grows, changes in that worker alone. So some
+What a worker's functions change, such as a dictionary that grows, changes in that worker alone. So there are
+workers where all functions of the user are known to be pure, or where the user asks for them. Then some
 examples of every part are traced here, too. Where that yields something else, everything is traced here.
 """
 
@@ -17,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 from foldbatch.bars import Bar
+from foldbatch.blocks.columnar.calling import are_pure
 from foldbatch.blocks.lower import ATOMS, holds_objects
 from foldbatch.blocks.tracer import TraceAll, Tracer
 from foldbatch.blocks.values import refuse_no_count
@@ -39,7 +41,8 @@ def tracing(tracer: Tracer, processes: int | None = None, *, progress: bool = Fa
 
     Args:
         tracer: traces some of the examples here.
-        processes: how many workers, 1 for none; by default one for each core, where they pay.
+        processes: how many workers, 1 for none; by default one for each core, where they pay and all
+            functions of the user are known to be pure.
         progress: whether to show a bar.
 
     Raises:
@@ -57,7 +60,8 @@ def _trace_many(
     examples: Sequence[Any],
     numbers: Sequence[int],
 ) -> list[Trace]:
-    most = available_cores() if forks_safely() else 1  # asked before there is a bar, which has a thread
+    # asked before there is a bar, which has a thread
+    most = available_cores() if forks_safely() and are_pure(tracer.globals) else 1
     with Bar("tracing", len(examples), shown=progress) as bar:
         first, workers = _first(tracer, examples, numbers, processes, most, bar)
         rest = range(len(first), len(examples))

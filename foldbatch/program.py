@@ -136,8 +136,8 @@ class Program(Differentiable, Profiled, Savable, Holds):
         """Trace examples ahead; the results stand for them in later calls.
 
         A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples this is the way
-        to trace only once. Very many are traced in worker processes, which are forked, so functions may be
-        of any kind; but what a function changes is changed in its worker alone.
+        to trace only once. Very many are traced in worker processes if all functions are known to be pure.
+        Where you ask for workers, what another function changes is changed in its worker alone.
 
         Args:
             examples: as for `run`.

@@ -24,6 +24,11 @@ def squared(h: Any) -> Any:
     return fb.ops.sum(h * h)
 
 
+def distance(a: Any, b: Any) -> Any:
+    """Return the squared distance of two vectors."""
+    return squared(a - b)
+
+
 def tree_model() -> fb.Block:
     """A composition of a recursion with a frozen table, a vocabulary, shared layers, a loss and a metric."""
     state = fb.ForwardDeclaration(output_type=(4, 4), name="state")

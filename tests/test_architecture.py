@@ -30,8 +30,10 @@ WITHOUT_IDEAS = ("__init__.py", "__main__.py")  # they only put together what ot
 # Tests of the whole rather than of one module.
 OF_THE_WHOLE = {
     "test_architecture",
+    "test_attacks",
     "test_cookbook",
     "test_docs",
+    "test_edges",
     "test_exactness",
     "test_examples",
     "test_laws",

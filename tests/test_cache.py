@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,18 +19,17 @@ def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
     monkeypatch.delenv("FOLDBATCH_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache.cache_directory() == Path("/home/anna/.cache/foldbatch")
+    assert cache.place() == (Path("/home/anna/.cache/foldbatch"), None)
     monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
-    assert cache.cache_directory() == Path("/shared/foldbatch")
+    assert cache.place() == (Path("/shared/foldbatch"), None)
     monkeypatch.setenv("FOLDBATCH_CACHE", "/mine")
-    assert cache.cache_directory() == Path("/mine")
+    assert cache.place() == (Path("/mine"), None)
     monkeypatch.setenv("FOLDBATCH_CACHE", "")
+    assert cache.place() == (None, None)
     assert cache.cache_directory() is None
 
 
-def test_without_a_home_there_is_none_and_one_warning(
-    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_without_a_home_there_is_none_and_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container whose user has no name."""
     for name in ("FOLDBATCH_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -37,10 +39,131 @@ def test_without_a_home_there_is_none_and_one_warning(
         raise KeyError(uid)
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    cache._warn_of_no_home.cache_clear()
-    assert [cache.cache_directory() for _ in range(3)] == [None] * 3
-    assert len(recwarn) == 1
-    assert "no home directory, so compiled loops are not kept; set FOLDBATCH_CACHE" in str(recwarn[0].message)
+    with pytest.warns(cache.CacheWarning, match="home directory; set FOLDBATCH_CACHE") as warned:
+        assert [cache.cache_directory() for _ in range(3)] == [None] * 3
+    assert len(warned) == 1
+
+
+def why_not(directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return why a directory is not used, as a warning and as what is shown say it; "" where it is used."""
+    monkeypatch.setenv("FOLDBATCH_CACHE", str(directory))
+    cache._warn.cache_clear()
+    cache._fault_once.cache_clear()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = {cache.cache_directory() for _ in range(3)}
+    fault = cache.place()[1]
+    assert [str(each.message) for each in warned] == ([] if fault is None else [str(fault)])
+    assert found == {directory if fault is None else None}
+    return "" if fault is None else str(fault)
+
+
+def test_a_directory_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is missing above it, too, and whatever the process lets others do with its files."""
+    former = os.umask(0)
+    try:
+        assert why_not(tmp_path / "above" / "cache", monkeypatch) == ""
+    finally:
+        os.umask(former)
+    made = [tmp_path / "above", tmp_path / "above" / "cache"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 2
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o720, 0o1777])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "above",
+        "above/cache",
+        "above/cache/__pycache__",
+        "above/cache/a.py",
+        "above/cache/__pycache__/a.loop-2.py311.nbi",
+    ],
+)
+def test_what_others_may_write_to_is_not_used(
+    part: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "above" / "cache"
+    filled(directory)
+    assert why_not(directory, monkeypatch) == ""
+    (tmp_path / part).chmod(mode)
+    if (part, mode) == ("above", 0o1777):  # as /tmp: only who owns a file there can move it
+        assert why_not(directory, monkeypatch) == ""
+    else:
+        why = why_not(directory, monkeypatch)
+        assert why.startswith(f"{tmp_path / part}: expected a directory for compiled loops that this user")
+        assert f"others may write to (mode {mode:o}); remove {directory} if nothing else is in it" in why
+
+
+def test_where_nobody_else_may_enter_modes_of_files_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a user whose files others of a group may write to."""
+    directory = filled(tmp_path / "cache")
+    directory.chmod(0o700)
+    for path in (directory / "__pycache__", directory / "a.py"):
+        path.chmod(0o666 | path.stat().st_mode)
+    assert why_not(directory, monkeypatch) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("owner", [12345, 0])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "above",
+        "above/cache",
+        "above/cache/__pycache__",
+        "above/cache/a.py",
+        "above/cache/__pycache__/a.loop-2.py311.nbi",
+        "above/link",
+    ],
+)
+def test_what_belongs_to_another_user_is_not_used(
+    part: str, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root is another user, too, but may own what is above."""
+    directory = tmp_path / "above" / "cache"
+    filled(directory)
+    (tmp_path / "above" / "link").symlink_to("cache")
+    user = 12345 - owner
+    for path in (tmp_path / "above").rglob("*"):
+        os.chown(path, user, -1, follow_symlinks=False)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    named = tmp_path / "above" / "link" if part == "above/link" else directory
+    assert why_not(named, monkeypatch) == ""
+    os.chown(tmp_path / part, owner, -1, follow_symlinks=False)
+    why = why_not(named, monkeypatch)
+    if owner == 0 and part in ("above", "above/link"):
+        assert why == ""
+    else:
+        assert why.startswith(f"{tmp_path / part}: expected a directory for compiled loops that this user")
+        assert f"found what belongs to user {owner}" in why
+
+
+def test_links_are_followed_to_where_they_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "relative").symlink_to("open/../mine")
+    (tmp_path / "absolute").symlink_to(tmp_path / "relative")
+    assert why_not(tmp_path / "absolute", monkeypatch) == ""
+    (tmp_path / "open").chmod(0o777)  # somebody may put a link in its place, or not: it is on the way
+    assert f"{tmp_path / 'open'}: " in why_not(tmp_path / "absolute", monkeypatch)
+    (tmp_path / "open").chmod(0o700)
+    (tmp_path / "open" / "link").symlink_to(tmp_path / "mine")
+    assert why_not(tmp_path / "open" / "link", monkeypatch) == ""
+    (tmp_path / "round").symlink_to("round")
+    assert os.strerror(errno.ELOOP) in why_not(tmp_path / "round", monkeypatch)
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "a file instead of what Numba writes"])
+def test_what_is_no_directory_is_told(obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if obstacle == "a file":
+        (tmp_path / "cache").write_bytes(b"")
+        assert os.strerror(errno.ENOTDIR) in why_not(tmp_path / "cache", monkeypatch)
+    else:
+        (tmp_path / "__pycache__").write_bytes(b"")
+        assert "found no directory" in why_not(tmp_path, monkeypatch)
 
 
 def filled(directory: Path, names: str = "abc", size: int = 1000) -> Path:
@@ -112,9 +235,9 @@ def test_a_file_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_file_is_replaced_by_a_later_one(tmp_path: Path) -> None:
     for content in (b"old", b"new"):
-        cache.write_bytes(tmp_path / "new" / "a.cubin", content)
-        assert (tmp_path / "new" / "a.cubin").read_bytes() == content
-    assert len(list((tmp_path / "new").iterdir())) == 1
+        cache.write_bytes(tmp_path / "a.cubin", content)
+        assert (tmp_path / "a.cubin").read_bytes() == content
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_clearing_removes_entries_and_nothing_else(tmp_path: Path) -> None:

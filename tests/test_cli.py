@@ -38,6 +38,13 @@ def test_the_cache_is_shown_and_emptied(tmp_path, monkeypatch, capsys) -> None:
     assert cli.main(["cache", "--clear"]) == 0
     assert "entries: 0" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "loop_1.py").touch()
+    tmp_path.chmod(0o777)
+    assert cli.main(["cache"]) == 0
+    directory, why, *_ = capsys.readouterr().out.splitlines()
+    assert directory == f"directory: {tmp_path} (not used)" and "others may write to (mode 777)" in why
+    assert cli.main(["cache", "--clear"]) == 2
+    assert (tmp_path / "loop_1.py").exists()  # it may be reached through a link of theirs
     monkeypatch.setenv("FOLDBATCH_CACHE", "")
     assert cli.main(["cache", "--clear"]) == 0
     assert capsys.readouterr().out == "directory: none; set FOLDBATCH_CACHE to one\n"

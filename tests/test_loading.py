@@ -59,14 +59,14 @@ def test_random_programs_compute_the_same_here_and_in_another_process(tmp_path):
         random = drawn(seed, 500, dropout=True)
         program = fb.compile(random.block, "numpy", threads=1)
         program.save(tmp_path / str(seed))
-        twin = fb.load(tmp_path / str(seed), "numpy", threads=1)
+        twin = fb.load(tmp_path / str(seed), "numpy", trust=["tests"], threads=1)
         twin.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == (tmp_path / str(seed)).read_bytes()
         expected[str(seed)] = outcome(program, random.examples)
         assert outcome(twin, random.examples) == expected[str(seed)]
     code = (
         "import json, sys; from tests.test_loading import *\n"
-        "print(json.dumps({seed: outcome(fb.load(f'{sys.argv[1]}/{seed}', 'numpy', threads=1),"
+        "print(json.dumps({seed: outcome(fb.load(f'{sys.argv[1]}/{seed}', 'numpy', trust=['tests'], threads=1),"
         " drawn(seed, 500, dropout=True).examples) for seed in SEEDS}))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -75,7 +75,7 @@ def test_random_programs_compute_the_same_here_and_in_another_process(tmp_path):
     assert json.loads(done.stdout) == expected
 
 
-def test_a_declarative_model_needs_no_script_and_another_one_says_what_to_import(tmp_path):
+def test_a_declarative_model_needs_no_script_and_another_one_says_how_to_trust_it(tmp_path):
     """A process that imports foldbatch alone predicts, with the vocabulary of the file."""
     words = fb.trees.Vocabulary(["good", "bad"])
     ids = fb.Map(fb.InputTransform(words) >> fb.Scalar("int32") >> fb.Embedding(3, 2)) >> fb.Sum()
@@ -84,17 +84,20 @@ def test_a_declarative_model_needs_no_script_and_another_one_says_what_to_import
     fb.compile(fb.Scalar() >> fb.Function(kept.squared), "numpy").save(other)
     code = (
         "import foldbatch as fb, sys; print(fb.load(sys.argv[1], 'numpy').run([['bad', 'x']])[0].tolist())\n"
+        "print(*fb.load(sys.argv[2], 'numpy', trust=['tests.kept']).run([2]))\n"
         "fb.load(sys.argv[2])"
     )
     command = [sys.executable, "-c", code, str(whole), str(other)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert json.loads(done.stdout) == fb.load(whole, "numpy").run([["bad", "x"]])[0].tolist()
+    first, second = done.stdout.splitlines()
+    assert json.loads(first) == fb.load(whole, "numpy").run([["bad", "x"]])[0].tolist()
+    assert second == "4.0"
     line = done.stderr.splitlines()[-1]
     assert line.startswith(
         f"foldbatch.errors.ReadError: {other}: object 1 (Function): tests.kept:squared: exp"
     )
-    assert line.endswith("import tests.kept first")
+    assert line.endswith('pass trust=("tests",), or --trust tests, if you know where the file comes from')
     assert done.stderr.count("Traceback") == 1
 
 
@@ -117,7 +120,7 @@ def test_a_loaded_program_trains_on_as_the_saved_one(tmp_path, backend):
 
     train(program, 2)
     program.save(tmp_path / "a")
-    twin = fb.load(tmp_path / "a", backend, threads=1)
+    twin = fb.load(tmp_path / "a", backend, trust=[kept], threads=1)
     for trained in (program, twin):
         train(trained, 2)
     for name in program.params:
@@ -132,7 +135,7 @@ def test_a_loaded_program_trains_on_as_the_saved_one(tmp_path, backend):
 def test_options_are_those_it_was_saved_with_unless_others_are_given(tmp_path):
     options = {"policy": "by_depth", "layout": "producer", "share": None, "kept_bytes": 8, "max_calls": 50}
     path = saved(kept.tree_model(), tmp_path, batched=False, seed=9, **options)
-    program = fb.load(path, "numpy")
+    program = fb.load(path, "numpy", trust=[kept])
     assert (program.options.policy, program.options.layout, program.options.share) == (
         "by_depth",
         "producer",
@@ -140,7 +143,7 @@ def test_options_are_those_it_was_saved_with_unless_others_are_given(tmp_path):
     )
     assert (program.options.batched, program.seed) == (False, 9)
     assert (program.lowered.model.kept_bytes, program.lowered.tracer.max_calls) == (8, 50)
-    other = fb.load(path, "numpy", policy="by_agenda", seed=1, threads=1, debug=True)
+    other = fb.load(path, "numpy", trust=[kept], policy="by_agenda", seed=1, threads=1, debug=True)
     assert (other.options.policy, other.seed, other.options.threads, other.options.debug) == (
         "by_agenda",
         1,
@@ -148,9 +151,9 @@ def test_options_are_those_it_was_saved_with_unless_others_are_given(tmp_path):
         True,
     )
     with pytest.raises(UnknownNameError, match="^load: expected options of fb.compile: .*found colour"):
-        fb.load(path, colour=1)
+        fb.load(path, trust=[kept], colour=1)
     with pytest.raises(UnknownNameError, match="policy"):
-        fb.load(path, "numpy", policy="none")
+        fb.load(path, "numpy", trust=[kept], policy="none")
 
 
 def test_a_precision_that_the_backend_lacks_is_asked_for_only_by_name(tmp_path):
@@ -213,7 +216,10 @@ def test_parameters_alone_are_read_of_a_whole_model_too(tmp_path):
     with pytest.warns(fb.errors.NumberedNamesWarning):
         block.load_parameters(path)
     program = fb.compile(block, "numpy", seed=8)
-    assert outcome(program, kept.trees())[1:] == outcome(fb.load(path, "numpy", seed=8), kept.trees())[1:]
+    assert (
+        outcome(program, kept.trees())[1:]
+        == outcome(fb.load(path, "numpy", trust=[kept], seed=8), kept.trees())[1:]
+    )
 
 
 # -- files that are not what they should be
@@ -289,7 +295,9 @@ def test_a_function_that_does_harm_is_refused(tmp_path, path):
     arrays, header = files.read(file, KIND, "")
     text = json.dumps(header).replace("builtins:len", path)
     files.write(file, KIND, arrays, json.loads(text))
-    with pytest.raises(ReadError, match=f"{path}: expected a function of your modules or of foldbatch.ops"):
+    with pytest.raises(
+        ReadError, match=f"{path}: expected a function of foldbatch or one that the caller trusts"
+    ):
         fb.load(file)
 
 
@@ -313,6 +321,6 @@ def test_spoilt_data_with_a_digest_that_is_right_are_ordinary_errors(tmp_path_fa
     path = tmp_path_factory.mktemp("spoilt") / "a"
     files.write(path, KIND, arrays, kept.spoilt(header, rng))
     try:
-        fb.load(path, "numpy")
+        fb.load(path, "numpy", trust=[kept])
     except FoldbatchError as error:
         assert str(error)

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from foldbatch.output import output_file, write_whole
+from foldbatch.output import output_file, remove_partial, write_whole
 
 
 def test_a_file_needs_its_folder_and_is_none(tmp_path: Path) -> None:
@@ -48,3 +48,16 @@ def test_an_error_names_the_file_that_the_user_named(tmp_path):
         with pytest.raises(OSError) as raised:
             write_whole(path, b"")
         assert raised.value.filename == str(path)
+
+
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path):
+    (tmp_path / "round").symlink_to("round")
+    write_whole(tmp_path / "round", b"content")
+    assert (tmp_path / "round").read_bytes() == b"content"
+
+
+def test_what_was_written_half_is_removed_by_its_name(tmp_path):
+    for name in (".a.json.0f.partial", ".epoch-1.json.0f.partial", ".b.json.0f.partial", "a.json"):
+        (tmp_path / name).touch()
+    remove_partial(tmp_path, ["a.json", "epoch-*.json"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.json.0f.partial", "a.json"]

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,10 @@ def tables(texts: list[str], vocabulary: dict[str, int], described: dict[str, An
 
 def main(path: str, lines: Iterable[str]) -> None:
     """Print the label of each tree, and of its nodes, children first, where the model tells them."""
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    try:  # of bytes, not of the path: then the file cannot have other files read as its numbers
+        session = onnxruntime.InferenceSession(Path(path).read_bytes(), providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for them
+        sys.exit(f"error: {path}: expected an ONNX model that stands alone, found one that raises {error}")
     texts = session.get_modelmeta().custom_metadata_map
     if missing := {"classes", "foldbatch.tables", "vocabulary"} - texts.keys():
         sys.exit(f"error: {path}: expected a model of trees and their words, found one without {missing}")

@@ -43,8 +43,8 @@ def model(
 
     # What stands in a node: its kind, and the words of its token, of which there may be any number.
     kind_of = fb.GetItem("label") >> fb.InputTransform(kinds.__getitem__) >> fb.Scalar("int32") >> kind
-    ids = fb.GetItem("token") >> fb.InputTransform(lambda token: [words[word] for word in subwords(token)])
-    words_of = ids >> fb.Map(fb.Scalar("int32") >> word) >> fb.Sum()
+    parts = fb.GetItem("token") >> fb.InputTransform(subwords)
+    words_of = parts >> fb.Map(fb.InputTransform(words) >> fb.Scalar("int32") >> word) >> fb.Sum()
     content = fb.AllOf(kind_of, words_of) >> fb.Function(ops.add) >> fb.Dropout(0.3)
 
     # A tree yields (h, c) for its parent, and how often each of `size` features is seen in it.
@@ -68,8 +68,8 @@ def model(
 
     # Beside the tree each of its features votes for verbs by itself; none has a say before training.
     vote = fb.Embedding(len(seen), verbs, lambda _, shape: np.zeros(shape), name="votes")
-    ids = fb.InputTransform(lambda tree: [seen[feature] for feature in features_of(tree)])
-    wide_part = ids >> fb.Map(fb.Scalar("int32") >> vote) >> fb.Sum()
+    features = fb.InputTransform(features_of) >> fb.Map(fb.InputTransform(seen) >> fb.Scalar("int32") >> vote)
+    wide_part = features >> fb.Sum()
     scores = fb.GetItem(0) >> fb.AllOf(deep, wide_part) >> fb.Function(ops.add)
     both = fb.AllOf(scores, fb.GetItem(1) >> fb.Scalar("int32"))
     loss = fb.Function(ops.cross_entropy) >> fb.Loss()

@@ -2,7 +2,8 @@
 
 To make a node, and to ask it for a field, takes a call each; lists of the tree's fields take none. A function
 of the user is given a node, made when it is called. One that reads nothing but how many children a node has
-is called once for each such number.
+is called once for each such number in a run, if nothing that the run calls may change what it returns: all
+functions of the user are known to be pure, or this one is a reader that nobody can change.
 
 ====================================  =============================================================
 in a program of functions             here
@@ -25,23 +26,16 @@ from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
-from foldbatch.blocks.columnar.calling import UserFunction
-from foldbatch.blocks.columnar.kinds import Refused
-from foldbatch.blocks.columnar.purity import ATOMS, rebound
-from foldbatch.blocks.columnar.reader import Reader
+from foldbatch.blocks.columnar.calling import UserFunction, user_functions
+from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.direct import PLAIN
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import kids_of
 
 NUMBERED, TABLE = "numbered_", "by_arity_"  # prefixes of functions, and of what these look results up in
 FIELDS = ("kids", "labels", "tokens", "node")  # globals that belong to the tree being read
-TREES = (Tree, TreeNode)
 LISTS = {"label": "labels", "token": "tokens"}
 ARITY = {"is_leaf", "arity"}  # what a table of numbers of children tells
-
-
-class UnsuitedError(Exception):
-    """A function of the user reads more of a node than it did before."""
 
 
 @dataclass(slots=True)
@@ -52,30 +46,25 @@ class Numbered:
         code: its compiled functions.
         root: the name of the first one.
         functions: by name of a table, the functions that are looked up by the number of children.
-        tables: those of functions that read nothing by name, so that they return the same in all runs.
-        suited: whether the functions have read nothing else of nodes so far.
+        beside: other functions of the user, which must be pure where those may change.
     """
 
     code: CodeType
     root: str
     functions: Mapping[str, UserFunction]
-    tables: dict[str, dict[int, Any]] = field(init=False)
-    suited: bool = True
+    beside: Sequence[UserFunction]
 
-    def __post_init__(self) -> None:
-        lasting = {name: function for name, function in self.functions.items() if not function.bindings}
-        self.tables = {name: _Results(function.function) for name, function in lasting.items()}
+    def tables(self) -> dict[str, dict[int, Any]] | None:
+        """Return the tables for a run; None where functions mean something else now: read nodes instead."""
+        pure = all(function.is_pure for function in self.beside)
+        if not pure or not all(map(_reads_arity, self.functions.values())):
+            return None
+        return {name: _Results(function.function) for name, function in self.functions.items()}
 
-    @property
-    def usable(self) -> bool:
-        """Whether the program may be run now: its functions must mean what they meant when it was made."""
-        return self.suited and not any(rebound(function.bindings) for function in self.functions.values())
 
-    def tables_of_run(self) -> dict[str, dict[int, Any]]:
-        """Return the tables for a run."""
-        if len(self.tables) == len(self.functions):
-            return self.tables
-        return {name: _Results(function.function) for name, function in self.functions.items()} | self.tables
+def suits(example: Any) -> bool:
+    """Return whether an example is a tree, or a node of one, and no object of a class of the user."""
+    return type(example) is Tree or (type(example) is TreeNode and type(example.tree) is Tree)
 
 
 def fields_of(example: TreeNode) -> dict[str, Any]:
@@ -93,6 +82,10 @@ def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | Non
         globals_: what the program finds among its globals.
     """
     functions = {f.name: f for f in module.body if isinstance(f, ast.FunctionDef)}
+    beside = user_functions(globals_)
+    alone = beside is None or not all(
+        function.is_pure for function in beside
+    )  # a function that others may change has no table
     first = module.body[0]
     assert isinstance(first, ast.FunctionDef), "a program is functions"
     tables: dict[str, UserFunction] = {}
@@ -101,7 +94,7 @@ def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | Non
     while wanted:
         name, given = wanted.pop()
         if _named(name, given) not in made:
-            variant = _Variant(functions, given, globals_, tables)
+            variant = _Variant(functions, given, globals_, tables, alone)
             made[_named(name, given)] = variant.of(functions[name])
             wanted += variant.called
     body: list[ast.stmt] = list(made.values())
@@ -109,7 +102,8 @@ def by_number(module: ast.Module, globals_: Mapping[str, Any]) -> Numbered | Non
     reads = {n.id for n in ast.walk(numbered) if isinstance(n, ast.Name)} & {"kids", *LISTS.values()}
     if not reads:
         return None
-    return Numbered(compile(numbered, "<foldbatch trees>", "exec"), _named(first.name, (True,)), tables)
+    code = compile(numbered, "<foldbatch trees>", "exec")
+    return Numbered(code, _named(first.name, (True,)), tables, [] if alone else beside or [])
 
 
 def _named(name: str, given: Sequence[bool]) -> str:
@@ -126,6 +120,7 @@ class _Variant(ast.NodeTransformer):
         given: which arguments are numbers.
         globals: what the program finds among its globals.
         tables: gets the functions that are looked up.
+        alone: whether only those are looked up that nobody can change.
         called: gets the functions that are called with numbers, and which of their arguments these are.
         numbers: the variables that hold numbers.
         lists: those that hold lists of numbers, the children of a node.
@@ -136,6 +131,7 @@ class _Variant(ast.NodeTransformer):
     given: Sequence[bool]
     globals: Mapping[str, Any]
     tables: dict[str, UserFunction]
+    alone: bool
     called: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
     numbers: set[str] = field(default_factory=set)
     lists: set[str] = field(default_factory=set)
@@ -259,11 +255,7 @@ class _Variant(ast.NodeTransformer):
         """Return whether a function is looked up by the number of children."""
         if f"{TABLE}{name}" not in self.tables and callable(self.globals.get(name)):
             function = UserFunction(self.globals[name])
-            try:
-                reads = set() if function.impure else function.reads()
-            except Refused:
-                reads = set()
-            if reads and reads <= ARITY:
+            if _reads_arity(function) and not (self.alone and function.known().watched):
                 self.tables[f"{TABLE}{name}"] = function
         return f"{TABLE}{name}" in self.tables
 
@@ -276,17 +268,15 @@ class _Results(dict[int, Any]):
         self.function = function
 
     def __missing__(self, arity: int) -> Any:
-        reader = Reader(_of_arity(arity))
-        try:
-            result = self.function(reader)
-        except Exception:
-            if reader.unseen or not reader.fields <= ARITY:
-                raise UnsuitedError from None
-            raise
-        if reader.unseen or not reader.fields <= ARITY or type(result) not in ATOMS:
-            raise UnsuitedError
-        self[arity] = result
+        result = self.function(_of_arity(arity))
+        if type(result) in ATOMS:  # others are looked up by identity in memos
+            self[arity] = result
         return result
+
+
+def _reads_arity(function: UserFunction) -> bool:
+    """Return whether a function is pure, and reads nothing but how many children a node has."""
+    return function.is_pure and not function.known().beyond and function.known().fields <= ARITY
 
 
 @lru_cache(100)

@@ -7,6 +7,8 @@ from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.columnar.code import is_constant
+from foldbatch.blocks.columnar.purity import pure
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.leaves import as_tensor_type, expect_object
 from foldbatch.blocks.values import Value, is_int
@@ -122,11 +124,12 @@ def _dtype(type_: TensorType, *, named: bool = True) -> str:
     return f", dtype={type_.dtype!r}" if named else f", {type_.dtype!r}"
 
 
-def _finder(numbers: dict[Any, int], expected: str, unlisted: int | None = None) -> Callable[[Any], int]:
+def _finder(given: dict[Any, int], expected: str, unlisted: int | None = None) -> Callable[[Any], int]:
     """Return the function that finds an object's number.
 
-    Objects not in `numbers` have the number `unlisted`; without one, they are errors.
+    Objects not in `given` have the number `unlisted`; without one, they are errors.
     """
+    numbers = {**given}  # which nobody changes
 
     def find(x: Any) -> int:
         try:
@@ -138,7 +141,7 @@ def _finder(numbers: dict[Any, int], expected: str, unlisted: int | None = None)
             raise BadDataError(expected, describe_value(x), fix, ExampleKeyError)
         return number
 
-    return find
+    return pure(find) if all(map(is_constant, numbers)) else find
 
 
 def _one_hot(

@@ -1,14 +1,14 @@
 """Values as plain data, and back: what blocks are made with, as JSON and arrays hold it.
 
 What JSON lacks is a dict of one key, which names the kind: ``{"tuple": [1, 2]}``. Functions are written by
-their import paths (see `paths`); reading calls none of them.
+their import paths; reading calls none of them, and finds only those that `paths` lists or the reader trusts.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from foldbatch.blocks.paths import find, method_of, path_of
+from foldbatch.blocks.paths import Trust, find, method_of, path_of, takes
 from foldbatch.errors import ModelError
 from foldbatch.params import Array
 from foldbatch.types import (
@@ -39,6 +39,8 @@ STORED = {"bool", "float16", "float32", "float64"} | {
 }
 CONTAINERS: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 INTS = 2**63  # more is no number of JSON's to every reader
+LONGEST = 10**6  # numbers of a range, which constructors make lists of
+FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
 
 
 class Sink(Protocol):
@@ -63,6 +65,11 @@ class Source(Protocol):
     @property
     def arrays(self) -> dict[str, Array]:
         """The arrays, by name."""
+        ...
+
+    @property
+    def trust(self) -> Trust:
+        """What the data may name besides what is listed."""
         ...
 
     def thing(self, number: Any) -> Any:
@@ -107,7 +114,7 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"dict": [[_data(key, sink), _data(value, sink)] for key, value in x.items()]}
         case slice():
             return {"slice": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
-        case range():
+        case range() if len(x) <= LONGEST:
             return {"range": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
         case np.ndarray() if x.dtype.name in STORED:
             return {"array": sink.constant(x)}
@@ -117,7 +124,7 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"type": _type_data(x)}
         case Enum() if (path := path_of(type(x))) is not None:
             return {"enum": [path, x.name]}
-        case re.Pattern():
+        case re.Pattern() if not x.flags & ~FLAGS:
             return {"pattern": [_data(x.pattern, sink), x.flags]}
     reference = sink.refer(x)
     return _function_data(x, sink) if reference is None else reference
@@ -127,7 +134,7 @@ def _function_data(x: Any, sink: Sink) -> Any:
     path = path_of(x)
     if path is not None:
         return {"function": path}
-    if type(x) is partial:
+    if type(x) is partial and takes(x.func, x.keywords):
         words = [[name, _data(value, sink)] for name, value in x.keywords.items()]
         return {"partial": [_data(x.func, sink), [_data(value, sink) for value in x.args], words]}
     if type(x) is itemgetter:
@@ -138,7 +145,7 @@ def _function_data(x: Any, sink: Sink) -> Any:
     owner, name = getattr(x, "__self__", None), getattr(x, "__name__", None)
     if callable(x) and owner is not None and isinstance(name, str):
         try:
-            method_of(owner, name)
+            method_of(owner, name, Trust((type(owner).__module__,)))
         except ModelError:
             return sink.lose(_called(x))
         return {"method": [_data(owner, sink), name]}
@@ -158,7 +165,7 @@ def _is_text(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _hidden(attributes: tuple[str, ...]) -> bool:
+def _hidden(attributes: Sequence[str]) -> bool:
     return any(name.startswith("_") for path in attributes for name in path.split("."))
 
 
@@ -213,20 +220,22 @@ def _number(content: Any, source: Source) -> Any:
 
 
 def _partial(content: Any, source: Source) -> Any:
-    function, values, words = content
-    named = {name: from_data(value, source) for name, value in words}
-    return partial(from_data(function, source), *_many(values, source), **named)
+    data, values, words = content
+    function, named = from_data(data, source), {name: from_data(value, source) for name, value in words}
+    if not takes(function, named):
+        raise refused(f"arguments of {data}, which takes no such")
+    return partial(function, *_many(values, source), **named)
 
 
 def _attributes(content: Any, source: Source) -> Any:
-    if _hidden(content):
+    if not isinstance(content, list) or _hidden(content):
         raise refused(f"the attributes {content}")
     return attrgetter(*content)
 
 
 def _enum(content: Any, source: Source) -> Any:
     path, name = content
-    cls = find(path)
+    cls = find(path, source.trust)
     if not isinstance(cls, type) or not issubclass(cls, Enum):
         raise refused(f"{path}, which is no enumeration")
     return cls[name]
@@ -234,12 +243,21 @@ def _enum(content: Any, source: Source) -> Any:
 
 def _method(content: Any, source: Source) -> Any:
     owner, name = content
-    return method_of(from_data(owner, source), name)
+    return method_of(from_data(owner, source), name, source.trust)
 
 
 def _pattern(content: Any, source: Source) -> Any:
     text, flags = content
+    if flags & ~FLAGS:
+        raise refused(f"a pattern with the flags {flags}")
     return re.compile(from_data(text, source), flags)
+
+
+def _range(content: Any, source: Source) -> range:
+    numbers = range(*_many(content, source))
+    if len(numbers) > LONGEST:
+        raise refused(f"a range of {len(numbers)} numbers, of {LONGEST} at most")
+    return numbers
 
 
 def _type(content: Any, source: Source) -> Type:
@@ -267,7 +285,7 @@ READERS: dict[str, Callable[[Any, Source], Any]] = {
     "enum": _enum,
     "float": lambda content, _: float(content),
     "frozenset": lambda content, source: frozenset(_many(content, source)),
-    "function": lambda content, _: find(content),
+    "function": lambda content, source: find(content, source.trust),
     "int": lambda content, _: int(content, 16),
     "items": lambda content, source: itemgetter(*_many(content, source)),
     "method": _method,
@@ -275,7 +293,7 @@ READERS: dict[str, Callable[[Any, Source], Any]] = {
     "object": lambda content, source: source.thing(content),
     "partial": _partial,
     "pattern": _pattern,
-    "range": lambda content, source: range(*_many(content, source)),
+    "range": _range,
     "set": lambda content, source: set(_many(content, source)),
     "slice": lambda content, source: slice(*_many(content, source)),
     "text": lambda content, _: bytes.fromhex(content).decode("utf-16-le", "surrogatepass"),

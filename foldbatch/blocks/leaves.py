@@ -143,7 +143,8 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
     """Applies a Python function to an object before it becomes tensors.
 
     Args:
-        fn: takes the object, returns another; it is called once per visit while tracing.
+        fn: takes the object, returns another; it is called once per visit while tracing, or less often where
+            it is known to be pure.
 
     Raises:
         BlockTypeError: when `fn` is not callable, or the input is not an object.

@@ -1,112 +1,197 @@
 """Import paths: functions and classes by the names under which Python finds them again, ``module:name``.
 
-A path may come from a file that nobody vouches for. So no module is imported for its sake but those of this
-package that hold functions for models; of Python's own library, of NumPy and of what else this package is
-built on, only a list of functions that compute is found; and a path must be that of the definition, so that
-no path leads through one module into another.
+A path may come from a file that nobody vouches for, so `find` knows two kinds. What is `LISTED` computes
+something of what it is given and has no other effect: it opens, imports, prints and changes nothing, calls
+nothing but the function that a file put beside it (``key`` of ``max``), and makes no class. All else is found
+only where the caller of `find` has named it, as a function or by its module.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
-import collections
-import json
-import math
-import operator
 import re
-import string
 import sys
-import unicodedata
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.errors import ModelError
+from foldbatch.errors import ModelError, UnknownNameError
 from foldbatch.static import ops
 from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import describe_value
 
-OURS = ("foldbatch.schema", "foldbatch.trees", "foldbatch.zoo")  # rooms whose functions models call
-# of these, only what is listed below
-REFUSED = frozenset(sys.stdlib_module_names) - {"__main__"} | {
-    *("cupy", "foldbatch", "joblib", "llvmlite", "matplotlib", "msgspec", "numba", "numpy", "pytest", "rich"),
-    *("safetensors", "scipy", "sklearn", "tensorboardX", "threadpoolctl", "tqdm"),
+Trusted: TypeAlias = str | ModuleType | Callable[..., Any]
+
+# methods that read, by class; those that change their object, and those whose result may be as long as an
+# argument says, are left out
+READ = "__contains__ __getitem__"
+METHODS: dict[type, str] = {
+    str: f"{READ} capitalize casefold count encode endswith find index isalnum isalpha isascii isdecimal "
+    "isdigit islower isnumeric isspace istitle isupper join lower lstrip partition removeprefix "
+    "removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip "
+    "swapcase title upper",
+    dict: f"{READ} get items keys values",
+    list: f"{READ} count index",
+    tuple: f"{READ} count index",
+    set: "__contains__",
+    frozenset: "__contains__",
+    int: "bit_length",
+    float: "is_integer",
 }
-BUILTINS = (
-    "abs all any bool bytes chr dict divmod enumerate float frozenset int isinstance len list max min ord "
-    "pow range repr reversed round set sorted str sum tuple type zip"
-)
-OTHERS = {
-    collections: "Counter OrderedDict deque",
-    json: "dumps loads",
-    np: "array asarray bool float32 float64 int32 int64",
-    string: "capwords",
-    unicodedata: "category combining decimal name normalize numeric",
+# methods of objects that a file holds, besides
+OF_OBJECTS: dict[type, str] = {
+    Vocabulary: f"{READ} __call__ numbers",
+    re.Pattern: "findall fullmatch match search split sub",
+    np.ndarray: "__getitem__ item take",
 }
-TYPES = (bytes, dict, float, frozenset, int, list, set, str, tuple)
-CALLING = {"attrgetter", "call", "itemgetter", "methodcaller"}  # of operator: they reach what has no path
-HIDDEN = {"format", "format_map"}  # methods that read attributes
-SPECIAL = {"__call__", "__contains__", "__getitem__"}
+LISTED: dict[str, str] = {
+    # what OneOf asks of an example, and what InputTransform makes of a text, a number or a list
+    "builtins": "abs all any bool chr dict float frozenset int len list max min ord range round set "
+    "sorted str sum tuple type NoneType",
+    "math": "ceil copysign cos exp expm1 fabs floor fmod isfinite isinf isnan log log10 log1p log2 sin "
+    "sqrt tan tanh trunc",
+    # operators, also of symbolic tensors; none that change their operand, no power of whole numbers
+    "operator": "abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not le lt matmul "
+    "mod mul ne neg not_ or_ pos sub truediv truth xor",
+    "unicodedata": "category normalize",  # of letters and words
+    # those that symbolic tensors take, and the types of numbers, which are keys of OneOf(type, ...)
+    "numpy": "abs absolute add asarray cos divide equal exp floor floor_divide greater greater_equal less "
+    "less_equal log logical_and logical_not logical_or matmul maximum minimum mod multiply negative "
+    "not_equal power remainder rint sign sin sqrt square subtract tanh true_divide bool float32 float64 "
+    "int32 int64",
+    # with these a schema's block reads values
+    "foldbatch.schema.reading": "as_category as_fields as_flag as_list as_ngrams as_number as_pairs",
+    # and with these the models of the zoo read words and labels, and compute losses
+    "foldbatch.zoo.child_sum": "logarithms",
+    "foldbatch.zoo.tasks": "class_loss class_or_minus_one class_or_none first_scores number_or_nan "
+    "only_element squared_error",
+    "foldbatch.zoo.votes": "features_of",
+    "foldbatch.zoo.words": "name_of normal reversed_words_of subwords words_of",
+}
+# what more arguments make another thing of: a class, another coding, an array that is written to
+ALONE = re.compile("builtins:(type|str|str.encode)|numpy:.*")
+WORDS = {"base", "default", "key", "ndigits", "reverse", "start"}  # arguments of the others that have names
+KNOWN = {"foldbatch", "numpy", *sys.stdlib_module_names}  # modules that nobody is asked to trust as a whole
+LONGEST = 100  # characters of a path that an error shows
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a caller lets a file name besides the list.
+
+    Attributes:
+        modules: names of modules; those below them are meant, too.
+        values: functions and classes by import path; None stands for one that is looked up when it is asked
+            for.
+    """
+
+    modules: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def covers(self, module: str, names: str) -> bool:
+        """Return whether what a module has under dotted names may be found."""
+        if any(f"{module}.".startswith(f"{name}.") for name in self.modules):
+            return True
+        return any(f"{module}:{names}.".startswith(f"{path}.") for path in self.values)
+
+
+NOBODY = Trust()
+
+
+def trust_in(entries: Iterable[Trusted]) -> Trust:
+    """Return the trust that callers state by names of modules, by import paths, or by the things themselves.
+
+    Raises:
+        UnknownNameError: when an entry is none of these.
+
+    >>> trust_in(["models", "text:clean", len]).covers("models.trees", "Cell.of")
+    True
+    """
+    expected = "modules, functions and classes, or their names"
+    fix = 'for example trust=("mymodels",) or trust=("mymodels:clean",)'
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise UnknownNameError("trust", f"a tuple of {expected}", describe_value(entries), fix)
+    modules, values = [], {}
+    for entry in entries:
+        name = entry if isinstance(entry, str) else _name_of(entry)
+        module, colon, names = name.partition(":")
+        if not _is_plain(module, names if colon else "x"):
+            raise UnknownNameError("trust", expected, describe_value(entry), fix)
+        module = _called(module)
+        if colon:
+            values[f"{module}:{names}"] = None if isinstance(entry, str) else entry
+        else:
+            modules.append(module)
+    return Trust(tuple(modules), values)
 
 
 def path_of(value: Any) -> str | None:
     """Return the import path of a function or a class, or None where no path leads back to it.
 
     >>> import foldbatch as fb
-    >>> path_of(fb.ops.tanh), path_of(str.lower), path_of(lambda x: x), path_of(Path.unlink)
-    ('foldbatch.ops:tanh', 'builtins:str.lower', None, None)
+    >>> path_of(fb.ops.tanh), path_of(str.lower), path_of(lambda x: x)
+    ('foldbatch.ops:tanh', 'builtins:str.lower', None)
     """
-    listed = _listed()[1].get(id(value))
+    listed = _by_id().get(id(value))
     if listed is not None:
         return listed
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str):
-        return None
-    path = f"{_name_of_main() if module == '__main__' else module}:{name}"
-    try:
-        found = find(path)
-    except ModelError:
-        return None
-    return path if found is value or (isinstance(value, type(found)) and bool(found == value)) else None
+    home, _, names = _name_of(value).partition(":")
+    found = _defined(sys.modules.get(home), home, names)
+    path = f"{_called(home)}:{names}"
+    same = found is value or (isinstance(value, type(found)) and bool(found == value))
+    return path if found is not None and same and _listed().get(path) is None else None
 
 
-def find(path: str) -> Any:
+def find(path: Any, trust: Trust = NOBODY) -> Any:
     """Return the function or class of an import path.
 
-    Raises:
-        ModelError: when there is none, its module has not been imported, or it is none that a file may name.
+    Args:
+        path: as a file has it.
+        trust: what it may name besides the list; its modules are imported when they are asked for.
 
-    >>> find("builtins:len"), find("foldbatch.trees.vocabulary:Vocabulary.count")("aab")["b"]
-    (<built-in function len>, 2)
+    Raises:
+        ModelError: when there is none, or it is neither on the list nor trusted.
+
+    >>> find("builtins:len")
+    <built-in function len>
     >>> find("os:system")
     Traceback (most recent call last):
     ...
-    foldbatch.errors.ModelError: os:system: expected a function of your modules or of foldbatch.ops, or ...
+    foldbatch.errors.ModelError: os:system: expected a function of foldbatch or one that the caller ...
     """
-    listed = _listed()[0]
-    if path in listed:
-        return listed[path]
+    if not isinstance(path, str):
+        raise ModelError("a function", "its import path", describe_value(path), "save the model anew")
     module, _, names = path.partition(":")
-    found: Any = _module(path, module)
-    for name in names.split("."):
-        if isinstance(found, ModuleType):
-            found = vars(found).get(name)
-        else:
-            found = getattr(found, name, None) if isinstance(found, type) else None
-    home = "__main__" if sys.modules.get(module) is None else module
-    defined = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
-    if not callable(found) or defined != (home, names):
-        raise ModelError(path, "a function or class that is defined there", "none", "define it, or rename it")
+    if path in _listed():
+        value = _listed()[path]
+        return getattr(import_module(module), names) if value is None else value
+    shown = path if path.isprintable() and len(path) <= LONGEST else "a function"
+    if not trust.covers(module, names) or not _is_plain(module, names):
+        expected = "a function of foldbatch or one that the caller trusts"
+        raise ModelError(shown, expected, "another one", _way_to(module))
+    given = trust.values.get(path)
+    if given is not None:
+        return given
+    home = "__main__" if module == _name_of_main() else module
+    try:
+        found = _defined(import_module(home), home, names)
+    except ImportError as error:
+        fix = "install it, or name its folder in PYTHONPATH"
+        raise ModelError(shown, "a module that can be imported", f"none: {error}", fix) from None
+    if found is None:
+        raise ModelError(
+            shown, "a function or class that is defined there", "none", "define it, or rename it"
+        )
     return found
 
 
-def method_of(owner: Any, name: str) -> Any:
-    """Return a method of plain data, of a vocabulary, a pattern or a dataclass.
+def method_of(owner: Any, name: Any, trust: Trust = NOBODY) -> Any:
+    """Return a method of plain data, of a vocabulary, a pattern, an array or a dataclass.
 
     Raises:
         ModelError: when it is no such thing, or has no such method that a file may name.
@@ -114,68 +199,94 @@ def method_of(owner: Any, name: str) -> Any:
     >>> method_of({"a": 1}, "get")("a")
     1
     """
-    plain = type(owner) in {*TYPES, Vocabulary, re.Pattern}
-    plain = plain or (is_dataclass(owner) and not isinstance(owner, type))
-    public = name in SPECIAL or not (name.startswith("_") or name in HIDDEN)
-    if isinstance(owner, np.ndarray):
-        plain, public = True, name in {"__getitem__", "item", "take"}  # others write files
-    method = getattr(owner, name, None) if plain and public else None
+    if is_dataclass(owner) and not isinstance(owner, type):
+        covered = trust.covers(_called(type(owner).__module__), type(owner).__qualname__)
+        allowed = covered and (name == "__call__" or not name.startswith("_"))
+    else:
+        names = METHODS.get(type(owner)) or OF_OBJECTS.get(type(owner), "")
+        allowed = name in names.split() and (type(owner), name) != (str, "encode")
+    method = getattr(owner, name, None) if allowed else None
     if not callable(method):
         found = f"{name} of {type(owner).__name__}"
         raise ModelError(found, "a method of plain data", "another one", "write a function of your own")
     return method
 
 
-def _module(path: str, name: str) -> ModuleType:
-    """Return the module of a path."""
-    root = name.partition(".")[0]
-    if any(name == room or name.startswith(f"{room}.") for room in OURS):
-        try:
-            return import_module(name)
-        except ImportError:
-            fix = "install the foldbatch that wrote the file"
-            raise ModelError(path, "a function of this foldbatch", "no such module", fix) from None
-    if root in REFUSED:
-        expected = "a function of your modules or of foldbatch.ops, or one of Python's that only compute"
-        raise ModelError(path, expected, "another one", "wrap it in a function of a module of yours")
-    if name in sys.modules:
-        return sys.modules[name]
-    if name == _name_of_main():
-        return sys.modules["__main__"]
-    raise ModelError(path, "a function of a module that is imported", "none", f"import {name} first")
+def takes(function: Any, words: Iterable[str]) -> bool:
+    """Return whether a file may give a function arguments of these names besides those that blocks give it.
+
+    >>> takes(int, ["base"]), takes(sorted, ["key"]), takes(type, []), takes(len, ["file"])
+    (True, True, False, False)
+    """
+    path = _by_id().get(id(function), "")
+    if ALONE.fullmatch(path) or isinstance(getattr(function, "__self__", None), np.ndarray):
+        return False
+    return not path or path.startswith("foldbatch.") or WORDS.issuperset(words)
+
+
+def _way_to(module: str) -> str:
+    """Return how a function of a module that is not trusted could be used all the same."""
+    root = module.partition(".")[0]
+    if root in KNOWN or not _is_plain(module, "x"):
+        return "write a function of your own that calls it, and trust that"
+    return f'pass trust=("{root}",), or --trust {root}, if you know where the file comes from'
+
+
+def _is_plain(module: str, names: str) -> bool:
+    """Return whether dotted names are names; a package's ``__main__`` is run, and not imported."""
+    parts = module.split(".")
+    return "__main__" not in parts[1:] and all(part.isidentifier() for part in (*parts, *names.split(".")))
+
+
+def _name_of(value: Any) -> str:
+    """Return the name of a module, or the import path under which a function or class was defined."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    return f"{module}:{name}" if isinstance(module, str) and isinstance(name, str) else ""
+
+
+def _defined(module: ModuleType | None, home: str, names: str) -> Any:
+    """Return what a module defines under dotted names; None where that is nothing, or defined elsewhere."""
+    found: Any = module
+    for name in names.split("."):
+        if isinstance(found, ModuleType):
+            found = vars(found).get(name)
+        else:
+            found = getattr(found, name, None) if isinstance(found, type) else None
+    defined = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    return found if callable(found) and defined == (home, names) else None
+
+
+def _called(module: str) -> str:
+    """Return the name of a module in paths: of the script that runs, that by which others would import it."""
+    return _name_of_main() if module == "__main__" else module
 
 
 def _name_of_main() -> str:
-    """Return the name under which another script would import the one that runs."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     name = spec.name if spec is not None else Path(file).stem if file else ""
-    return name if name and name.partition(".")[0] not in REFUSED else "__main__"
+    return name if name and name.partition(".")[0] not in KNOWN else "__main__"
 
 
 @cache
-def _listed() -> tuple[dict[str, Any], dict[int, str]]:
-    """Return what has a path of its own: by path, and the paths by id."""
+def _listed() -> Mapping[str, Any]:
+    """Return what is listed by path; None for what is found in a module of foldbatch above this one."""
     named: dict[str, Any] = {f"foldbatch.ops:{name}": getattr(ops, name) for name in ops.__all__}
-    named |= {f"builtins:{name}": getattr(builtins, name) for name in BUILTINS.split()}
-    named["builtins:NoneType"] = type(None)
-    for module in (math, operator):
-        public = [name for name in vars(module) if not name.startswith("_") and name not in CALLING]
-        named |= {f"{module.__name__}:{name}": vars(module)[name] for name in public}
-    for module, names in OTHERS.items():
-        named |= {f"{module.__name__}:{name}": getattr(module, name) for name in names.split()}
-    named |= {f"numpy:{name}": value for name, value in vars(np).items() if isinstance(value, np.ufunc)}
-    named |= {
-        f"ast:{name}": value
-        for name, value in vars(ast).items()
-        if isinstance(value, type) and issubclass(value, ast.AST)
-    }
-    for type_ in TYPES:
-        for name in vars(type_):
-            if name in SPECIAL or not (name.startswith("_") or name in HIDDEN):
-                named[f"builtins:{type_.__name__}.{name}"] = getattr(type_, name)
-    named = {path: value for path, value in named.items() if callable(value)}
-    ids: dict[int, str] = {}
-    for path, value in named.items():
-        ids.setdefault(id(value), path)
-    return named, ids
+    for module, names in LISTED.items():
+        home = None if module.startswith("foldbatch.") else import_module(module)
+        named |= {f"{module}:{name}": getattr(home, name, None) for name in names.split()}
+    for type_, names in METHODS.items():
+        named |= {f"builtins:{type_.__name__}.{name}": getattr(type_, name) for name in names.split()}
+    return named | {"builtins:NoneType": type(None)}
+
+
+@cache
+def _by_id() -> Mapping[int, str]:
+    """Return the paths of what is listed by its id."""
+    paths: dict[int, str] = {}
+    for path, value in _listed().items():
+        if value is not None:
+            paths.setdefault(id(value), path)
+    return paths

@@ -5,8 +5,8 @@ composition, the parameters of a layer. It is made again by its constructor, whi
 stands in several places is written once and numbered, sources first, so it is one object again. The
 definition of a declaration comes last, as it refers to the declaration itself.
 
-Functions are written by their import paths (see `paths`). The numbers of parameters are not part of it: they
-are stored by full name.
+Functions are written by their import paths; `paths` says which a file may name. The numbers of parameters are
+not part of it: they are stored by full name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.data import from_data, refused, to_data
 from foldbatch.blocks.forward import ForwardDeclaration, Reference
 from foldbatch.blocks.layers.layer import Layer
-from foldbatch.blocks.paths import find, path_of
+from foldbatch.blocks.paths import NOBODY, Trust, find, path_of
 from foldbatch.blocks.settings import make, settings_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
@@ -107,15 +107,22 @@ def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:
     return Written(Plain(writer.things, definitions, number), writer.arrays, list(dict.fromkeys(writer.lost)))
 
 
-def from_plain(plain: Plain, arrays: dict[str, Array]) -> tuple[AnyBlock, dict[str, Parameter]]:
+def from_plain(
+    plain: Plain, arrays: dict[str, Array], trust: Trust = NOBODY
+) -> tuple[AnyBlock, dict[str, Parameter]]:
     """Return the block that plain data stand for, and by name its parameters whose numbers are in the arrays.
+
+    Args:
+        plain: the data.
+        arrays: those that they name.
+        trust: which functions and classes they may name besides those of foldbatch.
 
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.
     """
-    reader = _Reader(arrays)
+    reader = _Reader(arrays, trust)
     for thing in plain.things:
-        with _blaming(f"object {len(reader.things)} ({thing.kind})"):
+        with _blaming(f"object {len(reader.things)}" + f" ({thing.kind})" * (thing.kind in KINDS)):
             reader.things.append(reader.make(thing))
     for declaration, definition in plain.definitions:
         with _blaming("the definition of a declaration"):
@@ -236,6 +243,7 @@ class _Writer:
 @dataclass(slots=True)
 class _Reader:
     arrays: dict[str, Array]
+    trust: Trust
     things: list[Any] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
@@ -247,7 +255,7 @@ class _Reader:
 
     def make(self, plain: Thing) -> Any:
         """Make a thing."""
-        cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind)
+        cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}
             for part in (plain.settings, plain.state)
@@ -280,11 +288,11 @@ def _check_names(thing: Any) -> None:
         raise refused(f"a {type(thing).__name__} of wrong settings")
 
 
-def _class(kind: str) -> type:
+def _class(kind: str, trust: Trust) -> type:
     if ":" not in kind:
         fix = "install the foldbatch that wrote the file"
-        raise ModelError(kind, "a class that this foldbatch has", "an unknown one", fix)
-    cls = find(kind)
+        raise ModelError(repr(kind), "a class that this foldbatch has", "an unknown one", fix)
+    cls = find(kind, trust)
     if not isinstance(cls, type) or not (issubclass(cls, Block) or is_dataclass(cls)):
         raise refused(f"{kind}, which is no class of blocks")
     return cls

@@ -18,11 +18,12 @@ from functools import cached_property, partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from foldbatch.blocks.by_number import FIELDS, TREES, Numbered, UnsuitedError, by_number, fields_of
+from foldbatch.blocks.by_number import FIELDS, Numbered, by_number, fields_of, suits
 from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
+from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.recorder import Recorder
 from foldbatch.errors import (
     ExampleError,
@@ -147,19 +148,17 @@ class Tracer:
         Arguments and errors are those of `trace_all`.
         """
         recorder = self._recorder(careful=False)
-        numbered = self.numbered if any(type(example) in TREES for example in examples) else None
-        if numbered is not None and not numbered.usable:
-            numbered = None
+        numbered = self.numbered if all(map(suits, examples)) else None
+        tables = None if numbered is None else numbered.tables()
         try:
             with self._namespace(recorder) as namespace:
                 root, depth = namespace[PLAIN + self.functions[0].name], _depth()
-                if numbered is not None:
-                    if numbered.root not in namespace:
-                        exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                    namespace.update(numbered.tables_of_run())
+                if numbered is not None and numbered.root not in namespace:
+                    exec(numbered.code, namespace)  # noqa: S102 - the text is our own
+                namespace.update(tables or {})
                 for example in examples:
                     namespace.update(recorder.begin())
-                    if numbered is not None and type(example) in TREES:
+                    if numbered is not None and tables is not None:
                         namespace.update(fields_of(example))
                         recorder.end(namespace[numbered.root](example.index, depth))
                     else:
@@ -169,17 +168,16 @@ class Tracer:
             if look is not None:
                 look(recorder.data)
             return recorder.record()
-        except UnsuitedError:
-            assert numbered is not None, "its functions raise it"
-            numbered.suited = False
-            return self.record(examples, numbers)
-        except Exception as error:  # noqa: BLE001 - raised again, as an error of ours
-            number, cause = recorder.first_bad() or (recorder.ended, error)
+        except Exception as error:
+            bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
+            if bad is None or bad[0] == len(examples):  # it is no example's fault
+                raise
+            number, cause = bad
             refused = self._refused(examples[number], numbers[number], cause)
             raise refused from refused.__cause__
 
-    def _refused(self, example: Any, number: int, error: Exception) -> FoldbatchError:
-        """Return the error for an example that does not fit, with its cause, after reading it with care."""
+    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
+        """Return the error for an example that does not fit, or one that is no example's fault."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
@@ -194,6 +192,8 @@ class Tracer:
             return refused
         except (BadDataError, TooManyCallsError):
             pass
+        if is_accident(error, example):
+            return error
         refused = _unlocated(error, number)
         refused.__cause__ = error
         return refused
@@ -279,7 +279,7 @@ def _drive(
                 if not stack:
                     return value  # type: ignore[no-any-return]
     except Exception as error:
-        if careful:
+        if careful and not interrupted(error):
             raise Located(tracer, namespace, stack, _as_raised(error, namespace)) from None
         raise
 

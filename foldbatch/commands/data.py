@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ def _split(options: Namespace) -> int:
         packed = options.file.suffix == PACKED
         ending = options.file.with_suffix("").suffix + PACKED if packed else options.file.suffix
     paths = [options.folder / f"{part}{ending}" for part in PARTS]
-    if options.file.resolve() in [path.resolve() for path in paths]:
+    if os.path.realpath(options.file) in map(os.path.realpath, paths):
         raise BlockUseError(str(options.folder), "a folder to write to", "that of FILE, which is a part", FIX)
     if not 0 < sum(options.shares) < np.inf:
         raise BlockUseError("--shares", "shares with a sum above 0", str(sum(options.shares)), "say 80 10 10")

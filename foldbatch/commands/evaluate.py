@@ -1,4 +1,4 @@
-"""The command ``foldbatch eval``: the figures of a saved model on its test part, or on other data."""
+"""The command ``foldbatch eval``: the figures of a saved model on labelled data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from foldbatch.commands.trust import add_trust
 from foldbatch.errors import ReadError
-from foldbatch.recipes.data import read_dataset, read_labelled
+from foldbatch.recipes.data import read_labelled
 from foldbatch.recipes.ensemble import evaluate
 from foldbatch.recipes.reports import class_figures, class_table
 from foldbatch.recipes.saved import load_models
@@ -35,21 +36,19 @@ def main(arguments: Sequence[str], prog: str) -> int:
         metavar="MODEL",
         help="a model.safetensors, or the folder of a run, of several seeds, too",
     )
-    what = "of the format that it was trained on; by default the test part of its configuration"
+    what = "of the format that it was trained on, or the CONFIG.toml that names the test part"
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     what = "fail, with status 1, where the accuracy is below this share"
     parser.add_argument("--least", type=_share, metavar="SHARE", help=what)
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    add_trust(parser)
     options = parser.parse_intermixed_args(arguments)
-    programs, notes, configuration = load_models(options.model, options.backend)
+    programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     if options.least is not None and notes["task"] == "number":
         fix = "leave it out, and look at mse"
         raise ReadError("--least", "a model of classes", "one of numbers, without an accuracy", fix)
-    if options.data is not None:
-        examples = read_labelled(options.data, configuration, notes["classes"])
-    else:
-        examples = read_dataset(configuration).test
+    examples = read_labelled(options.data, configuration, notes["classes"])
     if not examples:
         raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
     task, classes = notes["task"], notes["classes"]

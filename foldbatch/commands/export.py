@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from foldbatch.commands.trust import add_trust
 from foldbatch.errors import BackendError, ReadError
 from foldbatch.output import write_whole
-from foldbatch.recipes.data import read_dataset, read_labelled
+from foldbatch.recipes.data import read_labelled
 from foldbatch.recipes.saved import load_model
 from foldbatch.recipes.settings import Configuration
 
@@ -38,8 +39,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
     what = "the version of ONNX's operators, from 18 to 23 (default 21)"
     parser.add_argument("--opset", type=int, metavar="N", help=what)
-    what = "compare with onnxruntime, on the test part of its configuration or on DATA: fail above 1e-5"
+    what = "compare with onnxruntime, on a file or on the test part of a CONFIG.toml: fail above 1e-5"
     parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=what)
+    add_trust(parser)
     options = parser.parse_args(arguments)
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
         if not find_spec(library):
@@ -48,7 +50,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
     from foldbatch.exporting.exporter import Exporter  # noqa: PLC0415 - it needs the library
     from foldbatch.exporting.graph import OPSET  # noqa: PLC0415
 
-    program, notes, configuration = load_model(options.model, "numpy")  # which needs no kernels
+    program, notes, configuration = load_model(
+        options.model, "numpy", options.trust
+    )  # which needs no kernels
     exporter = Exporter(program)
     metadata = _metadata(exporter, notes)
     proto = exporter.proto(metadata, OPSET if options.opset is None else options.opset)
@@ -69,10 +73,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
-    """Return the examples of a file, or those of the test part."""
-    if path != TEST_PART:
-        return read_labelled(path, configuration, notes["classes"])
-    examples = read_dataset(configuration).test
+    """Return the examples of a file, or those of a test part that needs none."""
+    examples = read_labelled(None if path == TEST_PART else path, configuration, notes["classes"])
     if not examples:
         raise ReadError("data.test", "examples", "none", "name a file: --check DATA")
     return examples

@@ -5,14 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from foldbatch.commands.counts import count
+from foldbatch.commands.trust import add_trust
 from foldbatch.compiling import compile
 from foldbatch.errors import FoldbatchError
 from foldbatch.output import output_file
 from foldbatch.recipes.building import build_model
 from foldbatch.recipes.configuration import read_configuration, to_toml
-from foldbatch.recipes.data import read_dataset
+from foldbatch.recipes.data import read_dataset, read_labelled
 from foldbatch.recipes.saved import load_model
 
 
@@ -31,27 +33,34 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser = ArgumentParser(prog=prog, description=what)
     what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
     parser.add_argument("model", type=Path, metavar="MODEL|CONFIG.toml", help=what)
+    what = "to run: examples of its format, or the CONFIG.toml that names the test part"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     what = "how many examples run together (default 1)"
     parser.add_argument("--batch", type=count, default=1, metavar="N", help=what)
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    add_trust(parser)
     what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
     parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
+    examples: list[Any] | None = None
     if options.model.suffix == ".toml":
         configuration = read_configuration(options.model, {})
-        program = compile(build_model(configuration, read_dataset(configuration)), options.backend)
+        dataset = read_dataset(configuration)
+        examples = dataset.test or dataset.train
+        program = compile(build_model(configuration, dataset), options.backend)
     else:
-        program, _, configuration = load_model(options.model, options.backend)
+        program, notes, configuration = load_model(options.model, options.backend, options.trust)
     print(to_toml(configuration))
     print(f"{program}\n{program.params!r}\n")
     try:
-        dataset = read_dataset(configuration)
+        if examples is None:
+            examples = read_labelled(options.data, configuration, notes["classes"])
     except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
-        if options.timeline is not None:
+        if options.timeline is not None or options.data is not None:
             raise  # nothing else makes the file
         print(f"no examples to run: {error}")
         return 0
-    examples = (dataset.test or dataset.train)[: options.batch]
+    examples = examples[: options.batch]
     print(program.describe(examples))
     if options.timeline is not None:
         timeline = program.profile(examples)

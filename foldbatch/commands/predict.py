@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import msgspec
 
+from foldbatch.commands.trust import add_trust
 from foldbatch.errors import ReadError
 from foldbatch.recipes.formats import FORMATS, Named
 from foldbatch.recipes.predicting import drawing, predictions
@@ -48,8 +49,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    add_trust(parser)
     options = parser.parse_intermixed_args(arguments)
-    programs, notes, configuration = load_models(options.model, options.backend)
+    programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from foldbatch.commands.counts import count
+from foldbatch.commands.trust import add_trust
 from foldbatch.errors import BackendError
 from foldbatch.garbage import set_aside
 from foldbatch.serve.limits import Limits
@@ -16,7 +17,9 @@ from foldbatch.serve.limits import Limits
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 HOST, PORT, WATCH, GRACE = "127.0.0.1", 8000, 1.0, 10.0
 WHAT = {
+    "head": "bytes of a request's head: address and headers",
     "body": "bytes of a request",
+    "held": "bytes of all requests that are being read or answered; beyond it the answer is 503",
     "examples": "examples of a request",
     "nodes": "nodes of an example: of a tree, words of a list, values of a record",
     "depth": "levels of an example",
@@ -24,6 +27,8 @@ WHAT = {
     "batch_nodes": "nodes that run together",
     "queue_nodes": "nodes that wait; beyond it the answer is 503",
     "deadline": "seconds that a request may take",
+    "connections": "connections that may be open",
+    "idle": "seconds in which a connection must send its next head, or take some of its answer",
 }
 
 
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         print(f"{options.model}: served at {address}, described at {address}/docs", flush=True)
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
-        service = Service(options.model, options.backend, set_aside)
+        service = Service(options.model, options.backend, set_aside, options.trust)
         run(service, limits, listening, watch=options.watch, grace=options.grace, started=started)
     return 0
 
@@ -73,6 +78,12 @@ def _deadline(text: str) -> float:
     return seconds
 
 
+def _host(text: str) -> str:
+    if not text.strip():  # such as of a variable that is not set; the system would take it for every address
+        raise ArgumentTypeError("expected an address, found none; 0.0.0.0 lets others ask, too")
+    return text
+
+
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
         raise ArgumentTypeError(f"expected a port from 0 to 65535, found {text}")
@@ -85,9 +96,10 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
     what = "a model.safetensors, or the folder of a run, of several seeds, too"
     parser.add_argument("model", type=Path, metavar="MODEL", help=what)
     what = f"address to listen at (default {HOST}: this machine alone)"
-    parser.add_argument("--host", default=HOST, help=what)
+    parser.add_argument("--host", type=_host, default=HOST, help=what)
     parser.add_argument("--port", type=_port, default=PORT, help=f"0: any that is free (default {PORT})")
     parser.add_argument("--backend", default="auto", help="what computes (default auto)")
+    add_trust(parser)
     for field in fields(limits):
         default = getattr(limits, field.name)
         kind, metavar = (count, "N") if isinstance(default, int) else (_deadline, "SECONDS")

@@ -14,7 +14,7 @@ from foldbatch.commands.ranks import first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError
 from foldbatch.gain.glance import glance
-from foldbatch.output import write_whole
+from foldbatch.output import remove_partial, write_whole
 from foldbatch.recipes.building import structure_of
 from foldbatch.recipes.configuration import (
     describe_options,
@@ -106,6 +106,7 @@ def _several(
             metrics = metrics_of(dataset.kind, configuration.train.metrics)
             report[part]["ensemble"] = evaluate(programs, examples, metrics)
             print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
+    remove_partial(folder, [FIGURES])
     write_whole(folder / FIGURES, as_json(report))
     return fitted
 

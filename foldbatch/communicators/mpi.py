@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
 
 from foldbatch.communicators.communicator import Bytes
+from foldbatch.communicators.sharing import is_known, leave
 from foldbatch.errors import ProcessError
 
 
@@ -17,7 +20,9 @@ class MPICommunicator:
     """The processes of an MPI communicator.
 
     Args:
-        comm: of mpi4py; by default a copy of ``COMM_WORLD``, so that messages of yours do not meet ours.
+        comm: of mpi4py; by default a copy of ``COMM_WORLD``, so that messages of yours do not meet ours. Then
+            an error that nobody catches in one process ends all, which would else wait for it for ever;
+            and so does the end of a process for which others wait.
 
     >>> MPICommunicator(MPI.COMM_SELF).size
     1
@@ -28,6 +33,9 @@ class MPICommunicator:
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
+        if comm is None and self.size > 1:
+            _end_all_with_an_error(self._comm)
+            atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
         """Return the bytes of all ranks; see `Communicator`."""
@@ -63,6 +71,29 @@ class MPICommunicator:
     def _lost(self) -> ProcessError:
         where, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
         return ProcessError(where, f"{self.size} processes", "one that has ended", fix)
+
+
+def _end_all_with_an_error(comm: Any) -> None:
+    """Let an error that leaves a program be printed as ever, and then end the processes of all ranks.
+
+    Ranks that know of the error end by themselves, when they have written a checkpoint, say.
+    """
+    printed = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        try:
+            printed(kind, error, traceback)
+            sys.stderr.flush()
+        finally:
+            if not is_known(error):
+                comm.Abort(1)
+
+    sys.excepthook = end
+
+
+def _leave(communicator: MPICommunicator) -> None:
+    if not MPI.Is_finalized():
+        leave(communicator)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

@@ -6,8 +6,9 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from foldbatch.communicators.communicator import Communicator
 from foldbatch.errors import ProcessError
 
 T = TypeVar("T")
+_FAILED: Final[WeakSet[Communicator]] = WeakSet()  # communicators of which all ranks know of a failure
 TOLD: Final = "__told_to_all_ranks__"  # an attribute of errors
 
 
@@ -72,13 +74,42 @@ def together(communicator: Communicator) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if communicator.size > 1 and not any(map(is_told, _causes(error, before))):
+        if communicator.size > 1 and not is_known(error, before):
             told(error)
             try:
                 _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
             except ProcessError as other:  # several fail at once, or another one has ended
                 error.add_note(f"beside this error: {other}")
         raise
+
+
+def is_known(error: BaseException, before: BaseException | None = None) -> bool:
+    """Return whether all ranks know of an error, or of one during whose handling it was raised.
+
+    Args:
+        error: the error.
+        before: one that was being handled before; what led to it does not count.
+    """
+    return any(map(is_told, _causes(error, before)))
+
+
+def leave(communicator: Communicator) -> None:
+    """Tell the others, where a process ends, that it does: whoever waits for it would wait for ever.
+
+    Where all end, they meet here. Where an error was told before, nobody waits.
+
+    >>> from foldbatch.communicators.alone import in_threads
+    >>> def work(communicator):
+    ...     try:
+    ...         return leave(communicator) if communicator.rank else share(communicator, None)
+    ...     except ProcessError as error:
+    ...         return str(error)
+    >>> in_threads(work, 2)
+    ['rank 1: expected a process that goes on, found one that has ended; mend that, and go on', None]
+    """
+    if communicator not in _FAILED:
+        with suppress(ProcessError):
+            _exchanged(communicator, None, "one that has ended")
 
 
 def _causes(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
@@ -118,6 +149,8 @@ def cores(communicator: Communicator) -> int:
 def _exchanged(communicator: Communicator, value: Any, failure: str | None) -> list[Any]:
     data = np.frombuffer(pickle.dumps((failure, value), pickle.HIGHEST_PROTOCOL), np.uint8)
     answers = [pickle.loads(answer.data) for answer in communicator.all_gather(data)]  # noqa: S301 - our own
+    if any(other is not None for other, _ in answers):
+        _FAILED.add(communicator)
     for rank, (other, _) in enumerate(answers):
         if other is not None and rank != communicator.rank:
             fix = "mend that, and go on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -17,7 +18,8 @@ class TorchCommunicator:
     """The processes of a group of torch.distributed.
 
     Where there is no default group yet, one is made from the environment that ``torchrun`` sets up, with the
-    backend gloo. Where there is one, such as NCCL's, it is used; bytes then pass through the GPU.
+    backend gloo; it ends with the process. Where there is one, such as NCCL's, it is used, and left to who
+    made it; bytes then pass through the GPU.
 
     Args:
         group: by default that of all processes.
@@ -26,6 +28,7 @@ class TorchCommunicator:
     def __init__(self, group: Any = None) -> None:
         if not distributed.is_initialized():
             distributed.init_process_group("gloo")
+            atexit.register(_end, distributed.group.WORLD)
         self._group = group
         self._device = "cuda" if distributed.get_backend(group) == "nccl" else "cpu"
         self.rank: int = distributed.get_rank(group)
@@ -69,3 +72,9 @@ class TorchCommunicator:
         except RuntimeError as error:
             where, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
             raise ProcessError(where, f"{self.size} processes", "one that has ended", fix) from error
+
+
+def _end(group: Any) -> None:
+    """End a group before Python ends: its threads would abort the process, and a good training with it."""
+    if distributed.is_initialized() and distributed.group.WORLD is group:
+        distributed.destroy_process_group()

@@ -15,8 +15,9 @@ import numpy as np
 import onnx
 
 from foldbatch.errors import BlockValueError, ModelError
+from foldbatch.exporting.elementwise import onnx_type
 from foldbatch.exporting.interface import CellInterface, Interface, graph_of, interface_of
-from foldbatch.exporting.operators import onnx_type, write
+from foldbatch.exporting.operators import write
 from foldbatch.exporting.writer import Scope, Writer
 from foldbatch.model.model import Model
 from foldbatch.static.graph import Graph, Node

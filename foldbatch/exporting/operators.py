@@ -6,19 +6,17 @@ the name of the result. `TRANSLATIONS` is the table. `REFUSED` names the ops wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import onnx
 
+from foldbatch.exporting.elementwise import TRANSLATIONS, onnx_type, translation
 from foldbatch.exporting.writer import Scope, first_axis
 from foldbatch.params import Array
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
 from foldbatch.static.op import CALL, UNBATCHED
 
-Translation: TypeAlias = Callable[..., str]
-TRANSLATIONS: dict[str, Translation] = {}
 OF_GRADIENTS = "only graphs of gradients have it"
 REFUSED = {
     "random": "it draws random numbers",
@@ -29,91 +27,6 @@ REFUSED = {
     "when_training": "the graph of inference has one of its operands instead",
 }
 LAST = np.iinfo(np.int64).min  # where a slice that runs backwards ends, to hold the first element
-
-
-def translation(function: Translation) -> Translation:
-    """Enter a paragraph into the table; its name is that of the op, after an underscore."""
-    TRANSLATIONS[function.__name__.removeprefix("_")] = function
-    return function
-
-
-def _same(name: str) -> Translation:
-    return lambda at, node, *xs: at.add(name, *xs)
-
-
-def onnx_type(dtype: str) -> int:
-    """Return ONNX's number of a dtype."""
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-# -- elementwise ops
-
-SAME = {
-    "subtract": "Sub",
-    "multiply": "Mul",
-    "divide": "Div",
-    "negative": "Neg",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "abs": "Abs",
-    "sign": "Sign",
-    "floor": "Floor",
-    "round": "Round",
-    "tanh": "Tanh",
-    "sin": "Sin",
-    "cos": "Cos",
-    "sigmoid": "Sigmoid",
-    "relu": "Relu",
-    "maximum": "Max",
-    "minimum": "Min",
-    "less": "Less",
-    "less_equal": "LessOrEqual",
-    "equal": "Equal",
-}
-TRANSLATIONS |= {ours: _same(theirs) for ours, theirs in SAME.items()}
-
-
-@translation
-def _add(at: Scope, node: Node, *xs: str) -> str:
-    total = xs[0] if len(xs) > 1 else at.add("Identity", xs[0])
-    for x in xs[1:]:
-        total = at.add("Add", total, x)
-    return total
-
-
-@translation
-def _square(at: Scope, node: Node, x: str) -> str:
-    return at.add("Mul", x, x)
-
-
-@translation
-def _softplus(at: Scope, node: Node, x: str) -> str:
-    below = at.add("Exp", at.add("Neg", at.add("Abs", x)))  # which does not overflow
-    return at.add("Add", at.add("Relu", x), at.add("Log", at.add("Add", at.constant(1, node.dtype), below)))
-
-
-@translation
-def _log_sigmoid(at: Scope, node: Node, x: str) -> str:
-    return at.add("Neg", _softplus(at, node, at.add("Neg", x)))
-
-
-@translation
-def _power(at: Scope, node: Node, x: str) -> str:
-    return at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype))
-
-
-@translation
-def _where(at: Scope, node: Node, condition: str, a: str, b: str) -> str:
-    if node.dtype != "bool":
-        return at.add("Where", condition, a, b)
-    otherwise = at.add("And", at.add("Not", condition), b)
-    return at.add("Or", at.add("And", condition, a), otherwise)
-
-
-@translation
-def _cast(at: Scope, node: Node, x: str) -> str:
-    return at.add("Cast", x, to=onnx_type(node.dtype))
 
 
 # -- ops that move elements
@@ -208,17 +121,31 @@ def _softmax(at: Scope, node: Node, x: str) -> str:
     return at.add("Softmax", x, axis=first_axis(node) + node.attrs["axis"])
 
 
+def _top_and_rest(at: Scope, node: Node, x: str, place: int) -> tuple[str, str]:
+    """Return the maximum along an axis, and logsumexp(x) less that, as `ops.reduce.top_and_rest`.
+
+    Runtimes' own functions of this kind may leave NaN out.
+    """
+    axes = at.constant([place], "int64")
+    top = at.add("ReduceMax", x, axes, keepdims=1)
+    below = at.add("Where", at.add("Equal", x, top), at.constant(0, node.dtype), at.add("Sub", x, top))
+    return top, at.add("Log", at.add("ReduceSum", at.add("Exp", below), axes, keepdims=1))
+
+
+def _log_chances(at: Scope, node: Node, x: str, place: int) -> str:
+    top, rest = _top_and_rest(at, node, x, place)
+    return at.add("Sub", at.add("Sub", x, top), rest)
+
+
 @translation
 def _log_softmax(at: Scope, node: Node, x: str) -> str:
-    return at.add("LogSoftmax", x, axis=first_axis(node) + node.attrs["axis"])
+    return _log_chances(at, node, x, first_axis(node) + node.attrs["axis"])
 
 
 @translation
 def _logsumexp(at: Scope, node: Node, x: str) -> str:
-    axes = _places(at, node, (node.attrs["axis"],))
-    top = at.add("ReduceMax", x, axes, keepdims=1)
-    total = at.add("ReduceSum", at.add("Exp", at.add("Sub", x, top)), axes, keepdims=1)
-    return at.add("Squeeze", at.add("Add", top, at.add("Log", total)), axes)
+    axis = first_axis(node) + node.attrs["axis"]
+    return at.add("Squeeze", at.add("Add", *_top_and_rest(at, node, x, axis)), at.constant([axis], "int64"))
 
 
 @translation
@@ -227,7 +154,7 @@ def _cross_entropy(at: Scope, node: Node, logits: str, label: str) -> str:
     rows = at.along(logits, node.inputs[0], node.axis)
     labels = at.along(label, node.inputs[1], node.axis)
     place = at.add("Unsqueeze", at.add("Cast", labels, to=onnx_type("int64")), last)
-    picked = at.add("GatherElements", at.add("LogSoftmax", rows, axis=-1), place, axis=-1)
+    picked = at.add("GatherElements", _log_chances(at, node, rows, -1), place, axis=-1)
     return at.add("Neg", at.add("Squeeze", picked, last))
 
 

@@ -53,8 +53,12 @@ _PARTS = ("operands", "feeds", "outputs", "losses", "metrics")
 _ENDS = ("recursive_operands", "recursive_outputs", "active_operands", "active_outputs", "active_feeds")
 
 
-def to_plain(model: Model) -> Plain:
+def to_plain(model: Model, *, drawn: bool = True) -> Plain:
     """Return a model as plain data, with the number of its version.
+
+    Args:
+        model: the model.
+        drawn: whether the data say how parameters are drawn.
 
     Raises:
         ModelError: when a parameter is drawn by a Python function, which has no text.
@@ -82,7 +86,9 @@ def to_plain(model: Model) -> Plain:
         "results": sorted(model.results),
         "kept_bytes": model.kept_bytes,
         "owners": [owner.name for owner in owners],
-        "parameters": [_plain_parameter(p, owners, drawn=p in model.parameters) for p in parameters],
+        "parameters": [
+            _plain_parameter(p, owners, drawn=drawn and p in model.parameters) for p in parameters
+        ],
         "axes": [axis.name for axis in axes],
         "nodes": [_plain_node(node, place, axes, parameters) for node in nodes],
         "cells": [_plain_cell(model, k, place) for k in range(len(graphs))],

@@ -26,6 +26,7 @@ from foldbatch.types import describe_value
 Raw = dict[str, Any]
 PLACE = re.compile(r" - at `\$\.?(.*)`$")
 PATHS = {"data": ("folder", "train", "dev", "test"), "words": ("vectors",)}
+DEEP = "deeper nesting than any option has"
 UNKNOWN = re.compile(r"unknown field `(.*)`")
 
 
@@ -50,6 +51,8 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
             raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ReadError(str(path), "a TOML file", str(error), "see examples/configs") from None
+        except RecursionError:
+            raise ReadError(str(path), "a TOML file of options", DEEP, "see examples/configs") from None
     for option, text in overrides.items():
         section, _, key = option.partition(".")
         if not isinstance(raw.setdefault(section, {}), dict):
@@ -159,9 +162,12 @@ def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
-    _check_finite(raw, "", where, overrides)
     try:
+        _check_finite(raw, "", where, overrides)
         return msgspec.convert(raw, Configuration)
+    except RecursionError:
+        fix = "foldbatch train --help lists all options"
+        raise ReadError(where or "configuration", "options", DEEP, fix) from None
     except msgspec.ValidationError as error:
         text = str(error)
     place = PLACE.search(text)
@@ -261,7 +267,7 @@ def _value(text: str, type_: Any) -> Any:
         return text.split(",")
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foldbatch.errors import ReadError, UnknownNameError, shortened, with_nearest
+from foldbatch.recipes.configuration import PATHS, read_configuration
 from foldbatch.recipes.formats import FORMATS, PARTS, Sample
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.suited import check_arity, check_model
@@ -70,16 +71,39 @@ def read_dataset(configuration: Configuration) -> Dataset:
     return Dataset(**read, kind=kind, classes=classes, aside=aside)
 
 
-def read_labelled(path: Path, configuration: Configuration, classes: Sequence[str]) -> list[Any]:
-    """Return the examples of another file of the same format, with the same classes.
+def read_labelled(path: Path | None, configuration: Configuration, classes: Sequence[str]) -> list[Any]:
+    """Return examples to try a saved model on, in its format and with its classes; none where there are none.
+
+    Args:
+        path: of a file of examples, or of a CONFIG.toml that names a test part. Without one, the test part is
+            read where that takes no file: what the configuration of a saved model names, a stranger may have
+            chosen, so it is not opened.
+        configuration: the model's.
+        classes: the model's.
 
     Raises:
-        ReadError: when the file is malformed, holds another class, or has no labels.
+        ReadError: when the file is malformed, holds another class, or has no labels; or when there is no
+            path, and the configuration names files.
         OSError: when it cannot be read.
     """
-    samples = FORMATS[configuration.data.format].samples(path, configuration.data)
-    examples = numbered(samples, task_kind(configuration), classes, str(path))
-    _check(examples, str(path), configuration)
+    data, where = configuration.data, "DATA" if path is None else str(path)
+    if path is None and any(getattr(data, key) for key in PATHS["data"]):
+        expected, fix = (
+            "a file of examples, or the CONFIG.toml of the run",
+            "a model's own file opens no other",
+        )
+        raise ReadError(where, expected, "none", fix)
+    if path is not None and path.suffix == ".toml":
+        data = read_configuration(path, {}).data
+        if data.format != configuration.data.format:
+            fix = "give that which the model was trained by"
+            raise ReadError(where, f"data of format {configuration.data.format}", data.format, fix)
+        path = None
+    format_ = FORMATS[data.format]
+    samples = format_.part(data, "test") if path is None else format_.samples(path, data)
+    examples = numbered(samples, task_kind(configuration), classes, where)
+    if examples or path is not None:
+        _check(examples, where, configuration)
     return examples
 
 

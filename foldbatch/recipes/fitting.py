@@ -13,8 +13,10 @@ The folder of a run holds::
 from __future__ import annotations
 
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +25,20 @@ import msgspec
 
 from foldbatch.communicators import Alone, Communicator, cores
 from foldbatch.compiling import compile
-from foldbatch.output import write_whole
+from foldbatch.errors import TrainingError
+from foldbatch.locks import locked
+from foldbatch.output import remove_partial, write_whole
 from foldbatch.program import Program
 from foldbatch.recipes.building import build_model, build_optimizer
 from foldbatch.recipes.configuration import plain, to_toml
 from foldbatch.recipes.data import Dataset
+from foldbatch.recipes.resuming import Run, check_run
 from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.steering import build_callbacks, has_best, metrics_of
+from foldbatch.recipes.steering import CHECKPOINTS, LOG, build_callbacks, has_best, metrics_of
 from foldbatch.train import Callback, Checkpoints, DataParallel, LambdaCallback, Trainer
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
+LAST = "last.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +78,18 @@ def fit(
         communicator: of several processes, each of which calls this; by default this one trains alone.
 
     Raises:
-        FoldbatchError: when examples do not fit the model, or a setting is out of range.
+        FoldbatchError: when examples do not fit the model, or a setting is out of range; when the run that is
+            resumed began with other options or data; when another one writes to the folder.
         OSError: when the folder cannot be written.
     """
     options = configuration.train
     metrics = metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
+    run = Run(configuration, [*dataset.classes, *dataset.aside])
+    last = folder / CHECKPOINTS / LAST
+    if resume and communicator.rank == 0 and os.path.lexists(last):
+        check_run(run, last)
     program = compile(
         build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
     )
@@ -95,25 +106,41 @@ def fit(
         build_optimizer(configuration.optimizer),
         batch=options.batch,
         metrics=metrics,
-        callbacks=[keep_options, *steering, *callbacks],
+        callbacks=[keep_options, run, *steering, *callbacks],
         seed=options.seed,
     )
-    if parallel.is_first:
-        folder.mkdir(parents=True, exist_ok=True)
-    history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
-    if has_best(configuration, dataset.dev):
-        _restore_best(trainer)
-    figures: dict[str, Any] = {"epochs": history}
-    figures |= {
-        part: trainer.evaluate(examples)
-        for part, examples in (("dev", traced.dev), ("test", dataset.test))
-        if examples
-    }
-    notes = {"task": dataset.kind, "classes": list(dataset.classes), "configuration": plain(configuration)}
-    if parallel.is_first:
-        program.save(folder / MODEL, notes=notes)
-        write_whole(folder / FIGURES, as_json(figures))
+    with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
+        history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
+        if has_best(configuration, dataset.dev):
+            _restore_best(trainer)
+        figures: dict[str, Any] = {"epochs": history}
+        figures |= {
+            part: trainer.evaluate(examples)
+            for part, examples in (("dev", traced.dev), ("test", dataset.test))
+            if examples
+        }
+        notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
+        notes |= {"configuration": plain(configuration)}
+        if parallel.is_first:
+            program.save(folder / MODEL, notes=notes)
+            write_whole(folder / FIGURES, as_json(figures))
     return Fitted(program, notes, figures, folder / MODEL)
+
+
+@contextmanager
+def _kept_apart(folder: Path, *, resume: bool) -> Iterator[None]:
+    """Make the folder of a run, keep it from others, and remove what a process that was killed left half.
+
+    Raises:
+        TrainingError: when another run writes to it, or has done so since it was looked at.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if not resume and (folder / MODEL).exists():
+            fix = "name another folder"
+            raise TrainingError(str(folder), "a folder without a run", "one that a run has written to", fix)
+        remove_partial(folder, (CONFIGURATION, MODEL, FIGURES, LOG))
+        yield
 
 
 def _restore_best(trainer: Trainer) -> None:

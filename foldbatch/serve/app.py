@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -18,6 +18,7 @@ import foldbatch
 from foldbatch.errors import FoldbatchError
 from foldbatch.serve.batching import Batching
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.log import log
 from foldbatch.serve.metrics import Metrics
 from foldbatch.serve.openapi import document, page
 from foldbatch.serve.predict import Predict
@@ -89,6 +90,11 @@ def application(
             watcher.cancel()
             await asyncio.to_thread(batching.stop)
 
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        text = f"request: expected what /docs describes, found {request.method} here; look there"
+        return JSONResponse({"error": text}, error.status_code, error.headers)
+
     routes = Starlette(
         routes=[
             Route("/", about),
@@ -99,7 +105,9 @@ def application(
             Route("/docs", docs),
         ],
         lifespan=lifespan,
+        exception_handlers={HTTPException: refused},
     )
+    routes.router.redirect_slashes = False
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         # the way through the routes would cost a request as much as its own work here
@@ -112,7 +120,7 @@ def application(
 async def _reload_when_changed(
     service: Service, metrics: Metrics, asked: asyncio.Event, seconds: float
 ) -> None:
-    """Read the model anew when its file has changed, or when somebody asks for it."""
+    """Read the model anew when its file has changed, or when somebody asks for it; whatever comes of it."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(asked.wait(), seconds or None)
@@ -121,13 +129,12 @@ async def _reload_when_changed(
         asked.clear()
         try:
             await asyncio.to_thread(service.reload)
-        except (FoldbatchError, OSError) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a file may make functions of its own raise anything
             metrics.reloaded("failed")
-            _log(f"{service.path}: not read anew, the former model answers on: {error}")
+            said = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
+            log(f"{service.path}: not read anew, the former model answers on: {said}")
         else:
             metrics.reloaded("ok")
-            _log(f"{service.path}: read anew")
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+            log(f"{service.path}: read anew")

@@ -47,8 +47,9 @@ STATUSES = {
     "413": "the body is too large, or holds too many examples",
     "415": "the body is of a kind that is not read",
     "422": "none of the examples could be read; predictions say why",
+    "431": "address and headers are too long",
     "500": "the server failed on an example; its log says more",
-    "503": "too much waits already; Retry-After says when to ask again",
+    "503": "too much waits, is read or is open already; Retry-After says when to ask again",
     "504": "the deadline passed",
 }
 

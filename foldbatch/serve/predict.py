@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil, isfinite
 from typing import Any
 from urllib.parse import parse_qs
@@ -16,6 +15,7 @@ import msgspec
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.serve.batching import Batching, DeadlineError
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.log import log
 from foldbatch.serve.metrics import Metrics
 from foldbatch.serve.queue import QueueFullError, Request
 from foldbatch.serve.reading import (
@@ -35,7 +35,9 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 DEADLINE = "deadline-seconds"  # the header
+READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
+TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 MOST_DIGITS = 18  # of a length that can be true
 ENDED = "server: expected time for an answer, found the end of the server; ask again later"
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
@@ -47,6 +49,10 @@ class GoneError(Exception):
 
 class SlowError(FoldbatchError):
     """The body of a request does not come in time."""
+
+
+class BusyError(QueueFullError):
+    """There is no room for the bytes of a request."""
 
 
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
@@ -74,6 +80,8 @@ class Predict:
         self._batching = batching
         self._limits = limits
         self._metrics = metrics
+        self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
+        self._held = 0  # bytes of requests that are being read or answered
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -92,8 +100,8 @@ class Predict:
             content = {"error": str(error) if isinstance(error, FoldbatchError) else _logged(error)}
             if status == 503:
                 more = [(b"retry-after", b"%d" % max(1, ceil(self._batching.seconds())))]
-            elif status in (408, 413):
-                more = [(b"connection", b"close")]  # what is left of the body is not read
+            if isinstance(error, SlowError | TooLargeError | BusyError):
+                more.append((b"connection", b"close"))  # what is left of the body is not read
         body = msgspec.json.encode(content)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -105,13 +113,30 @@ class Predict:
         arrived = self._batching.now()
         headers = dict(scope["headers"])
         body = await self._body(headers, receive)
+        try:
+            return await self._answer_body(body, headers, scope["query_string"], arrived, receive)
+        finally:
+            self._held -= len(body)
+
+    async def _answer_body(
+        self, body: bytes, headers: Mapping[bytes, bytes], query: bytes, arrived: float, receive: Receive
+    ) -> tuple[int, Any]:
         kind = headers.get(b"content-type", b"").decode("latin-1")
+        coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if coding.lower() != "identity":
+            raise MediaTypeError("body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
         if len(body) > SHORT:
-            read, ask = await asyncio.to_thread(read_body, body, kind, configuration, self._limits)
+            reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
+            try:
+                async with asyncio.timeout_at(arrived + self._limits.deadline):
+                    read, ask = await asyncio.wrap_future(reading)
+            except TimeoutError:
+                fix = "ask for fewer examples, or later"
+                raise DeadlineError("deadline", "a body that is read in time", "none", fix) from None
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
-        nodes, seconds = self._wishes(ask, headers, scope["query_string"])
+        nodes, seconds = self._wishes(ask, headers, query)
         examples = [each for each in read if isinstance(each, Example)]
         answers: Sequence[Any] = ()
         if examples:
@@ -130,28 +155,46 @@ class Predict:
         size, most = int(announced) if announced.isdigit() else 0, self._limits.body
         chunks: list[bytes] = []
         if size <= most:
-            size, more = 0, True
             try:
                 async with asyncio.timeout(self._limits.deadline):
-                    while more and size <= most:
-                        message = await receive()
-                        if message["type"] == "http.disconnect":
-                            raise GoneError
-                        chunks.append(message.get("body", b""))
-                        size += len(chunks[-1])
-                        more = message.get("more_body", False)
-            except TimeoutError:
-                found, fix = f"{size:,} bytes of it", "send it faster, or in several requests"
+                    size = await self._read(receive, chunks)
+            except BaseException as error:
+                read = sum(map(len, chunks))
+                self._held -= read
+                if not isinstance(error, TimeoutError):
+                    raise
+                found, fix = f"{read:,} bytes of it", "send it faster, or in several requests"
                 raise SlowError("body", f"a body in {self._limits.deadline:g} s", found, fix) from None
+            if size > most:
+                self._held -= size
         if size > most:
             fix = "send the examples in several requests"
             raise TooLargeError("body", f"{most:,} bytes or fewer", "more", fix)
         return b"".join(chunks)
 
+    async def _read(self, receive: Receive, chunks: list[bytes]) -> int:
+        """Read a body to its end, or to the first chunk that is too much; return how many bytes were read."""
+        size, more = 0, True
+        while more and size <= self._limits.body:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise GoneError
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            self._held += len(chunks[-1])
+            if self._held > max(self._limits.held, size):
+                room = f"room in {self._limits.held:,} bytes for all requests"
+                raise BusyError("server", room, "more", "ask again later, as Retry-After says")
+            more = message.get("more_body", False)
+        return size
+
     def _wishes(self, ask: Ask, headers: Mapping[bytes, bytes], query: bytes) -> tuple[bool, float]:
         """Return whether nodes are wanted, and the seconds that the request may take."""
         asked = parse_qs(query.decode("latin-1")) if query else {}
-        nodes = ask.nodes or asked.get("nodes", ["false"])[-1].lower() in ("1", "true", "yes")
+        wished = asked.get("nodes", ["false"])[-1].lower()
+        if wished not in TRUE + FALSE:
+            raise ReadError("nodes", "true or false", repr(wished), "send nodes=true, or leave it out")
+        nodes = ask.nodes or wished in TRUE
         if nodes and self._service.model.notes["task"] != "nodes":
             found = f"the task {self._service.model.notes['task']}"
             raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
@@ -197,7 +240,7 @@ class Predict:
             elif isinstance(answer, Exception):
                 internal += 1
                 self._metrics.refused("internal")
-                answer = {"error": _logged(answer)}
+                answer = {"error": INTERNAL if internal > 1 else _logged(answer)}  # a line a request
             name = each.name if isinstance(each, Example) else None
             told.append({"name": name, **answer} if name else answer)
         status = 500 if internal else 422 if refused == len(read) else 200
@@ -213,6 +256,5 @@ async def _cancel_when_gone(receive: Receive, answers: asyncio.Future[Any]) -> N
 
 def _logged(error: Exception) -> str:
     """Write an error of the server to the log; return what the client is told."""
-    print("error while answering:", file=sys.stderr)
-    traceback.print_exception(error)
+    log("error while answering:", error)
     return INTERNAL

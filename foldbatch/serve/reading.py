@@ -14,11 +14,11 @@ from foldbatch.recipes.formats import FORMATS
 from foldbatch.recipes.settings import Configuration
 from foldbatch.recipes.suited import check_arity
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import RECORDS
 from foldbatch.trees.node import TreeNode
 from foldbatch.types import describe_value
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
-RECORDS = "jsonlines"  # the format whose examples are any JSON
 _TREES_IN_A_TEXT = ("python", "functions")  # formats of which a text is one piece
 
 
@@ -85,7 +85,8 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     elif kind == TEXT:
         ask, read = Ask([]), []
         for piece in _pieces(_text(body), configuration.data.format):
-            read += _structures(piece, len(read), configuration, limits)
+            most = limits.examples - len(read) + 1  # one too many is enough to know
+            read += _structures(piece, len(read), configuration, limits, most)
             _few(read, limits)
     else:
         fix = f"send Content-Type: {JSON}, {LINES} or {TEXT}"
@@ -129,7 +130,7 @@ def _text(body: bytes) -> str:
 def _few(examples: list[Any], limits: Limits) -> Iterator[tuple[int, Any]]:
     if len(examples) > limits.examples:
         fix = "send them in several requests"
-        raise TooLargeError("body", f"{limits.examples:,} examples or fewer", f"{len(examples):,}", fix)
+        raise TooLargeError("body", f"{limits.examples:,} examples or fewer", "more", fix)
     return enumerate(examples)
 
 
@@ -159,19 +160,21 @@ def _one(value: Any, number: int, configuration: Configuration, limits: Limits) 
     if configuration.data.format == RECORDS:
         return _bounded(None, value, where, limits)
     if isinstance(value, str):
-        read = _structures(value, number, configuration, limits)
+        read = _structures(value, number, configuration, limits, 2)
         if len(read) == 1:
             return read[0]
         fix = "send each as an example of its own"
-        return ReadError(where, "one example", f"{len(read)} in one text", fix)
+        return ReadError(where, "one example", "several in one text" if read else "none", fix)
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return _bounded(None, value, where, limits)
     fix = f"send what a file of format {configuration.data.format} holds"
     return ExampleTypeError(where, "a text or a list of words", describe_value(value), fix)
 
 
-def _structures(text: str, number: int, configuration: Configuration, limits: Limits) -> list[Read]:
-    """Return the examples of a text; what cannot be read ends them."""
+def _structures(
+    text: str, number: int, configuration: Configuration, limits: Limits, most: int
+) -> list[Read]:
+    """Return the examples of a text, so many at most; what cannot be read ends them."""
     read: list[Read] = []
     structures = FORMATS[configuration.data.format].structures
     try:
@@ -179,6 +182,8 @@ def _structures(text: str, number: int, configuration: Configuration, limits: Li
             where = f"example {number + len(read)}"
             check_arity(configuration, structure, where)
             read.append(_bounded(name, structure, where, limits))
+            if len(read) == most:
+                break
     except FoldbatchError as error:
         place = f"example {number + len(read)}"
         where = error.where if error.where.startswith("example ") else f"{place}, {error.where}"

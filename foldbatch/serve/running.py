@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from foldbatch.errors import ReadError
 from foldbatch.serve.app import application
+from foldbatch.serve.connection import connections
 from foldbatch.serve.limits import Limits
+from foldbatch.serve.log import log
 from foldbatch.serve.service import Service
 
 BACKLOG = 2048  # connections that the system holds until they are taken
+INTERRUPTED = 130  # the exit status after Ctrl-C
+
+
+class Server(uvicorn.Server):  # type: ignore[misc]
+    """A server that a second Ctrl-C ends at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End gracefully; or, where that takes too long for the user, without any more ado."""
+        if self.should_exit and sig == signal.SIGINT:
+            log("interrupted twice: what waits is not answered")
+            os._exit(INTERRUPTED)
+        super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -37,6 +55,23 @@ def listen(host: str, port: int) -> socket.socket:
         fix = "give another --host or --port; --port 0 is any that is free"
         found = error.strerror or str(error)
         raise ReadError(f"{host}:{port}", "an address that is free", found, fix) from None
+
+
+def server_of(app: Any, limits: Limits, grace: float) -> Server:
+    """Return a server of an application of ASGI; see `run`."""
+    config = uvicorn.Config(
+        app,
+        http=connections(limits),
+        ws="none",
+        timeout_keep_alive=math.ceil(limits.idle),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=grace,
+    )
+    return Server(config)
 
 
 def run(
@@ -69,17 +104,7 @@ def run(
         return ending
 
     app = application(service, limits, watch=watch, started=lambda: started(address), draining=draining)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=grace,
-        )
-    )
+    server = server_of(app, limits, grace)
     # uvicorn ends gracefully on SIGTERM and then raises it again, but a graceful end is no failure
     former = signal.signal(signal.SIGTERM, lambda *_: None)
     try:

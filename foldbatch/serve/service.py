@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import StringIO
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError
 from foldbatch.program import Program
+from foldbatch.recipes.formats import FORMATS
 from foldbatch.recipes.predicting import predictions
 from foldbatch.recipes.saved import load_models, model_files
 from foldbatch.recipes.settings import Configuration
+from foldbatch.serve.openapi import SAMPLES
 
+EXPECTED = "a model that can answer"
+FIX = "train it again, or give another file"
 NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
+RECORDS = "jsonlines"  # the format whose examples are any JSON
 Signature = tuple[tuple[str, int, int, int], ...]
 
 
@@ -37,19 +45,45 @@ class Model:
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 
-def load(path: Path, backend: str) -> Model:
-    """Return the model of a file or of a folder, compiled for its first batch.
+def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
+    """Return the model of a file or of a folder, compiled for its first batch, when it has answered once.
 
     Raises:
-        ReadError: when a file is damaged, or ``foldbatch train`` did not write it.
+        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or the model cannot answer.
         OSError: when there is no such file.
     """
-    programs, notes, configuration = load_models(path, backend)
-    for program in programs:
-        program.run([])
-        if notes["task"] == "nodes":
-            program.run([], metrics=True)
-    return Model(programs, notes, configuration)
+    for file in model_files(path):
+        if file.exists() and not file.is_file():  # reading a pipe may never end
+            raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
+    try:
+        model = Model(*load_models(path, backend, trust))
+        every_node = model.notes["task"] == "nodes"
+        for program in model.programs:
+            program.run([], metrics=every_node)
+            program.run([])
+        _try(model, path, nodes=every_node)
+    except (FoldbatchError, OSError):
+        raise
+    except Exception as error:
+        found = f"one that raises {type(error).__name__}: {error}"
+        raise ReadError(str(path), EXPECTED, found, FIX) from error
+    return model
+
+
+def _try(model: Model, path: Path, *, nodes: bool) -> None:
+    """Refuse a model that cannot read a small example of its format, or answers with what is no number."""
+    format_ = model.configuration.data.format
+    if format_ == RECORDS:
+        return  # which fields they have, only the model knows
+    expected = f"a model that reads the format {format_}"
+    for _, structure in FORMATS[format_].structures(StringIO(SAMPLES[format_]), "sample"):
+        try:
+            (told,) = model.predict([structure], nodes=nodes)
+        except ExampleError as error:
+            raise ReadError(str(path), expected, f"one that refuses a sample: {error}", FIX) from error
+        numbers = told.get("probabilities", told)
+        if not all(isfinite(number) for number in numbers.values()):
+            raise ReadError(str(path), EXPECTED, "one whose answers are NaN or infinite", FIX)
 
 
 class Service:
@@ -59,21 +93,29 @@ class Service:
         path: of a model's file, or of the folder of a run.
         backend: what computes.
         loaded: is called when a model has been read, and the former one is not needed any more.
+        trust: as of `foldbatch.load`, also when the model is read anew.
 
     Attributes:
         model: the model.
 
     Raises:
-        ReadError: when a file is damaged, or ``foldbatch train`` did not write it.
+        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or the model cannot answer.
         OSError: when there is no such file.
     """
 
-    def __init__(self, path: Path, backend: str = "auto", loaded: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        backend: str = "auto",
+        loaded: Callable[[], None] = lambda: None,
+        trust: Iterable[str] = (),
+    ) -> None:
         self.path = path
         self._backend = backend
+        self._trust = tuple(trust)
         self._loaded = loaded
         self._seen = self._signature()
-        self.model = load(path, backend)
+        self.model = load(path, backend, self._trust)
         loaded()
 
     def changed(self) -> bool:
@@ -84,11 +126,11 @@ class Service:
         """Read the model anew. A batch that runs ends on the former model, which stays where this fails.
 
         Raises:
-            ReadError: when a file is damaged, or the new model reads examples of another format.
+            ReadError: when a file is damaged, or the new model cannot answer, or reads another format.
             OSError: when there is no such file.
         """
         self._seen = self._signature()
-        model = load(self.path, self._backend)
+        model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
         if new != former:
             fix = "start another server for it"
@@ -125,12 +167,10 @@ class Service:
     def _signature(self) -> Signature:
         """Return what changes when a file of the model is written anew."""
         found = []
-        for file in model_files(self.path):
-            try:
+        with suppress(OSError):  # a file that is just being exchanged, or a folder that cannot be listed
+            for file in model_files(self.path):
                 status = file.stat()
-            except OSError:
-                continue  # it is just being exchanged
-            found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
+                found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(found)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.autograd.function import once_differentiable
 
 from foldbatch.engines.held import Gradients, Held
+from foldbatch.errors import BackendError
 from foldbatch.params import Array, Gradient, Parameter, SparseRows
-from foldbatch.torch.reads import Read
+from foldbatch.torch.reads import Read, numbers_of
 from foldbatch.types import TensorType
 
 
@@ -106,6 +106,38 @@ def as_tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+class _Once(torch.autograd.Function):
+    """From what gradients were computed of to these gradients, which cannot be differentiated."""
+
+    @staticmethod
+    def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
+        return tuple(gradients)
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        fix = "leave the module out of the penalty or the Hessian; there is Program.hvp"
+        raise BackendError("fb.torch.Module", "gradients, taken once", "gradients of gradients", fix)
+
+    jvp = backward
+
+
+def once(
+    gradients: Sequence[torch.Tensor | None], origins: Sequence[torch.Tensor | None]
+) -> Sequence[torch.Tensor | None]:
+    """Return gradients; under ``create_graph=True`` such that differentiating them is an error.
+
+    Otherwise PyTorch would take them for constants, and a penalty on them would add nothing.
+
+    Args:
+        gradients: of some tensors.
+        origins: all that they depend on.
+    """
+    if not torch.is_grad_enabled():
+        return gradients
+    found: Sequence[torch.Tensor | None] = _Once.apply(gradients, *(x for x in origins if x is not None))
+    return found
+
+
 class _Results(torch.autograd.Function):
     """From parameters and reads to the stacked values of results."""
 
@@ -121,15 +153,14 @@ class _Results(torch.autograd.Function):
         return tuple(stacked)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
-        _ = ctx.saved_tensors
+        given = ctx.saved_tensors
         cotangents: list[Array | None] = [None] * len(ctx.call.held.values)
         for places, grad in zip(ctx.groups, grads, strict=True):
             if grad is not None:
-                for place, row in zip(places.tolist(), grad.numpy(), strict=True):
+                for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
                     cotangents[place] = row
-        return None, *ctx.call.backward(cotangents, 1.0)
+        return None, *once(ctx.call.backward(cotangents, 1.0), (*given, *grads))
 
 
 class _Loss(torch.autograd.Function):
@@ -142,10 +173,9 @@ class _Loss(torch.autograd.Function):
         return torch.tensor(float(call.held.loss), dtype=dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        _ = ctx.saved_tensors
-        return None, None, *ctx.call.backward((), float(grad))
+        given = ctx.saved_tensors
+        return None, None, *once(ctx.call.backward((), float(numbers_of(grad))), (*given, grad))
 
 
 def stacked_results(call: Call, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from foldbatch.blocks.block import as_block
 from foldbatch.compiling import compile
 from foldbatch.derivatives import Derivatives
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Runner
-from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
+from foldbatch.errors import BackendError, BlockTypeError, ExampleError, ParameterError
 from foldbatch.params import Parameter
 from foldbatch.program import Program
 from foldbatch.scheduler.trace import Trace
+from foldbatch.static.graph import reachable
 from foldbatch.torch.backward import Call, nothing_of, settle, stacked_results, summed_loss
 from foldbatch.torch.parameters import Part, mount, refuse_replaced
 from foldbatch.torch.reads import Read, Reads
@@ -27,6 +31,27 @@ from foldbatch.variants import Variant
 
 NOTHING: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def left_out(method: F) -> F:
+    """Return a method that `torch.compile` leaves out of its graphs: what it does is compiled already.
+
+    PyTorch's compiler takes more than a second to import, so that is left to those who compile.
+    """
+    made: list[Any] = []
+
+    @wraps(method)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return method(*args, **kwargs)
+        if not made:
+            made.append(torch.compiler.disable(method, reason="fb.torch.Module is compiled already"))
+        return made[0](*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return outside  # type: ignore[return-value]
 
 
 class Nodes(NamedTuple):
@@ -59,8 +84,8 @@ class Module(Part):
     ``program.params``. Frozen ones require no gradient. Two modules whose blocks share a layer share its
     parameters.
 
-    In training, `Dropout` drops, otherwise anew in each call; ``eval()`` ends that. Where no gradient is
-    wanted, as under ``torch.no_grad()``, only what inference needs is computed.
+    In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that.
+    Where no gradient is wanted, as under ``torch.no_grad()``, only what inference needs is computed.
 
     Examples may hold tensors of PyTorch wherever `Scalar`, `Vector` or `Tensor` reads: gradients flow back
     into those that require them. See `rows`. A `foldbatch.trees.Tree` may not, as trees are traced once.
@@ -108,6 +133,8 @@ class Module(Part):
         self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
+        nodes = (node for cell in cells for node in reachable(cell.training.graph.results))
+        self._draws = any(node.op.name == "random" for node in nodes)
 
     def extra_repr(self) -> str:
         """Return what the module's repr shows besides its parameters' names."""
@@ -115,6 +142,7 @@ class Module(Part):
 
     # -- calling
 
+    @left_out
     def forward(self, examples: Iterable[Any] | Planned) -> Any:
         """Return the results of a batch, in order.
 
@@ -133,6 +161,7 @@ class Module(Part):
             return call.results(stacked)
         return stacked[0] if stacked else nothing_of(type_, given)
 
+    @left_out
     def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
         """Return the values of all nodes as one tensor, with example and place of each.
 
@@ -159,6 +188,7 @@ class Module(Part):
         places = np.repeat(np.arange(len(counts)), counts)
         return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
 
+    @left_out
     def loss(self, examples: Iterable[Any] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
 
@@ -184,6 +214,7 @@ class Module(Part):
 
     # -- examples ahead of their turn
 
+    @left_out
     def prepare(self, examples: Iterable[Any]) -> Batch:
         """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
 
@@ -197,6 +228,7 @@ class Module(Part):
         self._refuse_tensors(found)
         return Batch([Prepared(trace, self.program) for trace in traces])
 
+    @left_out
     def plan(self, examples: Iterable[Any]) -> Planned:
         """Make a batch ready ahead, as `Program.plan` does; errors are those of `prepare`.
 
@@ -207,7 +239,7 @@ class Module(Part):
     # -- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"program", "_by_runner", "_mounted", "_memory", "_phases"}
+        own = {"program", "_by_runner", "_mounted", "_memory", "_phases", "_draws"}
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         mounted = {name.split(".")[0] for name in self._mounted}
         for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -235,6 +267,9 @@ class Module(Part):
 
     def _call(self, examples: Iterable[Any] | Planned, *, losses: bool) -> tuple[Call, list[torch.Tensor]]:
         """Run a batch forward; return the call, and the tensors that gradients flow to."""
+        if torch.jit.is_tracing() or get_proxy_mode() is not None:
+            fix = "`foldbatch export` writes a model as an ONNX graph"
+            raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
         refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
@@ -244,7 +279,9 @@ class Module(Part):
         derivatives = self._derivatives(variant.runner)
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else variant.traces.work(batch, self.program)
-        step = self.program._drawing(None) if self.training else 0
+        # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
+        draws = self.training and self._draws
+        step = self.program._drawing(int(torch.randint(2**62, ()))) if draws else 0
         if own or reads:
             settled = self.training or not self._phases
             pool = derivatives.pool_of(
@@ -286,7 +323,13 @@ class Module(Part):
             traced.extend(numbers)
             return variant.lowered.tracer.trace_all(examples, numbers, reads.look)
 
-        traces = variant.traces.all(batch, self.program, trace_all)
+        try:
+            traces = variant.traces.all(batch, self.program, trace_all)
+        except ExampleError:
+            if reads.refused is None:
+                raise
+        if reads.refused is not None:
+            raise reads.refused
         if reads.found and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
             self._refuse_tensors(reads.found)
         return traces, reads.found, traced

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.autograd import forward_ad
 
-from foldbatch.errors import BlockValueError
+from foldbatch.errors import BackendError, BlockValueError
 from foldbatch.model.drafts import Feed
 from foldbatch.types import describe_value
 
@@ -114,12 +115,14 @@ class Reads:
 
     Attributes:
         found: what was read of tensors that require gradients.
+        refused: why a tensor that was read cannot be: then what was traced is not to be used.
     """
 
     def __init__(self, feeds: Sequence[Sequence[Feed]]) -> None:
         self._feeds = feeds
         self._counts = [0] * len(feeds)
         self.found: list[Read] = []
+        self.refused: BackendError | None = None
 
     def look(self, data: Sequence[Sequence[list[Any]]]) -> None:
         """Note tensors among data, per cell and feed, and put their numbers in their places."""
@@ -139,10 +142,37 @@ class Reads:
         if not values.is_floating_point():
             return
         values = values.to(getattr(torch, type_.dtype))
-        for n, row in zip(places, values.detach().numpy(), strict=True):
+        try:
+            numbers = numbers_of(values)
+        except BackendError as error:  # the tracer would blame the example
+            self.refused = error
+            return
+        for n, row in zip(places, numbers, strict=True):
             items[n] = row
         if values.requires_grad:
             self.found.append(Read(k, i, values, self._counts[k] + np.array(places, np.int64)))
+
+
+def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor's numbers as an array over its memory.
+
+    Raises:
+        BackendError: when it holds none, as inside `torch.func` or an export, or has a tangent.
+
+    >>> numbers_of(torch.ones(2, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    """
+    expected = "tensors that hold numbers alone"
+    try:
+        tangent = forward_ad.unpack_dual(tensor).tangent
+        numbers: NDArray[Any] = tensor.detach().numpy()
+    except (RuntimeError, TypeError) as error:
+        fix = "call the module outside of torch.func, vmap and torch.export, one gradient at a time"
+        raise BackendError("fb.torch.Module", expected, str(error).split("\n", 1)[0], fix) from None
+    if tangent is not None:
+        fix = "Program.jvp has derivatives in forward mode"
+        raise BackendError("fb.torch.Module", expected, "a dual tensor of torch.autograd.forward_ad", fix)
+    return numbers
 
 
 def _shape(tensor: Row | torch.Tensor) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import math
 import numbers
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the state that `write` wrote to a file.
 
     Raises:
-        ReadError: when the file is damaged, is no checkpoint, or was written by a newer version.
+        ReadError: when the file is damaged, is no checkpoint, or was written by a newer version; when it is a
+            folder, a pipe, or anything else that is no file.
         OSError: when there is no such file, or it cannot be read.
 
     >>> import tempfile
@@ -52,6 +54,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     ...     read(f"{folder}/last")
     {'w': array([1., 1.]), 'history': [{'loss': inf}]}
     """
+    if os.path.lexists(path) and not Path(path).is_file():
+        fix = "delete it, or name another folder"
+        raise ReadError(os.fspath(path), "a file", "a folder, a pipe, or a link that leads to no file", fix)
     arrays, header = files.read(path, KIND, FIX)
     try:
         return {key: _restored(value, arrays) for key, value in header.items()}

@@ -139,3 +139,16 @@ def noting(note: str, *values: object) -> Iterator[None]:
     except ExampleError as error:
         error.add_note(note.format(*values))
         raise
+
+
+def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Sequence[Any]:
+    """Return examples that `Trainer.fit` was given, with a length.
+
+    Raises:
+        TrainingError: when there are none.
+        ExampleError: when the first one does not fit the model.
+    """
+    given = sequence_of(f"fit {name}", examples)
+    with noting("this is the first of fit's {}; losses and metrics need labels", name):
+        program.plan([given[0]])
+    return given

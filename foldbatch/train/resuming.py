@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ModelError, TrainingError
 from foldbatch.model.plain import to_plain
@@ -15,11 +17,15 @@ from foldbatch.params import Array
 from foldbatch.program import Program
 from foldbatch.train.callbacks.callback import Callback
 from foldbatch.train.checks import NUMBERED, noting
+from foldbatch.train.contents import Digests, digests
+from foldbatch.train.names import Table, check_names, tables
 
 if TYPE_CHECKING:
     from foldbatch.train.trainer import Trainer
 
 
+GROUPS = 1 << 16  # digests of examples that a checkpoint has
+FIX = "resume with what the training began with, or give another folder"
 LATE = 2  # steps that a device has still to do when the host waits for the loss of one
 
 
@@ -73,6 +79,40 @@ class Position:
         return self.loss
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a training began with, which no checkpoint says otherwise.
+
+    Attributes:
+        settings: of the optimizer, as they were given.
+        examples: a digest of each, ``[n] uint64``.
+        dev: the same of the dev set.
+        tables: the names of rows.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    examples: Digests = field(default_factory=lambda: digests(()))
+    dev: Digests = field(default_factory=lambda: digests(()))
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        settings: Mapping[str, str],
+        training: Sequence[Any],
+        held_out: Sequence[Any] | None,
+    ) -> Origin:
+        """Return what a training of these examples begins with; `settings` are those of its optimizer."""
+        dev = digests(() if held_out is None else held_out)
+        return cls(settings, digests(training), dev, tables(program))
+
+    def rows(self) -> dict[str, Digests]:
+        """Return all digests by name."""
+        names = {name: table.digests for name, table in self.tables.items()}
+        return {"examples": self.examples, "dev examples": self.dev, **names}
+
+
 def state_of(trainer: Trainer) -> dict[str, Any]:
     """Return the state of a trainer between two steps of a `fit`."""
     position = trainer.position
@@ -101,7 +141,7 @@ def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
     Raises:
         TrainingError: when it is the state of another training; nothing has changed then.
     """
-    _check_configuration(configuration(trainer), state["configuration"], where)
+    _check_configuration(trainer, state["configuration"], where)
     trainer.optimizer.load_state(state["optimizer"])
     assign(trainer.program.params, state["parameters"])
     trainer.program.steps_drawn = state["steps_drawn"]
@@ -125,13 +165,28 @@ def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> N
 
 def configuration(trainer: Trainer) -> dict[str, Any]:
     """Return what a training has to have in common with the one that it goes on with."""
-    order = trainer.sampler.state()
+    order, origin = trainer.sampler.state(), trainer.origin
     return {
         "model": trainer.model_digest,
         "optimizer": type(trainer.optimizer).__name__,
+        "settings": dict(origin.settings),
         "examples": trainer.examples,
         "sampler": [str(order["digest"]), str(order["seed"])],
+        "data": {"examples": _grouped(origin.examples), "dev examples": _grouped(origin.dev)},
+        "names": {name: table.refresh() for name, table in origin.tables.items()},
     }
+
+
+def _grouped(rows: Digests) -> Digests:
+    """Return the digests of as many groups of neighbours as there may be, so that checkpoints stay small."""
+    size = -(-len(rows) // GROUPS)
+    if size <= 1:
+        return rows
+    filled = np.zeros(-(-len(rows) // size) * size, np.uint64)
+    filled[: len(rows)] = rows
+    factors = 2 * np.arange(size, dtype=np.uint64) + np.uint64(1)  # so that the order counts
+    grouped: Digests = (filled.reshape(-1, size) * factors).sum(1, dtype=np.uint64)
+    return grouped
 
 
 def model_digest(program: Program) -> str:
@@ -143,9 +198,9 @@ def model_digest(program: Program) -> str:
     False
     """
     try:
-        plain: object = to_plain(program.model)
+        plain = to_plain(program.model)
     except ModelError:  # a parameter is drawn by a function, which has no text
-        plain = None
+        plain = to_plain(program.model, drawn=False)
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
     parts = (program.fingerprint, program.seed, types, plain)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -160,14 +215,35 @@ def _named(trainer: Trainer) -> Iterator[tuple[str, Callback]]:
         counts[kind] += 1
 
 
-def _check_configuration(present: Mapping[str, Any], kept: Mapping[str, Any], where: str) -> None:
-    expected = {
+def _check_configuration(trainer: Trainer, kept: Mapping[str, Any], where: str) -> None:
+    present = configuration(trainer)
+    if present.keys() != kept.keys():
+        expected = "a checkpoint that says which examples and words it was trained on"
+        raise TrainingError(where, expected, "one of an earlier version of foldbatch", "start anew")
+    check_names(trainer.origin.tables, kept["names"], where)
+    parts = {
         "model": ("of this model", "one of another model"),
         "optimizer": (f"with {present['optimizer']}", f"one with {kept['optimizer']}"),
+        "settings": _settings(present["settings"], kept["settings"]),
         "examples": (f"of {present['examples']} examples", f"one of {kept['examples']}"),
         "sampler": ("with this sampler, batch size and seed", "one with another"),
     }
-    for part, (wanted, found) in expected.items():
+    for part, (wanted, found) in parts.items():
         if present[part] != kept[part]:
-            fix = "resume with what the training began with, or give another folder"
-            raise TrainingError(where, f"a checkpoint of a training {wanted}", found, fix)
+            raise TrainingError(where, f"a checkpoint of a training {wanted}", found, FIX)
+    for name, rows in present["data"].items():
+        before = kept["data"][name]
+        if len(rows) != len(before):
+            wanted = f"a checkpoint of a training with {len(rows) or 'no'} {name}"
+            raise TrainingError(where, wanted, f"one with {len(before) or 'no'}", FIX)
+        if len(places := np.flatnonzero(rows != before)):
+            first = int(places[0]) * -(-len(trainer.origin.rows()[name]) // GROUPS)
+            found = f"others from number {first} on"
+            raise TrainingError(where, f"the {name} that the checkpoint was trained with", found, FIX)
+
+
+def _settings(present: Mapping[str, str], kept: Mapping[str, str]) -> tuple[str, str]:
+    """Return the optimizer's settings that differ, as they are and as a checkpoint has them."""
+    names = [name for name in {**present, **kept} if present.get(name) != kept.get(name)]
+    wanted, found = (", ".join(f"{name} {of.get(name)}" for name in names) for of in (present, kept))
+    return f"whose optimizer was given {wanted}", f"one with {found}"

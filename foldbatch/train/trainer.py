@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,20 @@ from foldbatch.train.checks import (
     all_of,
     check_count,
     check_metrics,
+    fitting_examples,
     instance_of,
     noting,
-    sequence_of,
     several,
 )
+from foldbatch.train.contents import digest
 from foldbatch.train.evaluating import evaluate, in_parts
+from foldbatch.train.facts import DIGEST, beginning_of, facts_of, settings, text_of
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import DataParallel
-from foldbatch.train.resuming import Position, configuration, model_digest, take_over
+from foldbatch.train.parallel.agreement import check_alike
+from foldbatch.train.resuming import Origin, Position, model_digest, take_over
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.train.shares import Batch, Share, share_of, shares
 from foldbatch.trees.records import Records
@@ -71,6 +74,7 @@ class Trainer:
         stopped: why training stopped before its last epoch, or None.
         sampler: makes the batches of the present `fit`.
         examples: how many it trains on.
+        origin: what the present `fit` began with, as far as it was looked at.
         fitting: whether a `fit` is under way.
 
     Raises:
@@ -136,8 +140,10 @@ class Trainer:
         self._ahead = check_count("ahead", ahead, 0)
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
+        self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
+        self.origin = Origin()
 
     def fit(
         self,
@@ -165,7 +171,10 @@ class Trainer:
 
         Raises:
             TrainingError: when there are no examples, or a sampler was made for another number of them; or
-                when the checkpoint is one of another model, optimizer, sampler or number of examples.
+                when the checkpoint is one of other examples, another model, optimizer, sampler or vocabulary;
+                when another training writes to the folder of `Checkpoints`; when parameters, settings,
+                examples or their order are not the same in all processes that train together, which is
+                looked at before the first epoch, after each, and at the end.
             ExampleError: when an example does not fit the model, which needs labels for its losses.
             ReadError: when the checkpoint is damaged.
             ProcessError: when a process that trains with this one has failed or ended; `Checkpoints` has then
@@ -175,17 +184,22 @@ class Trainer:
         """
         with together(self.parallel.communicator):
             self.epochs = check_count("fit epochs", epochs, 0)
-            training = self._checked("examples", examples)
-            held_out = None if dev is None else self._checked("dev", dev)
+            training = fitting_examples(self.program, "examples", examples)
+            held_out = None if dev is None else fitting_examples(self.program, "dev", dev)
             sampler = self._sampler_for(training)
-            kept = from_first(self.parallel.communicator, self._kept(resume))
-            self.examples, self.sampler = len(training), sampler
-            self.position, self.stopped, self._began = Position(), None, time.perf_counter()
-            if kept is not None:
-                take_over(self, *kept)
-            self.parallel.check_same({"training": (configuration(self), epochs, held_out and len(held_out))})
-            history = self._fit(training, held_out)
-            self.parallel.agree(None)  # an error of the last callbacks of one process must reach the others
+            with self._folder_kept():
+                kept = from_first(self.parallel.communicator, self._kept(resume))
+                self.examples, self.sampler = len(training), sampler
+                self.position, self.stopped, self._began = Position(), None, time.perf_counter()
+                kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
+                if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
+                    self.origin = Origin.of(self.program, self._settings, training, held_out)
+                if kept is not None:
+                    take_over(self, *kept)
+                if not self.parallel.is_alone:
+                    self.parallel.check_same(facts_of(self) | beginning_of(self), self.origin.rows())
+                history = self._fit(training, held_out)
+                self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
     def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
@@ -272,13 +286,6 @@ class Trainer:
 
     # -- before a fit
 
-    def _checked(self, name: str, examples: Iterable[Any]) -> Sequence[Any]:
-        """Return examples that have a length, of which the first fits the model."""
-        checked = sequence_of(f"fit {name}", examples)
-        with noting("this is the first of fit's {}; losses and metrics need labels", name):
-            self.program.plan([checked[0]])
-        return checked
-
     def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -296,8 +303,17 @@ class Trainer:
             fix = "resume=True goes on from the checkpoint of Checkpoints"
             instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
         path = self._checkpoints("fit resume").last if resume is True else Path(resume)
-        wanted = self.parallel.is_first and (resume is not True or path.exists())
+        wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
         return (checkpoint.read(path), str(path)) if wanted else None
+
+    @contextmanager
+    def _folder_kept(self) -> Iterator[None]:
+        """Keep the folder of checkpoints from other trainings; of several processes rank 0 does."""
+        with ExitStack() as stack:
+            for callback in self.callbacks if self.parallel.is_first else ():
+                if isinstance(callback, Checkpoints):
+                    stack.enter_context(callback.keeping())
+            yield
 
     def _checkpoints(self, where: str) -> Checkpoints:
         for callback in self.callbacks:
@@ -316,6 +332,9 @@ class Trainer:
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
         with self._written_where_others_end():
+            if not self.parallel.is_alone:
+                name = f"order of examples in epoch {self.epoch + 1}"
+                check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
             for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
                 self._step(share, position, noting(NUMBERED, share.indices))
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
@@ -325,6 +344,7 @@ class Trainer:
             if dev is not None:
                 made = self._evaluate(dev, self._look)
                 figures |= {f"dev_{name}": value for name, value in made.items()}
+            self._compare()  # before callbacks keep what differs
         self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
         self.figures = figures
         self.history.append(figures)
@@ -353,6 +373,10 @@ class Trainer:
                 getattr(callback, moment)(self)
 
     # -- several processes
+
+    def _compare(self) -> None:  # all raise a `TrainingError` where something differs
+        if not self.parallel.is_alone:
+            self.parallel.check_same(facts_of(self))
 
     def _look(self) -> None:
         """Raise the exception of a signal: of several processes all raise it at the same step."""

@@ -44,6 +44,7 @@ from foldbatch.static.graph import Node
 
 Kind: TypeAlias = Literal["nodes", "root", "class", "number"]
 UNLABELLED = -1
+NAN = math.nan
 KINDS = ("nodes", "root", "class", "number")
 AnyBlock: TypeAlias = Block[Any, Any]
 
@@ -117,7 +118,7 @@ def class_or_minus_one(label: Any) -> Any:
 
 def number_or_nan(label: Any) -> Any:
     """Return a number, or NaN for what is not labelled."""
-    return math.nan if label is None else label
+    return NAN if label is None else label
 
 
 def class_loss(

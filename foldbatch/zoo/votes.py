@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from foldbatch.blocks import AllOf, Dropout, Embedding, FromTensor, Function, InputTransform, Map, Scalar, Sum
+from foldbatch.blocks.columnar.purity import pure
 from foldbatch.static import ops
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
@@ -17,7 +18,8 @@ from foldbatch.zoo.words import name_of, subwords
 MOST = 6  # of children and of arguments are counted
 
 
-def features_of(node: TreeNode) -> list[str]:
+@pure
+def features_of(node: TreeNode) -> tuple[str, ...]:
     """Return what occurs in a tree, each feature once: kinds of nodes, kinds in kinds, words, and an outline.
 
     The outline says which kinds the children of the root have, which is the first and which the last, how
@@ -26,7 +28,7 @@ def features_of(node: TreeNode) -> list[str]:
 
     >>> from foldbatch.trees import Tree
     >>> features_of(Tree([1, -1], ["Name", "Return"], ["readLine", None]))[:6]
-    ['0 arguments', '1 children', 'child Name', 'first Name', 'kind Name', 'kind Name in Return']
+    ('0 arguments', '1 children', 'child Name', 'first Name', 'kind Name', 'kind Name in Return')
     """
     tree = node.tree
     names, parents = list(map(name_of, tree.labels)), tree.parents.tolist()
@@ -40,7 +42,7 @@ def features_of(node: TreeNode) -> list[str]:
     features |= {f"child {name}" for name in body}
     features |= {f"first {name}" for name in body[:1]} | {f"last {name}" for name in body[-1:]}
     counts = {f"{min(len(body), MOST)} children", f"{min(names.count('arg'), MOST)} arguments"}
-    return sorted(features | counts | {f"size {root.bit_length()}"})
+    return tuple(sorted(features | counts | {f"size {root.bit_length()}"}))
 
 
 def votes(features: Vocabulary, task: Task, dropout: float) -> AnyBlock:

@@ -26,6 +26,7 @@ from foldbatch.blocks import (
     Sum,
 )
 from foldbatch.blocks.block import Block
+from foldbatch.blocks.columnar.purity import pure
 from foldbatch.errors import BlockValueError
 from foldbatch.trees.node import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
@@ -71,27 +72,30 @@ class Words:
         return "uniform" if self.spread is None else partial(normal, spread=self.spread)
 
 
-def subwords(token: str | None) -> list[str]:
+@pure
+def subwords(token: str | None) -> tuple[str, ...]:
     """Split an identifier into its words.
 
     >>> subwords("readLine2"), subwords("read_line"), subwords(None)
-    (['read', 'line', '2'], ['read', 'line'], [])
+    (('read', 'line', '2'), ('read', 'line'), ())
     """
-    return [] if token is None else [word.lower() for word in SUBWORD.findall(token)]
+    return () if token is None else tuple(word.lower() for word in SUBWORD.findall(token))
 
 
-def words_of(text: Any) -> list[str]:
+@pure
+def words_of(text: Any) -> tuple[str, ...]:
     """Return the words of a tree, of a list of words, or of a string between blanks.
 
-    >>> words_of("a fine film"), words_of(("a", "film"))
-    (['a', 'fine', 'film'], ['a', 'film'])
+    >>> words_of("a fine film"), words_of(["a", "film"])
+    (('a', 'fine', 'film'), ('a', 'film'))
     """
     if isinstance(text, TreeNode):
-        return list(text.words())
-    return text.split() if isinstance(text, str) else list(text)
+        return text.words()
+    return tuple(text.split() if isinstance(text, str) else text)
 
 
-def reversed_words_of(text: Any) -> list[str]:
+@pure
+def reversed_words_of(text: Any) -> tuple[str, ...]:
     """Return the words that `words_of` returns, the last one first."""
     return words_of(text)[::-1]
 

@@ -16,6 +16,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.blocks.data import READERS, from_data, to_data
+from foldbatch.blocks.paths import Trust
 from foldbatch.errors import ModelError
 from foldbatch.types import BroadcastType, as_type, sequence_of
 
@@ -34,6 +35,7 @@ class Store:
 
     arrays: dict[str, Any] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    trust: Trust = field(default_factory=partial(Trust, (__name__,)))
 
     def refer(self, x: object) -> None:
         return None
@@ -85,6 +87,7 @@ def test_nan_and_arrays_come_back():
     [
         (partial(int, base=2), "11"),
         (partial(operator.add, (1,)), (2,)),
+        (partial(sorted, key=str.lower, reverse=True), "bAc"),
         (operator.itemgetter(0, "x"), {0: 1, "x": 2}),
         (operator.attrgetter("real"), 3),
         ({"a": 1}.get, "b"),
@@ -113,7 +116,12 @@ nested.append(nested)
     ("value", "named"),
     [
         (lambda x: x, r"^a lambda \(test_data.py:\d+\)$"),
-        (open, "^the function open$"),
+        (partial(str, encoding="utf-8"), "^partial"),
+        (partial(np.add, 1), "^partial"),
+        (partial(len, 1, file=2), "^partial"),
+        ("ab".encode, "the function str.encode"),
+        (re.compile(b"x", re.LOCALE), "Pattern"),
+        (range(10**6 + 1), "^range of 1000001"),
         ([1, {"a": object()}], "^object$"),
         (np.array(["x"]), "array"),
         (Other("x"), "Other"),
@@ -141,6 +149,18 @@ def test_what_cannot_be_written_is_named(value, named):
         {"method": ["{}", "format"]},
         {"method": [{"function": "builtins:len"}, "__self__"]},
         {"enum": ["builtins:len", "x"]},
+        {"enum": ["tests.blocks.test_plain:Kind", "WORD"]},
+        {"attributes": "ab"},
+        {"method": ["ab", "encode"]},
+        {"method": [[], "append"]},
+        {"method": [{"dict": []}, "update"]},
+        {"partial": [{"function": "builtins:type"}, ["X"], []]},
+        {"partial": [{"partial": [{"function": "builtins:type"}, [], []]}, ["X"], []]},
+        {"partial": [{"function": "builtins:str"}, [], [["encoding", "utf-8"]]]},
+        {"partial": [{"function": "numpy:add"}, [1], [["out", 2]]]},
+        {"partial": [{"function": "builtins:int"}, [], [["file", 2]]]},
+        {"pattern": ["a", 128]},
+        {"range": [0, 10**12, 1]},
         {"number": ["O", 1]},
         {"type": [-1, "float32"]},
         {"type": "x"},
@@ -151,6 +171,15 @@ def test_what_cannot_be_written_is_named(value, named):
 def test_other_data_are_refused(data):
     with pytest.raises((ModelError, fb.errors.BlockTypeError)):
         from_data(data, Store())
+
+
+def test_no_array_is_written_to():
+    store = Store({"a": np.arange(3)})
+    take = {"method": [{"array": "a"}, "take"]}
+    assert from_data(take, store)(2) == 2
+    for arguments, words in (([0, None], []), ([], [["out", {"array": "a"}]])):
+        with pytest.raises(ModelError, match="which takes no such"):
+            from_data({"partial": [take, arguments, words]}, store)
 
 
 @pytest.mark.parametrize("kind", READERS)

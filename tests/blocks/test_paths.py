@@ -1,32 +1,39 @@
-"""Import paths: what a file may name is found, and nothing that could do harm."""
+"""Import paths: what is listed and what the caller trusts is found, and nothing else."""
 
 from __future__ import annotations
 
-import ast
-import collections
 import functools
-import json
 import math
 import operator
 import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.paths import find, method_of, path_of
-from foldbatch.errors import ModelError
-from foldbatch.trees import Vocabulary, python_tree
+from foldbatch.blocks.paths import LISTED, METHODS, find, method_of, path_of, trust_in
+from foldbatch.errors import ModelError, UnknownNameError
+from foldbatch.trees import Vocabulary
 from tests import kept
 
 system = os.system  # a way through this module
+OWN = trust_in([__name__, kept])
 
 
 def clean(x):
     return x
+
+
+@dataclass
+class Scaled:
+    factor: int
+
+    def times(self, x):
+        return self.factor * x
 
 
 class Cleaner:
@@ -44,36 +51,58 @@ def pretends(x):
     return x
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        clean,
-        kept.squared,
-        Cleaner,
-        Cleaner.plainly,
-        Cleaner.of_class,
-        Vocabulary.count,
-        python_tree,
-        len,
-        int,
-        str.lower,
-        dict,
-        type(None),
-        operator.add,
-        math.sqrt,
-        json.loads,
-        collections.Counter,
-        np.tanh,
-        np.asarray,
-        ast.BinOp,
-        fb.ops.cross_entropy,
-        fb.ops.matmul,
-        fb.ops.abs,
-    ],
-    ids=lambda f: f.__qualname__,
-)
-def test_a_path_leads_back(function):
+LISTED_ONES = [
+    *(len, int, str.lower, dict, type(None), operator.add, math.sqrt, np.tanh, np.asarray),
+    *(fb.ops.cross_entropy, fb.ops.matmul, fb.ops.abs, fb.zoo.words.subwords, fb.schema.reading.as_flag),
+]
+OWN_ONES = [clean, kept.squared, Cleaner, Cleaner.plainly, Cleaner.of_class]
+
+
+@pytest.mark.parametrize("function", LISTED_ONES, ids=lambda f: f.__qualname__)
+def test_the_path_of_what_is_listed_leads_back_to_it(function):
     assert find(path_of(function)) == function
+
+
+@pytest.mark.parametrize("function", OWN_ONES, ids=lambda f: f.__qualname__)
+def test_other_paths_lead_back_for_those_who_trust_the_module(function):
+    assert find(path_of(function), OWN) == function
+    for trust in ((), ["testing"], ["tests.block"], ["tests.blocks.test_paths.x"], [len]):
+        with pytest.raises(ModelError, match="or one that the caller trusts, found another one; pass trust="):
+            find(path_of(function), trust_in(trust))
+
+
+def test_a_function_is_trusted_alone_and_a_class_with_what_it_has():
+    path = path_of(clean)
+    for trust in ([clean], [path]):
+        assert find(path, trust_in(trust)) is clean
+        for other in (Cleaner, Cleaner.plainly):
+            with pytest.raises(ModelError):
+                find(path_of(other), trust_in(trust))
+    for trust in ([Cleaner], [f"{__name__}:Cleaner"]):
+        assert find(path_of(Cleaner.of_class), trust_in(trust)) == Cleaner.of_class
+    assert find(f"{__name__}:clean", trust_in(["tests"])) is clean
+    local = trust_in([operator.call, "subprocess:Popen"])
+    assert find("_operator:call", local) is operator.call
+    assert find("subprocess:Popen", local) is subprocess.Popen
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["tests", [3], [None], ["a b"], ["a:"], [":b"], [lambda x: x], [""], 3],
+    ids=lambda x: type(x).__name__,
+)
+def test_what_nobody_can_trust_is_refused(wrong):
+    with pytest.raises(UnknownNameError, match="^trust: expected "):
+        trust_in(wrong)
+
+
+def test_everything_listed_is_there_and_has_a_path():
+    for module, names in LISTED.items():
+        for name in names.split():
+            assert callable(find(f"{module}:{name}")), (module, name)
+    for type_, names in METHODS.items():
+        for name in names.split():
+            assert path_of(getattr(type_, name)) == f"builtins:{type_.__name__}.{name}"
 
 
 @pytest.mark.parametrize("name", fb.ops.__all__)
@@ -83,31 +112,10 @@ def test_every_op_has_a_path_that_does_not_tell_where_it_is_written(name):
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x: x,
-        pretends,
-        os.system,
-        subprocess.Popen,
-        eval,
-        exec,
-        getattr,
-        open,
-        __import__,
-        np.load,
-        operator.call,
-        operator.methodcaller,
-        str.format,
-        object.__subclasses__,
-        fb.files.write,
-        fb.prepare,
-        functools.partial(len),
-        3,
-        "len",
-        None,
-    ],
-    ids=lambda function: getattr(function, "__qualname__", str(function).split(" at 0x")[0]),
+    [lambda x: x, pretends, functools.partial(len), operator.itemgetter(1), os, 3, "len", None],
+    ids=lambda value: type(value).__name__,
 )
-def test_what_has_no_path_or_may_do_harm_has_none(function):
+def test_what_python_would_not_find_again_has_no_path(function):
     assert path_of(function) is None
 
 
@@ -149,19 +157,54 @@ def test_what_has_no_path_or_may_do_harm_has_none(function):
         "ctypes:CDLL",
         "functools:partial",
         "msgspec:x",
+        "typing_extensions:NamedTuple",
+        "click.termui:edit",
+        "foldbatch.trees.json_text:read_json",
+        "foldbatch.trees:read_json",
+        "foldbatch.trees.vocabulary:Vocabulary.count",
+        "builtins:str.encode.x",
+        "builtins:print",
+        "operator:setitem",
+        "operator:iadd",
+        "numpy:array",
+        "json:loads",
+        "math:factorial",
+        None,
+        3,
+        ["builtins:len"],
+        f"{__package__}..test_paths:clean",
+        "tests.__main__:x",
+        "tests.programs.__main__:main",
+        "\x1b]0;x\x07:f",
+        f"tests{'.x' * 1000}:f",
     ],
 )
 def test_other_paths_are_refused(path):
-    with pytest.raises(ModelError):
-        find(path)
+    for trust in (trust_in(()), OWN):
+        with pytest.raises(ModelError) as caught:
+            find(path, trust)
+        assert str(caught.value).isprintable() and len(str(caught.value)) < 300
 
 
-def test_no_module_is_imported_for_a_file(tmp_path, monkeypatch):
-    (tmp_path / "never_imported.py").write_text("def f(x): return x\nprint('imported')")
+def test_no_module_is_imported_for_a_file_but_those_that_the_caller_names(tmp_path, monkeypatch):
+    (tmp_path / "on_demand.py").write_text("def f(x): return x")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match="none; import never_imported first$"):
-        find("never_imported:f")
-    assert "never_imported" not in sys.modules
+    with pytest.raises(ModelError, match='pass trust=\\("on_demand",\\), or --trust on_demand, if you know'):
+        find("on_demand:f")
+    trust = trust_in(["on_demand"])
+    assert "on_demand" not in sys.modules
+    assert find("on_demand:f", trust)(1) == 1
+    with pytest.raises(ModelError, match="a function or class that is defined there, found none"):
+        find("on_demand:g", trust)
+    with pytest.raises(ModelError, match="a module that can be imported, found none: No module named"):
+        find("on_demand.more:g", trust)
+    del sys.modules["on_demand"]
+
+
+def test_nobody_is_told_to_trust_a_library_as_a_whole():
+    for path in ("os:system", "foldbatch.files:write", "numpy:load"):
+        with pytest.raises(ModelError, match="another one; write a function of your own that calls it"):
+            find(path)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +216,11 @@ def test_a_script_is_called_as_others_would_import_it(monkeypatch, file, name):
     exec("def f(x): return x\nclass C: pass", vars(main))
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert path_of(main.f) == f"{name}:f"
-    assert find(f"{name}:f") is main.f
-    assert find(f"{name}:C") is main.C
+    with pytest.raises(ModelError):
+        find(f"{name}:f")
+    for trust in (trust_in(["__main__"]), trust_in([name]), trust_in([main]), trust_in([main.f, main.C])):
+        assert find(f"{name}:f", trust) is main.f
+        assert find(f"{name}:C", trust) is main.C
     main.__spec__ = type("Spec", (), {"name": "package.train"})
     assert path_of(main.f) == "package.train:f"
 
@@ -184,6 +230,7 @@ def test_methods_of_plain_things_are_found_and_others_refused():
     assert method_of(["x", "y"], "index")("y") == 1
     assert method_of(re.compile("a+"), "findall")("aab") == ["aa"]
     assert method_of(np.array([5, 6]), "take")(1) == 6
+    assert method_of(Scaled(2), "times", OWN)(3) == 6
     for owner, name in [
         ("{0.x}", "format"),
         ({}, "__class__"),
@@ -192,6 +239,15 @@ def test_methods_of_plain_things_are_found_and_others_refused():
         (os, "system"),
         (open, "__call__"),
         (Cleaner, "mro"),
+        ("a", "encode"),
+        ("a", "ljust"),
+        ([], "append"),
+        ({}, "update"),
+        (re.compile("a"), "scanner"),
+        (Vocabulary(["a"]), "count"),
+        (Scaled(2), "times"),
+        (Scaled(2), "__init__"),
+        ("a", None),
         ([], "nothing"),
         (object(), "__init__"),
     ]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.blocks.paths import trust_in
 from foldbatch.blocks.plain import KINDS, Plain, Thing, from_plain, to_plain
 from foldbatch.blocks.settings import settings_of
 from foldbatch.errors import ModelError
@@ -49,7 +50,7 @@ def again(block: fb.Block, names: dict[str, fb.Parameter] | None = None) -> Any:
     assert written.lost == []
     arrays = {**written.arrays, **{name: parameter.value for name, parameter in (names or {}).items()}}
     plain = msgspec.json.decode(msgspec.json.encode(written.plain), type=Plain)
-    twin, _ = from_plain(plain, arrays)
+    twin, _ = from_plain(plain, arrays, trust_in(["tests"]))
     assert to_plain(twin, {}).plain == to_plain(block, {}).plain or names
     return twin
 
@@ -231,7 +232,8 @@ def test_what_cannot_be_written_is_named_with_its_block():
     ("things", "found"),
     [
         ([Thing("Nothing")], "unknown one"),
-        ([Thing("os:system")], "only compute"),
+        ([Thing("os:system")], "or one that the caller trusts"),
+        ([Thing("tests.blocks.test_plain:Doubled", {"size": 2})], "or one that the caller trusts"),
         ([Thing("builtins:len")], "no class of blocks"),
         ([Thing("builtins:dict")], "no class of blocks"),
         ([Thing("Map", {"block": {"object": 0}})], "object 0 of 0"),

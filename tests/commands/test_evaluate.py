@@ -10,7 +10,7 @@ from foldbatch.cli import main
 
 
 def test_figures_of_the_test_part_and_of_a_file(run, treebank, capsys):
-    assert main(["eval", str(run)]) == 0
+    assert main(["eval", str(run), str(run / "configuration.toml")]) == 0
     first, second, *classes = capsys.readouterr().out.splitlines()
     assert first.startswith("examples 6, loss ") and "precision" in second and len(classes) == 5
     assert main(["eval", str(run / "model.safetensors"), str(treebank / "dev.txt"), "--json"]) == 0
@@ -21,8 +21,17 @@ def test_figures_of_the_test_part_and_of_a_file(run, treebank, capsys):
 
 
 def test_a_figure_that_is_too_low_is_a_failed_check(run, capsys):
-    assert main(["eval", str(run), "--least", "0"]) == 0
-    assert main(["eval", str(run), "--least", "1.1"]) == 1
+    data = str(run / "configuration.toml")
+    assert main(["eval", str(run), data, "--least", "0"]) == 0
+    assert main(["eval", str(run), data, "--least", "1.1"]) == 1
+
+
+def test_what_a_models_file_names_is_not_opened(run, capsys):
+    assert main(["eval", str(run)]) == 2
+    assert capsys.readouterr().err == (
+        "error: DATA: expected a file of examples, or the CONFIG.toml of the run, found none; "
+        "a model's own file opens no other\n"
+    )
 
 
 def test_data_without_examples_are_refused(run, tmp_path, capsys):

@@ -47,9 +47,12 @@ def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys,
     assert main(command) == 1
 
 
-def test_the_check_is_of_the_test_part_where_no_file_is_named(run, tmp_path, capsys):
-    assert main(["export", str(run), str(tmp_path / "model.onnx"), "--check"]) == 0
+def test_the_check_is_of_the_test_part_of_a_configuration_that_is_named(run, tmp_path, capsys):
+    command = ["export", str(run), str(tmp_path / "model.onnx"), "--check"]
+    assert main([*command, str(run / "configuration.toml")]) == 0
     assert "largest difference on 6 examples: " in capsys.readouterr().out
+    assert main(command) == 2
+    assert "a model's own file opens no other" in capsys.readouterr().err
 
 
 def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):

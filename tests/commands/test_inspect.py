@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from foldbatch.cli import main
-from foldbatch.errors import ReadError
 
 
 def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
-    assert main(["inspect", str(run), "--batch", "2"]) == 0
+    assert main(["inspect", str(run), str(run / "configuration.toml"), "--batch", "2"]) == 0
     out = capsys.readouterr().out
     for part in ('name = "tree_lstm"', "words.weight: float32[6,2]", "2 examples: ", "memory: "):
         assert part in out
 
 
-def test_a_timeline_is_written_as_a_picture_or_a_trace(run, capsys, tmp_path):
+def test_a_timeline_is_written_as_a_picture_or_a_trace(run, treebank, capsys, tmp_path):
     for name, begin in (("seen.svg", "<svg "), ("SEEN.SVG", "<svg "), ("seen.json", '{"traceEvents": [')):
-        assert main(["inspect", str(run), "--timeline", str(tmp_path / name)]) == 0
+        assert (
+            main(["inspect", str(run), str(treebank / "test.txt"), "--timeline", str(tmp_path / name)]) == 0
+        )
         assert "total ms" in capsys.readouterr().out
         assert (tmp_path / name).read_text().startswith(begin)
 
@@ -25,13 +26,10 @@ def test_a_configuration_is_shown_as_what_it_would_train(run, capsys):
     assert "1 example: " in capsys.readouterr().out
 
 
-def test_a_model_is_shown_where_its_data_are_not(run, capsys, monkeypatch, tmp_path):
-    def no_data(configuration):
-        raise ReadError("data.train", "examples to train on", "none")
-
-    monkeypatch.setattr("foldbatch.commands.inspect.read_dataset", no_data)
+def test_a_model_is_shown_without_what_its_file_names(run, capsys, tmp_path):
     assert main(["inspect", str(run)]) == 0
-    assert "no examples to run: data.train: expected examples" in capsys.readouterr().out
-    assert main(["inspect", str(run), "--timeline", str(tmp_path / "none.svg")]) == 2
-    assert "data.train: expected examples" in capsys.readouterr().err
+    assert "no examples to run: DATA: expected a file of examples" in capsys.readouterr().out
+    for wrong in (["--timeline", str(tmp_path / "none.svg")], [str(tmp_path / "none.txt")]):
+        assert main(["inspect", str(run), *wrong]) == 2
+        assert capsys.readouterr().err.startswith("error: ")
     assert not (tmp_path / "none.svg").exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from foldbatch import files
 from foldbatch.cli import main
 
 
@@ -85,3 +86,17 @@ def test_a_tree_that_the_model_cannot_read_is_named(run, tmp_path, capsys):
     (tmp_path / "trees.txt").write_text("(X a)\n(X (X b))\n")
     assert main(["predict", str(run), str(tmp_path / "trees.txt")]) == 2
     assert "trees.txt, tree 2: expected two children at each inner node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "eval", "inspect", "export", "serve"])
+@pytest.mark.parametrize("notes", [{"configuration": "x"}, {"classes": 5}, {"task": 7}, {"classes": ["a"]}])
+def test_a_file_of_odd_notes_is_one_line(run, tmp_path, capsys, command, notes):
+    for library in {"export": ["onnx"], "serve": ["uvicorn", "starlette"]}.get(command, []):
+        pytest.importorskip(library)
+    arrays, header = files.read(run / "model.safetensors", "model", "")
+    header["notes"] |= notes
+    files.write(tmp_path / "odd.safetensors", "model", arrays, header)
+    more = {"export": [str(tmp_path / "odd.onnx")], "serve": ["--port", "0"]}.get(command, [])
+    assert main([command, str(tmp_path / "odd.safetensors"), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {tmp_path / 'odd.safetensors'}: expected a model that ")

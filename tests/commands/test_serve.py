@@ -43,6 +43,8 @@ def test_options_become_limits(monkeypatch):
     "arguments, message",
     [
         (["--port", "70000"], "expected a port from 0 to 65535, found 70000"),
+        (["--host", ""], "expected an address, found none"),
+        (["--host", " "], "expected an address, found none"),
         (["--batch", "0"], "expected a whole number of 1 or more, found 0"),
         (["--grace", "-1"], "expected seconds, 0 or more, found -1"),
         (["--deadline", "0"], "expected seconds above 0, found 0"),

@@ -52,7 +52,7 @@ def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
     figures = json.loads((folder / "figures.json").read_text())
     assert set(figures["test"]["accuracy"]) == {"mean", "deviation"}
     assert set(figures["test"]["ensemble"]) == {"accuracy", "node_accuracy", "vote_accuracy"}
-    assert main(["eval", str(folder), "--json"]) == 0
+    assert main(["eval", str(folder), str(treebank / "test.txt"), "--json"]) == 0
     together = json.loads(capsys.readouterr().out)
     assert together["accuracy"] == figures["test"]["ensemble"]["accuracy"] and "loss" not in together
     assert main(["predict", str(folder), str(treebank / "test.txt")]) == 0

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from foldbatch.communicators import Alone, cores, in_threads, share, together
+from foldbatch.communicators.sharing import leave
 from foldbatch.errors import ProcessError
 
 
@@ -75,6 +76,18 @@ def test_an_error_of_a_second_try_is_told_again():
         return None
 
     assert "found ValueError: second" in in_threads(work, 2)[0]
+
+
+def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that_know():
+    def work(communicator):
+        if communicator.rank == 1:
+            return leave(communicator)
+        with pytest.raises(ProcessError, match="rank 1: .* found one that has ended"):
+            share(communicator, None)
+        return leave(communicator)  # nobody is there any more
+
+    assert in_threads(work, 3) == [None] * 3
+    assert in_threads(leave, 3) == [None] * 3  # all end
 
 
 def test_a_process_alone_raises_what_is_raised():

@@ -37,3 +37,24 @@ def test_two_processes_train_as_one_and_one_that_is_killed_is_missed(tmp_path):
     message = (tmp_path / "killed-0.txt").read_text()
     assert message.startswith("rank 0 of 2: expected 2 processes, found one that has ended; go on from ")
     assert message.endswith(f"{tmp_path / 'killed' / 'last.safetensors'} with resume=True, or --resume")
+
+
+def test_a_group_of_ours_ends_before_python_does_and_one_of_the_user_is_left(tmp_path):
+    """Else its threads would abort the process, now and then, and torchrun would report a failure."""
+    code = """
+import atexit, sys
+from torch import distributed
+make, own = distributed.init_process_group, {"rank": 0, "world_size": 1}
+distributed.init_process_group = lambda backend: make(backend, **own, init_method="file://" + sys.argv[1])
+from foldbatch.communicators.torch import TorchCommunicator
+assert TorchCommunicator().size == 1
+atexit._run_exitfuncs()
+assert not distributed.is_initialized()
+make("gloo", **own, init_method="file://" + sys.argv[2])
+assert TorchCommunicator().size == 1
+atexit._run_exitfuncs()
+assert distributed.is_initialized()
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "ours"), str(tmp_path / "own")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr

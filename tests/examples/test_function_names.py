@@ -62,8 +62,8 @@ def test_nothing_of_the_name_leaks_into_the_tree(corpus: fb.trees.Corpus) -> Non
 def test_identifiers_are_split_into_words() -> None:
     """Whatever the convention."""
     subwords = load("function_names").subwords
-    assert subwords("readLine") == subwords("read_line") == ["read", "line"]
-    assert subwords(None) == subwords("_") == []
+    assert subwords("readLine") == subwords("read_line") == ("read", "line")
+    assert subwords(None) == subwords("_") == ()
 
 
 def test_the_model_runs_any_mixture_of_trees(corpus: fb.trees.Corpus) -> None:

@@ -9,7 +9,8 @@ pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
 import onnx  # noqa: E402
 
-from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, onnx_type, write  # noqa: E402
+from foldbatch.exporting.elementwise import TRANSLATIONS, onnx_type  # noqa: E402
+from foldbatch.exporting.operators import REFUSED, write  # noqa: E402
 from foldbatch.exporting.writer import Scope, Writer  # noqa: E402
 from foldbatch.static.evaluate import evaluate  # noqa: E402
 from foldbatch.static.graph import Graph, apply, input_node  # noqa: E402

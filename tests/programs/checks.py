@@ -152,7 +152,7 @@ def check_kept(compiled: Program, program: BlockProgram) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder, "first"), Path(folder, "second")
         compiled.save(first)
-        twin = fb.load(first, compiled.engine.name, threads=1, debug=compiled.options.debug)
+        twin = fb.load(first, compiled.engine.name, trust=["tests"], threads=1, debug=compiled.options.debug)
         twin.save(second)
         assert first.read_bytes() == second.read_bytes()
     found, expected = (

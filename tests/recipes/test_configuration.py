@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.recipes.configuration import (
     checked,
     plain,
@@ -101,6 +101,23 @@ def test_a_file_of_other_bytes_is_no_toml(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (f"a = {'[' * 5000}{']' * 5000}", {}),
+        (f"[{'.'.join(['a'] * 3000)}]\nx = 1", {}),
+        (f"[model]\nhidden = {'{a = ' * 2000}1{'}' * 2000}", {}),
+        ("", {"task.weights": "[" * 5000 + "]" * 5000}),
+    ],
+)
+def test_options_inside_each_other_are_one_line(tmp_path, text, overrides):
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    with pytest.raises(FoldbatchError, match=r"my.toml: |--task.weights: ") as error:
+        read_configuration(path, overrides)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
     "arguments, message",
     [
         (
@@ -160,3 +177,16 @@ def test_numbers_are_finite(tmp_path, text, place):
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     assert read(tmp_path, "\ufeff[train]\nepochs = 3").train.epochs == 3
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[" + "a." * 3000 + "a]\nb = 1"])
+def test_options_that_nest_too_deep_are_one_error(tmp_path, text):
+    path = tmp_path / "deep.toml"
+    path.write_text(text)
+    with pytest.raises(ReadError, match="found deeper nesting than any option has"):
+        read_configuration(path, {})
+
+
+def test_a_value_that_nests_too_deep_is_one_error():
+    with pytest.raises(FoldbatchError):
+        read_configuration(None, {"task.weights": "[" * 5000 + "]" * 5000})

@@ -116,3 +116,20 @@ def test_one_class_is_nothing_to_learn(tmp_path):
         FoldbatchError, match="data.train: expected labels of two classes or more, found only"
     ):
         read_dataset(configuration)
+
+
+def test_a_saved_model_is_tried_on_a_file_or_on_the_test_part_that_a_configuration_names(treebank, tmp_path):
+    configuration = configured(data__format="sst", data__folder=treebank)
+    classes = read_dataset(configuration).classes
+    (tmp_path / "c.toml").write_text(f'[data]\nformat = "sst"\ntest = "{treebank / "test.txt"}"\n')
+    part = read_labelled(tmp_path / "c.toml", configuration, classes)
+    assert [tree.labels for tree in part] == [
+        tree.labels for tree in read_labelled(treebank / "test.txt", configuration, classes)
+    ]
+    for name in ("folder", "train", "dev", "test"):
+        with pytest.raises(FoldbatchError, match="a model's own file opens no other"):
+            read_labelled(None, configured(**{"data__format": "sst", f"data__{name}": treebank}), classes)
+    assert read_labelled(None, configured(data__format="sst"), classes) == []
+    (tmp_path / "c.toml").write_text('[data]\nformat = "brackets"\n')
+    with pytest.raises(FoldbatchError, match="expected data of format sst, found brackets"):
+        read_labelled(tmp_path / "c.toml", configuration, classes)

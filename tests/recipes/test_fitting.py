@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import FoldbatchError, TrainingError
 from foldbatch.loading import read_notes
+from foldbatch.locks import locked
 from foldbatch.recipes.configuration import read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
 from foldbatch.recipes.ensemble import evaluate
@@ -166,6 +167,22 @@ def test_a_run_that_is_not_resumed_keeps_its_configuration(treebank, tmp_path):
     """The checkpoint of another model is refused before anything is written."""
     run(tmp_path / "run", treebank, train__epochs=1)
     before = (tmp_path / "run" / "configuration.toml").read_text()
-    with pytest.raises(FoldbatchError, match="found one of another model"):
+    with pytest.raises(FoldbatchError, match="found model.name 'rntn' in place of 'tree_lstm'"):
         run(tmp_path / "run", treebank, train__epochs=2, resume=True, model__name="rntn")
     assert (tmp_path / "run" / "configuration.toml").read_text() == before
+
+
+def test_two_runs_in_one_folder_are_refused(treebank, tmp_path):
+    """Also one that was begun when there was no run yet, and comes when the other has ended."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with locked(folder), pytest.raises(TrainingError, match="a folder that no other training writes to"):
+        run(folder, treebank, train__epochs=1)
+    assert list(folder.iterdir()) == []
+    (folder / ".model.safetensors.0f.partial").write_bytes(b"half")
+    fitted = run(folder, treebank, train__epochs=1)
+    before = fitted.path.read_bytes()
+    with pytest.raises(TrainingError, match="a folder without a run, found one that a run has written to"):
+        run(folder, treebank, train__epochs=2)
+    assert fitted.path.read_bytes() == before
+    assert not list(folder.rglob(".*"))

@@ -34,16 +34,19 @@ def test_seeds_of_a_run_are_loaded_together(run, tmp_path):
     assert model_files(run) == [run / "model.safetensors"] == model_files(run / "model.safetensors")
     programs, notes, _ = load_models(tmp_path)
     assert len(programs) == 2 and notes["task"] == "nodes" and len(load_models(run)[0]) == 1
-    notes["classes"] = ["other"]
+    notes["classes"] = ["other", "good"]
     (tmp_path / "seed-1" / "model.safetensors").unlink()
     programs[1].save(tmp_path / "seed-1" / "model.safetensors", notes=notes)
-    with pytest.raises(fb.errors.ReadError, match="seed-1.*expected the task and classes of the other seeds"):
+    with pytest.raises(
+        fb.errors.ReadError, match="seed-1.*expected the format, task and classes of the other seeds"
+    ):
         load_models(tmp_path)
 
 
 def test_a_model_of_another_hand_is_refused(tmp_path):
     fb.compile(fb.Vector(2) >> fb.Linear(1)).save(tmp_path / "mine.safetensors")
     with pytest.raises(
-        fb.errors.ReadError, match="expected a model that foldbatch train wrote, found another one"
+        fb.errors.ReadError,
+        match="expected a model that foldbatch train wrote, found one whose notes do not fit",
     ):
         load_model(tmp_path / "mine.safetensors")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,7 +16,8 @@ from foldbatch.serve.service import Service
 from tests.serve.conftest import BAD, GOOD, NEEDS, save_model
 
 httpx = pytest.importorskip("httpx", reason=NEEDS)
-application = pytest.importorskip("foldbatch.serve.app", reason=NEEDS).application
+app_module = pytest.importorskip("foldbatch.serve.app", reason=NEEDS)
+application = app_module.application
 LIMITS = Limits()
 
 
@@ -55,7 +57,10 @@ def test_the_small_routes_answer(service):
         assert (await opened.get("/healthz")).json() == {"status": "ready"}
         assert "/predict" in (await opened.get("/openapi.json")).json()["paths"]
         assert "POST /predict" in (await opened.get("/docs")).text
-        assert (await opened.get("/predict")).status_code == 405
+        for path, status in (("/predict", 405), ("/predict/", 404), ("/nowhere", 404)):
+            wrong = await opened.get(path)
+            assert wrong.status_code == status
+            assert wrong.json()["error"].startswith("request: expected what /docs describes, found GET")
         figures = await opened.get("/metrics")
         assert figures.headers["content-type"].startswith("text/plain")
         assert "foldbatch_queue_nodes 0.0" in figures.text
@@ -92,6 +97,77 @@ def test_a_model_that_changes_is_read_anew_and_a_damaged_one_is_not(tmp_path, ca
 
     asked(scenario, service, watch=0.01)
     assert "the former model answers on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RecursionError("maximum recursion depth exceeded"),
+        MemoryError(),
+        AttributeError("'str' object has no attribute 'get'"),
+        SystemExit(3),
+        PermissionError(13, "Permission denied"),
+        ValueError("one\ntwo: read anew"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_reading_raises_the_watch_goes_on(tmp_path, capsys, monkeypatch, error):
+    save_model(tmp_path / "model.safetensors")
+    service = Service(tmp_path / "model.safetensors", "numpy")
+
+    def fail(path, backend):
+        raise error
+
+    async def scenario(opened):
+        async def counted(text):
+            for _ in range(1000):
+                if text in (await opened.get("/metrics")).text:
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError(text)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("foldbatch.serve.service.load_models", fail)
+            os.utime(service.path)
+            await counted('foldbatch_reloads_total{outcome="failed"} 1.0')
+            os.kill(os.getpid(), signal.SIGHUP)
+            await counted('foldbatch_reloads_total{outcome="failed"} 2.0')
+        os.kill(os.getpid(), signal.SIGHUP)
+        await counted('foldbatch_reloads_total{outcome="ok"} 1.0')
+        os.utime(service.path)
+        await counted('foldbatch_reloads_total{outcome="ok"} 2.0')
+
+    asked(scenario, service, watch=0.01)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(": ")[2] == "read anew" for line in lines] == [False, False, True, True] or (
+        "\\n" in lines[0] and len(lines) == 4
+    )
+
+
+def test_the_watch_ends_with_the_server_also_while_it_reads():
+    reading, free = threading.Event(), threading.Event()
+
+    class Slow:
+        path = "model"
+
+        def changed(self):
+            return True
+
+        def reload(self):
+            reading.set()
+            free.wait(60)
+
+    async def scenario():
+        watcher = asyncio.create_task(
+            app_module._reload_when_changed(Slow(), app_module.Metrics(), asyncio.Event(), 0.01)
+        )
+        await asyncio.to_thread(reading.wait, 60)
+        watcher.cancel()
+        await asyncio.wait([watcher], timeout=10)
+        free.set()
+        return watcher.cancelled()
+
+    assert asyncio.run(scenario())
 
 
 def test_a_signal_asks_for_the_model_anew(service, capsys):

@@ -118,6 +118,8 @@ def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
             400,
             "expected seconds above 0, found '-1'",
         ),
+        (examples(GOOD), {"query": "nodes=maybe"}, 400, "nodes: expected true or false, found 'maybe'"),
+        (examples(GOOD), {"headers": {"content-encoding": "gzip"}}, 415, "no Content-Encoding, found gzip"),
         (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
         (examples(GOOD), {"headers": {"deadline-seconds": "1e-9"}}, 504, "expected all answers in time"),
     ],
@@ -140,6 +142,53 @@ def test_a_body_that_does_not_come_is_408(service):
     assert content["error"].startswith("body: expected a body in 0.02 s, found 0 bytes of it")
 
 
+def test_bytes_of_all_requests_are_bounded_and_given_back(service):
+    body = examples(GOOD, *["x" * 1000])
+    limits = Limits(held=len(body) + 1)
+    *answered, _ = post(service, *[body] * 3, limits=limits)
+    assert [status for status, _, _ in answered] == [200, 503, 503]
+    assert answered[1][1][b"connection"] == b"close" and int(answered[1][1][b"retry-after"]) >= 1
+    assert "expected room in 1," in answered[1][2]["error"]
+    (status, *_), _ = post(service, body, limits=Limits(held=1), chunks=4)  # alone, any body passes
+    assert status == 200
+
+
+@pytest.mark.parametrize("end", ["answered", "too large", "late", "no JSON", "gone"])
+def test_no_bytes_stay_counted(service, end):
+    async def run():
+        limits = Limits(body=900, deadline=0.05)
+        batching = Batching(service.answer, limits)
+        batching.start()
+        predict = Predict(service, batching, limits, Metrics())
+        body = {"too large": b"x" * 1000, "no JSON": b"{"}.get(end, examples(GOOD))
+        more = end in ("late", "gone")
+        messages = [{"type": "http.request", "body": body, "more_body": more}]
+        messages += [{"type": "http.disconnect"}] * (end == "gone")
+
+        async def receive():
+            if messages:
+                return messages.pop(0)
+            return await asyncio.sleep(100)
+
+        async def send(message):
+            pass
+
+        await predict({"type": "http", "headers": [], "query_string": b""}, receive, send)
+        batching.stop()
+        return predict._held
+
+    assert asyncio.run(run()) == 0
+
+
+def test_reading_a_long_body_is_bounded_in_time(service, monkeypatch):
+    free = threading.Event()
+    monkeypatch.setattr("foldbatch.serve.predict.read_body", lambda *_: free.wait(60))
+    threading.Timer(1.0, free.set).start()
+    *answered, _ = post(service, *[b" " * 20_000] * 3, limits=Limits(deadline=0.1))
+    assert [status for status, _, _ in answered] == [504] * 3
+    assert "a body that is read in time" in answered[0][2]["error"]
+
+
 def test_a_full_queue_is_503_with_the_time_to_come_again(service):
     *answered, _ = post(service, *[examples(GOOD, LONG)] * 3, limits=Limits(queue_nodes=10))
     statuses = [status for status, _, _ in answered]
@@ -151,9 +200,9 @@ def test_an_error_of_the_server_is_500_and_stays_in_its_log(service, capsys):
     def fail(structures, nodes):
         raise KeyError("secret")
 
-    (status, _, content), _ = post(service, examples(GOOD), answer=fail)
+    (status, _, content), _ = post(service, examples(*[GOOD] * 100), answer=fail)
     assert status == 500 and "secret" not in json.dumps(content)
-    assert "secret" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("KeyError: 'secret'") == 1  # clients do not fill the disk
 
 
 def test_a_client_that_goes_away_gets_nothing_and_its_examples_do_not_run(service):

@@ -62,8 +62,8 @@ def test_one_bad_example_is_refused_alone_with_its_number(kind):
     [
         (5, "example 0: expected a text or a list of words, found int 5"),
         (["a", 5], "example 0: expected a text or a list of words"),
-        ("", "example 0: expected one example, found 0 in one text"),
-        (f"{GOOD} {GOOD}", "example 0: expected one example, found 2 in one text"),
+        ("", "example 0: expected one example, found none"),
+        (f"{GOOD} {GOOD}", "example 0: expected one example, found several in one text"),
         (["a"] * 9, "example 0: expected 5 nodes or fewer, found 9"),
         ("(1 (1 (1 (1 a))))", "example 0: expected two children"),
     ],
@@ -109,8 +109,8 @@ def test_sentences_stand_between_blank_lines():
         (b'{"examples": ' + b"[" * 100_000, JSON, ReadError, "body: expected"),
         (b"\xff", TEXT, ReadError, "expected text in UTF-8, found the byte 0xff"),
         (b"[1]", "application/xml", MediaTypeError, "found application/xml"),
-        (b"a\n" * 9, TEXT, TooLargeError, "expected 8 examples or fewer, found 9"),
-        (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, TooLargeError, "found 9"),
+        (b"a\n" * 9, TEXT, TooLargeError, "expected 8 examples or fewer, found more"),
+        (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, TooLargeError, "found more"),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused_as_a_whole(body, kind, error, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,8 +18,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 import foldbatch as fb
+from tests.serve.clients import load, server, trees
 from tests.serve.conftest import GOOD, LONG, NEEDS, save_model
 
+EACH = 8  # requests of a client
 running = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,8 +77,58 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             server.kill()
 
 
+@pytest.mark.parametrize("times, said", [(1, "interrupted"), (2, "interrupted twice")])
+def test_ctrl_c_ends_it_in_a_line(saved, times, said):
+    command = [
+        sys.executable,
+        "-m",
+        "foldbatch.cli",
+        "serve",
+        str(saved),
+        "--port",
+        "0",
+        "--backend",
+        "numpy",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+    ) as server:
+        try:
+            address = server.stdout.readline().split(" served at ")[1].split(",")[0]
+            host, port = address.removeprefix("http://").split(":")
+            with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
+                connection.request("POST", "/predict", headers={"Content-Length": "10"})  # it never comes
+                ask(address)
+                server.send_signal(signal.SIGINT)
+                if times == 2:
+                    time.sleep(0.5)
+                    server.send_signal(signal.SIGINT)
+                else:
+                    connection.close()
+                assert server.wait(60) == 130
+            (line,) = server.stderr.read().splitlines()
+            assert line.startswith(said)
+        finally:
+            server.kill()
+
+
 def test_an_address_in_use_is_told():
     with running.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(fb.errors.ReadError, match=f"127.0.0.1:{port}: expected an address that is free"):
             running.listen("127.0.0.1", port)
+
+
+def test_each_of_64_clients_gets_its_own_answers(tmp_path):
+    """Whatever bad requests share its batches, and whoever leaves."""
+    path = tmp_path / "model.safetensors"
+    save_model(path, size=16, scale=8)
+    texts, wanted = trees(path, 200, "numpy")
+    with server(path, "--backend", "numpy", log=subprocess.PIPE) as (served, port):
+        met = asyncio.run(load(port, texts, wanted, 64, lambda asked: asked >= EACH))
+        served.terminate()
+        assert served.stderr.read() == ""
+    assert not [what for what in met if what.startswith("wrong")]
+    assert min(met[what] for what in ("right", "refused alone", "refused whole", "left", "half-closed")) > 5
+    assert sum(met.values()) > 60 * EACH

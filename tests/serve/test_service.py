@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import files
 from foldbatch.errors import ExampleError, ReadError
 from foldbatch.recipes.predicting import predictions
 from foldbatch.serve.service import Service
+from foldbatch.zoo import Task, json
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
 
 TREES = list(fb.trees.read_brackets([GOOD, BAD, LONG]))
@@ -94,6 +99,71 @@ def test_a_damaged_file_leaves_the_former_model(service):
     assert service.changed()
     with pytest.raises(OSError, match="No such file"):
         service.reload()
+
+
+def rewritten(path, change):
+    """Change the header or the arrays of a model's file; its digest is right again."""
+    arrays, header = files.read(path, "model", "")
+    change(header["notes"], arrays)
+    files.write(path, "model", arrays, header)
+
+
+def nan(notes, arrays):
+    for name in arrays:
+        if arrays[name].dtype.kind == "f":
+            arrays[name] = arrays[name] * np.nan
+
+
+CHANGES = {
+    "classes 5": lambda notes, arrays: notes.update(classes=5),
+    "no class": lambda notes, arrays: notes.update(classes=[]),
+    "few classes": lambda notes, arrays: notes.update(classes=["good"]),
+    "equal classes": lambda notes, arrays: notes.update(classes=["good", "good"]),
+    "numbers as classes": lambda notes, arrays: notes.update(classes=[0, 1]),
+    "task 7": lambda notes, arrays: notes.update(task=7),
+    "task number": lambda notes, arrays: notes.update(task="number"),
+    "task number without classes": lambda notes, arrays: notes.update(task="number", classes=[]),
+    "no task": lambda notes, arrays: notes.pop("task"),
+    "configuration x": lambda notes, arrays: notes.update(configuration="x"),
+    "another format": lambda notes, arrays: notes.update(configuration={"data": {"format": "conllu"}}),
+    "NaN": nan,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_file_that_cannot_serve_is_refused_first_and_later(service, change, capsys):
+    before = service.answer(TREES)
+    rewritten(service.path, change)
+    with pytest.raises(ReadError):
+        service.reload()
+    assert service.answer(TREES) == before
+    with pytest.raises(ReadError):
+        Service(service.path, "numpy")
+
+
+def test_what_cannot_be_read_is_one_error(service, tmp_path, monkeypatch):
+    for error in (RecursionError("deep"), MemoryError("much")):
+        with monkeypatch.context() as patched:
+            patched.setattr("foldbatch.serve.service.load_models", Mock(side_effect=error))
+            with pytest.raises(ReadError, match=rf"one that raises {type(error).__name__}: {error}"):
+                service.reload()
+    service.path.unlink()
+    os.mkfifo(service.path)
+    with pytest.raises(ReadError, match="expected a file, found a pipe or a device"):
+        service.reload()
+    service.path.unlink()
+    service.path.mkdir()
+    with pytest.raises(OSError, match="No such file"):
+        service.reload()
+
+
+def test_a_model_of_records_is_taken_without_a_sample(tmp_path):
+    configuration = {"data": {"format": "jsonlines"}, "model": {"name": "json"}}
+    notes = {"task": "number", "classes": [], "configuration": configuration}
+    block = json(fb.GetItem("born") >> fb.Vector(2), Task("number"), hidden=2)
+    fb.compile(block, "numpy").save(tmp_path / "model.safetensors", notes)
+    (answer,) = Service(tmp_path / "model.safetensors", "numpy").answer([{"born": [18, 15]}])
+    assert isinstance(answer["number"], float)
 
 
 def test_a_model_of_another_format_is_refused(service):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -51,3 +52,16 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     files.write(tmp_path / "x", "checkpoint", {}, {"w": {"$array": "w"}})
     with pytest.raises(ReadError, match="does not fit its arrays"):
         checkpoint.read(tmp_path / "x")
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    folder, link, pipe, lost = (tmp_path / name for name in ("folder", "link", "pipe", "lost"))
+    folder.mkdir()
+    link.symlink_to(link)
+    os.mkfifo(pipe)
+    lost.symlink_to(tmp_path / "none")
+    for path in (folder, link, pipe, lost):
+        with pytest.raises(ReadError, match=f"{path}: expected a file, found a folder, a pipe"):
+            checkpoint.read(path)
+    with pytest.raises(FileNotFoundError):
+        checkpoint.read(tmp_path / "none")

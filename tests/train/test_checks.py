@@ -7,7 +7,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.train import Accuracy, Callback, Sampler, Trainer
-from foldbatch.train.checks import sequence_of, several
+from foldbatch.train.checks import fitting_examples, sequence_of, several
 from tests.train import small
 
 PROGRAM = fb.compile(small.model(), "numpy")
@@ -87,3 +87,11 @@ def small_trainer(**options):
 def test_settings_of_the_wrong_type_are_errors_of_ours(wrong):
     with pytest.raises(fb.errors.FoldbatchError, match="expected .*, found "):
         wrong()
+
+
+def test_examples_to_fit_have_a_length_and_the_first_one_is_tried():
+    program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
+    assert fitting_examples(program, "dev", iter([[1, 2], "wrong"])) == [[1, 2], "wrong"]
+    with pytest.raises(fb.errors.ExampleError) as raised:
+        fitting_examples(program, "dev", ["wrong"])
+    assert raised.value.__notes__ == ["this is the first of fit's dev; losses and metrics need labels"]

@@ -1,143 +1,125 @@
-"""200 SIGKILLs at random moments, also while a checkpoint is written: each training ends as the unbroken one."""
+"""What a resumed training refuses, and that kills change nothing: each ends as the unbroken one."""
 
 from __future__ import annotations
 
-import mmap
 import os
-import random
-import signal
-import time
-import traceback
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import files
-from foldbatch.train import Callback, checkpoint
-from tests.train import small
+from foldbatch.errors import TrainingError
+from foldbatch.train import Checkpoints, Trainer, checkpoint
+from foldbatch.train.resuming import GROUPS, _grouped
+from foldbatch.trees import Vocabulary
+from tests.kills import kill
 from tests.train.small import DEV, EXAMPLES, trainer
 
-KILLS, EPOCHS, EVERY = 200, 4, 3
-PAUSE = 0.002  # seconds that each part of writing a file takes
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
-
-
-class Counts(Callback):
-    """Counts in memory that outlives the process: steps done, steps lost by kills, files begun."""
-
-    def __init__(self):
-        self.memory = memoryview(mmap.mmap(-1, 12)).cast("i")
-
-    def on_fit_start(self, trainer):
-        self.memory[1] = max(self.memory[1], self.memory[0] - trainer.steps)
-        self.memory[0] = trainer.steps
-
-    def on_step_end(self, trainer):
-        self.memory[0] = trainer.steps
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(("what", "kills"), [("saving", 5), ("checkpoint", 25), ("resume", 15)])
+def test_kills_change_nothing_and_leave_nothing(what, kills, tmp_path):
+    killed, cut = kill(what, tmp_path, kills)
+    assert killed == kills
+    assert what != "checkpoint" or cut >= 1  # killed in the midst of writing
 
 
-class Slow:
-    """A file that is written in two halves, with time to be killed between them."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.file.close()
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def write(self, content):
-        for half in (content[: len(content) // 2], content[len(content) // 2 :]):
-            self.file.write(half)
-            self.file.flush()
-            time.sleep(PAUSE)
+def text_trainer(folder, words, examples, *, source=Vocabulary, optimizer=None):
+    """A training of sums of the vectors of words; `source` makes what numbers them."""
+    known = source(words)
+    word = fb.InputTransform(lambda w: known[w]) >> fb.Scalar("int32") >> fb.Embedding(9, 2, name="words")
+    model = fb.Map(word) >> fb.Sum() >> fb.Linear(1, name="out") >> fb.Function(lambda x: fb.ops.sum(x * x))
+    program = fb.compile(model >> fb.Loss(), "numpy", threads=1)
+    made = Trainer(program, optimizer or fb.Adam(0.1), batch=2, callbacks=[Checkpoints(folder)])
+    return made, examples
 
 
-def train(folder, program, counts):
-    """Train to the end, or till death; this is the child process."""
-    open_ = Path.open
-
-    def open_slowly(self, mode="r", *more):
-        counts.memory[2] += mode != "rb"
-        return open_(self, mode) if mode == "rb" else Slow(open_(self, mode, *more))
-
-    Path.open = open_slowly
-    os.fsync = lambda number: time.sleep(PAUSE)
-    made = trainer(folder, every=EVERY, callbacks=[counts], program=program)
-    made.fit(EXAMPLES, DEV, epochs=EPOCHS, resume=True)
+def numbered(words):
+    return {word: number for number, word in enumerate(words)}
 
 
-def start(*arguments):
-    """Fork; return the number of the process that trains."""
-    with warnings.catch_warnings(action="ignore"):  # Python warns of threads, of which the child needs none
-        child = os.fork()
-    if child == 0:
-        try:
-            train(*arguments)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - the process ends here
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return child
+TEXTS = [["a", "gem"], ["a", "bore"], ["gem"], ["bore", "a"]]
 
 
-def is_over(child):
-    """Wait for the end of a process; return whether it has not been killed."""
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), "the training failed"
-    return status == 0
+@pytest.mark.parametrize("source", [Vocabulary, numbered])
+def test_another_vocabulary_is_refused_and_the_row_named(tmp_path, source):
+    made, texts = text_trainer(tmp_path, ["a", "gem", "bore"], TEXTS, source=source)
+    made.fit(texts, epochs=1)
+    other, _ = text_trainer(tmp_path, ["a", "bore", "gem"], TEXTS, source=source)
+    with pytest.raises(
+        TrainingError, match=r"expected the \d names .*'bore' at row \d, which was the name of row"
+    ):
+        other.fit(texts, epochs=2, resume=True)
+    assert other.epoch == 0
+    same, _ = text_trainer(tmp_path, ["a", "gem", "bore"], TEXTS, source=source)
+    assert len(same.fit([list(text) for text in texts], epochs=2, resume=True)) == 2
 
 
-def final_files(folder):
-    """Return the last checkpoint without the times in it, and the best program."""
-    last = checkpoint.read(folder / "last.safetensors")
-    for figures in (last["position"], *last["history"]):
-        del figures["seconds"]
-    return last, files.read(folder / "best.safetensors", "model", "")
+def test_names_of_rows_that_are_numbered_while_training_are_refused_where_they_are_gone(tmp_path):
+    """They would be numbered anew, in another order; in the process that knows them training goes on."""
+
+    class Growing(dict):
+        def __missing__(self, word):
+            return self.setdefault(word, len(self))
+
+    ids = Growing()
+    made, texts = text_trainer(tmp_path, None, TEXTS, source=lambda _: ids)
+    made.fit(texts, epochs=1)
+    fresh, _ = text_trainer(tmp_path, None, TEXTS, source=lambda _: Growing())
+    with pytest.raises(TrainingError, match=r"expected the 3 names .*found 2 names, and none for row 2"):
+        fresh.fit(texts, epochs=2, resume=True)
+    again, _ = text_trainer(tmp_path, None, TEXTS, source=lambda _: ids)
+    again.fit(texts, epochs=2, resume=True)
 
 
-def test_200_kills_change_nothing_and_lose_no_more_than_the_interval(tmp_path):
-    program, moments = fb.compile(small.model(), "numpy", threads=1), random.Random(0)
-    program.run(DEV, losses=True, metrics=True)  # so that children need not prepare what a run needs
-    program.value_and_grad(EXAMPLES[:4], step=0)
-    began = time.perf_counter()
-    assert is_over(start(tmp_path / "whole", program, Counts()))
-    seconds = time.perf_counter() - began
-    whole = final_files(tmp_path / "whole")
-    assert whole[0]["steps"] == EPOCHS * len(EXAMPLES) // 4
+@pytest.mark.parametrize(
+    ("examples", "dev", "message"),
+    [
+        (
+            [*EXAMPLES[:7], (EXAMPLES[7][0], 1 - EXAMPLES[7][1]), *EXAMPLES[8:]],
+            DEV,
+            "the examples .* number 7",
+        ),
+        (EXAMPLES, DEV[::-1], "the dev examples .* others from number 0"),
+        (EXAMPLES, None, "with no dev examples, found one with 6"),
+    ],
+)
+def test_changed_data_are_refused(tmp_path, examples, dev, message):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    other = trainer(tmp_path)
+    with pytest.raises(TrainingError, match=message):
+        other.fit(examples, dev, epochs=2, resume=True)
+    assert (other.epoch, other.steps) == (0, 0)
 
-    def kill(child, counts, number):
-        """Kill at any time in some part of a training; every other time while a file is written."""
-        files, latest = counts.memory[2], time.perf_counter() + seconds
-        if number % 2:
-            while counts.memory[2] == files and time.perf_counter() < latest:
-                time.sleep(PAUSE / 4)
-        time.sleep(moments.uniform(0, 4 * PAUSE if number % 2 else seconds / 8))
-        os.kill(child, signal.SIGKILL)
 
-    kills = cut = 0
-    for run in range(KILLS):
-        folder, counts, over = tmp_path / str(run), Counts(), False
-        while not over:
-            child = start(folder, program, counts)
-            if kills < KILLS:
-                kill(child, counts, kills)
-            over = is_over(child)
-            kills += not over
-            cut += any(folder.glob(".*.partial"))
-        assert counts.memory[1] <= EVERY
-        np.testing.assert_equal(final_files(folder), whole)
-        assert not list(folder.glob(".*"))
-        if kills == KILLS:
-            break
-    assert cut >= KILLS // 20  # killed in the midst of writing
+def test_the_same_data_of_another_form_of_sequence_are_not(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    trainer(tmp_path).fit(iter(EXAMPLES), tuple(DEV), epochs=2, resume=True)
+
+
+@pytest.mark.parametrize("optimizer", [fb.Adam(0.2), fb.Adam(0.1, weight_decay=0.1)])
+def test_another_setting_of_the_optimizer_is_refused(tmp_path, optimizer):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    with pytest.raises(
+        TrainingError, match=r"whose optimizer was given (lr 0.2|weight_decay 0.1), found one"
+    ):
+        trainer(tmp_path, optimizer=optimizer).fit(EXAMPLES, DEV, epochs=2, resume=True)
+
+
+def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_refused(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    state = checkpoint.read(tmp_path / "last.safetensors")
+    del state["configuration"]["names"]
+    checkpoint.write(tmp_path / "last.safetensors", state)
+    with pytest.raises(TrainingError, match="one of an earlier version of foldbatch; start anew"):
+        trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
+
+
+def test_digests_of_many_examples_are_those_of_groups():
+    rows = np.arange(3 * GROUPS - 1, dtype=np.uint64)
+    before = _grouped(rows)
+    assert len(before) == GROUPS
+    rows[[30, 31]] = rows[[31, 30]]
+    assert np.flatnonzero(_grouped(rows) != before).tolist() == [10]
+    assert _grouped(rows[:GROUPS]) is not before and len(_grouped(rows[:5])) == 5

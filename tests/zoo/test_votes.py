@@ -14,7 +14,7 @@ FEATURES = fb.trees.Vocabulary(["kind Name", "word line", "word other"])
 
 def test_features_are_distinct_and_of_the_whole_tree():
     assert features_of(TREE[0]) == features_of(TREE)
-    assert features_of(TREE) == [
+    assert list(features_of(TREE)) == [
         "0 arguments",
         "2 children",
         "child Name",

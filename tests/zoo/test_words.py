@@ -35,8 +35,8 @@ def test_subwords_add_up():
 
 def test_words_are_read_of_trees_lists_and_strings():
     tree = fb.trees.parse_brackets("(S (NP I) (VP left))")
-    assert words_of(tree) == words_of(["I", "left"]) == words_of("I left") == ["I", "left"]
-    assert reversed_words_of(tree) == ["left", "I"]
+    assert words_of(tree) == words_of(["I", "left"]) == words_of("I left") == ("I", "left")
+    assert reversed_words_of(tree) == ("left", "I")
 
 
 def test_a_table_starts_as_wide_as_asked():

@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
+from foldbatch.blocks.columnar.code import ATOMS, Impure, is_constant
 from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, Stored
-from foldbatch.blocks.columnar.purity import ATOMS, BUILTINS, Binding, rebound, why_impure
-from foldbatch.blocks.columnar.reader import Reader, UnseenError
-from foldbatch.trees import Tree, Vocabulary
+from foldbatch.blocks.columnar.purity import Pure, pure_of
+from foldbatch.blocks.columns import BadDataError
+from foldbatch.blocks.interrupts import interrupted
+from foldbatch.blocks.memo import Kinds
+from foldbatch.trees import Vocabulary
 
-SPECIMENS = (
-    Tree.leaf("a", "b"),
-    Tree.leaf(1, "b"),
-    Tree([1, -1], ["a", "a"]),
-    Tree([2, 2, -1], [1, 1, 1], ["b", "b", None]),
+# what pure code raises on data that it is not written for
+DATA_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    BadDataError,
 )
 
 
 class UserFunction:
-    """A function of the user, once it is known to be pure.
+    """A function of the user, and what is known of it.
 
     Attributes:
         function: the function.
-        bindings: what it looks up by name.
-        fields: what it has read of nodes so far.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
-        self.bindings: list[Binding] = []
-        self.fields: frozenset[str] = frozenset()
-        self.impure = why_impure(function, self.bindings)
+        self._known = _known(function)
+
+    def known(self) -> Pure:
+        """Return what the function reads, as it stands now: somebody may have changed what it means.
+
+        Raises:
+            Refused: where it is not known to be pure.
+        """
+        known = self._known
+        if isinstance(known, Pure) and not known.lasts:
+            known = self._known = _known(self.function)
+        if isinstance(known, Impure):
+            raise Refused(f"{_name(self.function)} is called at every visit, for it {known}")
+        return known
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is known to be pure, as it stands now."""
+        try:
+            self.known()
+        except Refused:
+            return False
+        return True
 
     def __call__(self, column: Column) -> Column:
         """Return the column of results.
@@ -43,13 +70,14 @@ class UserFunction:
         Raises:
             Refused: where the function is not pure, raises an error, or reads or returns what has no column.
         """
-        if self.impure:
-            raise Refused(f"{_name(self.function)} may not be called once for many visits: {self.impure}")
-        if rebound(self.bindings):
-            raise Refused(f"{_name(self.function)} reads a variable that was given another object")
+        known = self.known()
         match column:
+            case Nodes() if known.beyond:
+                raise Refused(f"{_name(self.function)} reads {known.beyond}")
             case Nodes():
-                return self._of_nodes(column)
+                codes, lanes = _alike(column, known.fields)
+                forest, nodes = column.forest, column.index[lanes].tolist()
+                return Data(codes, self._results([forest.node(node) for node in nodes]))
             case Data():
                 return self._of_data(column)
             case Stored(store) if self.function is len and store.bounds is not None:
@@ -62,72 +90,80 @@ class UserFunction:
                 return of_numbers(column.lengths)
         raise Refused(f"{_name(self.function)} reads a list")
 
-    def reads(self) -> frozenset[str]:
-        """Return the fields that the function reads of a few small trees.
-
-        Raises:
-            Refused: where it reads what has no column.
-        """
-        self._try()
-        return self.fields
-
     def _of_data(self, column: Data) -> Data:
         present = column.present()
         objects = objects_at(column, present)
-        if self.function not in BUILTINS and not are_immutable(objects):
+        counts = self.function is len and set(map(type, objects)) <= {list, tuple, dict, str}
+        if not counts and not are_immutable(objects):
             raise Refused(f"{_name(self.function)} reads an object that may change")
-        results = self._call(objects)
+        results = self._results(objects)
         if len(present) == len(column.objects):
             return Data(column.codes, results)
         places = np.zeros(len(column.objects), np.int64)
         places[present] = np.arange(len(present))
         return Data(places[column.codes], results)
 
-    def _call(self, objects: Sequence[Any]) -> list[Any]:
+    def _results(self, objects: Sequence[Any]) -> list[Any]:
         function = self.function
         try:
-            if getattr(function, "__func__", None) is Vocabulary.__getitem__:
-                return function.__self__.numbers(objects)  # type: ignore[no-any-return, attr-defined]
+            if type(function) is MethodType and function.__func__ is Vocabulary.__getitem__:
+                vocabulary: Any = function.__self__
+                return vocabulary.numbers(objects)  # type: ignore[no-any-return]
             results = list(map(function, objects))
-        except UnseenError as error:
-            raise Refused(f"{_name(function)} reads {error}") from None
-        except Exception as error:
+        except DATA_ERRORS as error:
+            if interrupted(error):
+                raise
             raise Refused(f"{_name(function)} raises {type(error).__name__}") from error
-        for result in results if not set(map(type, results)) <= {*ATOMS} else ():
-            _check_result(function, result)
+        if not are_immutable(results):  # examples would share it
+            raise Refused(f"{_name(function)} returns an object that may change")
         return results
 
-    def _of_nodes(self, column: Nodes) -> Data:
-        if not len(column.index):
-            self._try()
-            return Data(np.zeros(0, np.int64), [])
-        known = self.fields  # another thread may learn more meanwhile
-        while True:
-            codes, lanes = _alike(column, known)
-            forest, readers = column.forest, list[Reader]()
-            for lane in lanes.tolist():
-                readers.append(Reader(forest.node(int(column.index[lane]))))
-            results = self._call(readers)
-            self._check(readers)
-            fields = known.union(*(reader.fields for reader in readers))
-            if fields == known:
-                self.fields = fields
-                return Data(codes, results)
-            known = fields
 
-    def _try(self) -> None:
-        """Refuse at once what reads no columns; errors on a node that is none of the user's mean nothing."""
-        for tree in SPECIMENS:
-            reader = Reader(tree)
-            with suppress(Exception):
-                self.function(reader)
-            self._check([reader])
-            self.fields |= reader.fields
+def _known(function: Any) -> Pure | Impure:
+    try:
+        return pure_of(function)
+    except Impure as impure:
+        return impure
 
-    def _check(self, readers: Sequence[Reader]) -> None:
-        for reader in readers:
-            if reader.unseen:
-                raise Refused(f"{_name(self.function)} reads {reader.unseen}")
+
+def user_functions(globals_: Mapping[str, Any]) -> list[UserFunction] | None:
+    """Return the functions of the user among a program's globals; None where more may run code of the user.
+
+    These are keys, which are compared, and defaults, which stand for what an example lacks.
+    """
+    functions = []
+    for value in globals_.values():
+        match value:
+            case _ if is_constant(value) or type(value) is Kinds or _is_ours(value):
+                pass
+            case slice(start=start, stop=stop, step=step) if is_constant((start, stop, step)):
+                pass
+            case dict() if type(value) is dict and all(map(is_constant, value)):  # cases by key
+                pass
+            case _ if callable(value):
+                functions.append(UserFunction(value))
+            case _:
+                return None
+    return functions
+
+
+def are_pure(globals_: Mapping[str, Any]) -> bool:
+    """Return whether all functions of the user among a program's globals are known to be pure."""
+    functions = user_functions(globals_)
+    return functions is not None and all(function.is_pure for function in functions)
+
+
+def _is_ours(value: Any) -> bool:
+    """Return whether a function is of the room of blocks, and holds nothing of the user's.
+
+    A decorator may copy a function's names, but not its globals.
+    """
+    if type(value) is not FunctionType or not all(
+        is_constant(c.cell_contents) for c in value.__closure__ or ()
+    ):
+        return False
+    name = value.__globals__.get("__name__", "")
+    return name.startswith("foldbatch.blocks.") and vars(sys.modules[name]) is value.__globals__
 
 
 def objects_at(column: Data, present: Array) -> list[Any]:
@@ -144,7 +180,7 @@ def of_numbers(numbers: Array) -> Data:
 
 
 def field(nodes: Nodes, name: str) -> Data:
-    """Return a field of nodes: ``label``, ``token``, ``is_leaf``, ``arity``, ``size`` or ``node``."""
+    """Return a field of nodes: ``label``, ``token``, ``is_leaf``, ``arity`` or ``size``."""
     forest, index = nodes.forest, nodes.index
     match name:
         case "label":
@@ -156,9 +192,7 @@ def field(nodes: Nodes, name: str) -> Data:
             return Data(_at(forest.leaf, nodes), (False, True))
         case "arity":
             return of_numbers(_at(forest.arity, nodes))
-        case "size":
-            return of_numbers(index - _at(forest.first, nodes) + 1)
-    return Data(np.arange(len(index)), range(len(index)))
+    return of_numbers(index - _at(forest.first, nodes) + 1)
 
 
 def _at(values: Array, nodes: Nodes) -> Array:
@@ -168,9 +202,9 @@ def _at(values: Array, nodes: Nodes) -> Array:
 
 def _alike(nodes: Nodes, fields: frozenset[str]) -> tuple[Array, Array]:
     """Return the number of each lane's kind, and a lane of each; lanes of a kind are alike in some fields."""
-    if "node" in fields:
-        return np.arange(len(nodes.index)), np.arange(len(nodes.index))
     key, kinds = np.zeros(len(nodes.index), np.int64), 1
+    if not len(key) or "node" in fields:
+        return np.arange(len(key)), np.arange(len(key))
     for name in sorted(fields):
         column = field(nodes, name)
         key, kinds = key * len(column.objects) + column.codes, kinds * len(column.objects)
@@ -185,22 +219,9 @@ def _alike(nodes: Nodes, fields: frozenset[str]) -> tuple[Array, Array]:
     return number_of[key], lane_of[present]
 
 
-def _is_immutable(value: Any) -> bool:
-    return type(value) in ATOMS or (type(value) is tuple and all(map(_is_immutable, value)))
-
-
 def are_immutable(values: Sequence[Any]) -> bool:
     """Return whether objects are such that nobody can change them."""
-    return set(map(type, values)) <= {*ATOMS} or all(map(_is_immutable, values))
-
-
-def _check_result(function: Any, result: Any) -> None:
-    if type(result) in ATOMS:
-        return
-    if type(result) not in (list, tuple):
-        raise Refused(f"{_name(function)} returns a {type(result).__name__}")
-    for part in result:
-        _check_result(function, part)
+    return set(map(type, values)) <= {*ATOMS} or all(map(is_constant, values))
 
 
 def _name(function: Any) -> str:

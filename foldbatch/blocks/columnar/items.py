@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import field
+from foldbatch.blocks.columnar.calling import are_immutable, field
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import (
     Array,
@@ -88,6 +88,9 @@ def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
     objects = [column.objects[place] for place in present.tolist()]
     if not set(map(type, objects)) <= {*CONTAINERS}:
         raise Refused("it reads items of objects that are no trees, lists, tuples or dicts")
+    keys = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+    if not are_immutable(keys) or not all(are_immutable([*x]) for x in objects if type(x) is dict):
+        raise Refused("it reads an item by a key that may change")  # and may note who compares it
     items = []
     for x in objects:
         try:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import objects_at
+from foldbatch.blocks.columnar.calling import are_immutable, objects_at
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
 from foldbatch.blocks.columnar.scope import Part, Run
@@ -161,6 +161,8 @@ class _Joined:
         assert isinstance(given, Data)
         present = given.present()
         objects = objects_at(given, present)
+        if len(present) < len(given.codes) and not are_immutable(objects):
+            raise Refused("it reads an object that may change in several places", feed.where)
         if feed.type.dtype.startswith("float") and len(set(map(type, objects))) > 1:
             raise Refused(
                 "numbers of several kinds are read as floats"

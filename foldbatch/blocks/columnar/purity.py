@@ -1,169 +1,191 @@
-"""Purity: whether a function of the user may be called once where the ordinary way calls it at many visits.
+"""Purity: which functions of the user are known to return the same whenever they read the same.
 
-That needs two things. Called twice with equal arguments, it returns the same; and nobody can tell how often
-it was called. Python cannot say so of a function in general. Here its bytecode is read, and it is accepted
-only if whatever it can reach is immutable, or a dict that it only reads, or a function accepted itself.
+Such a function may be called once for all visits at which it reads the same; any other is called at every
+visit. Python cannot say so of a function in general. So there is a list of what is known to be pure:
+
+- readers: ``attrgetter`` and ``itemgetter``, ``len`` and a few other builtins, methods of ``str``, and the
+  look-ups of a `Vocabulary`;
+- functions of ours that are marked as `pure`;
+- Python functions whose whole code is on a short list of instructions: they read fields of the argument,
+  constants and items, compare, choose, and call what is on this list.
+
+The argument may be a node of a tree or an immutable value. Nothing on the list tells a node from another one
+but by the fields in `Pure.fields`.
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
-import math
 import operator
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType, FunctionType, MethodDescriptorType, MethodType
+from typing import Any, TypeVar
+from weakref import WeakSet
 
-from foldbatch.trees import TreeNode, Vocabulary
+from foldbatch.blocks.columnar.code import (
+    ARGUMENT,
+    METHOD,
+    METHODS,
+    VALUE,
+    Code,
+    Entry,
+    Impure,
+    Named,
+    Reads,
+    State,
+    Watched,
+    are_classes,
+    described,
+    entry_of,
+    place_of,
+)
+from foldbatch.trees import Vocabulary
 
-ATOMS = (str, int, float, bool, bytes, type(None))
-CLASSES = (str, int, float, bool, bytes, list, tuple, set, frozenset, TreeNode)
-BUILTINS = {
-    *(abs, all, any, chr, divmod, enumerate, filter, isinstance, len, map, max, min, ord, pow, range, repr),
-    *(reversed, round, sorted, sum, zip),
-}
-TRUSTED = "foldbatch.blocks.categorical"  # its functions look objects up in tables that are never changed
-READERS = ("get", "__getitem__")  # methods of dicts that change nothing
-CHANGES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "LOAD_BUILD_CLASS")
-FORMATS = ("format", "format_map")  # methods that read attributes named in a string
-ITEM_CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
-MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+BUILTINS = {id(function) for function in (len, str, int, float, bool, abs, ord, chr)}  # of one argument
+LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
 
-Binding = tuple[Mapping[str, Any] | CellType, str, Any]  # where a function looks a name up, and what it finds
+Marked = TypeVar("Marked", bound=Callable[..., Any])
+_marked: WeakSet[Any] = WeakSet()
 
 
-def why_impure(function: Callable[..., Any], bindings: list[Binding] | None = None) -> str:
-    """Return what keeps a function from being called once for many visits; empty if nothing does.
+def pure(function: Marked) -> Marked:
+    """Mark a function of ours as pure: what it makes of equal values is equal and immutable."""
+    _marked.add(function)
+    return function
 
-    Args:
-        function: the function.
-        bindings: gets what the function looks up by name; see `rebound`.
 
-    >>> why_impure(lambda t: t.label == "NP"), why_impure(str.lower)
-    ('', '')
-    >>> import random
-    >>> why_impure(lambda t: random.random())
-    "it reads 'random', which is a module"
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """What a pure function reads.
+
+    Attributes:
+        fields: what it reads of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the
+            ``node``, all of it.
+        beyond: what it reads of the argument besides, and only immutable values have; empty if nothing.
+        watched: parts of its meaning that somebody may replace.
     """
+
+    fields: frozenset[str]
+    beyond: str
+    watched: Sequence[Watched]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it means what it meant; what it is found to read holds as long."""
+        return all(read() is value for read, value in self.watched)
+
+
+def pure_of(function: Any) -> Pure:
+    """Return what a pure function reads.
+
+    Raises:
+        Impure: where it is not known to be pure.
+
+    >>> sorted(pure_of(lambda t: t.label == "NP" or t.is_leaf).fields), pure_of(str.lower).beyond
+    (['is_leaf', 'label'], 'the node as a whole')
+    >>> import random
+    >>> pure_of(lambda t: random.random())
+    Traceback (most recent call last):
+    foldbatch.blocks.columnar.code.Impure: reads 'random', a module (<doctest foldbatch...>:1)
+    """
+    reads = Reads()
     try:
-        _check(function, [] if bindings is None else bindings, [])
-    except _Impure as impure:
-        return str(impure)
-    return ""
+        result = _Calls(reads).called(function, [ARGUMENT])
+    except RecursionError:
+        raise Impure("is made of too many functions within each other") from None
+    if isinstance(result, Named):
+        raise Impure(f"returns {described(result.value)}")
+    reads.used(result)
+    return Pure(frozenset(reads.fields), reads.beyond, tuple(reads.watched))
 
 
-def rebound(bindings: list[Binding]) -> bool:
-    """Return whether a name stands for another object now, unless that is as harmless as the one before."""
-    for space, name, before in bindings:
-        now = _look_up(space, name)
-        if now is not before and not (_is_constant(now) and _is_constant(before)):
-            return True
-    return False
+@dataclass(slots=True)
+class _Calls:
+    """Calls of what may be on the list, each within the one before.
+
+    Attributes:
+        reads: gets what is read.
+        callers: the code around a call, outermost first.
+    """
+
+    reads: Reads
+    callers: list[CodeType] = field(default_factory=list)
+
+    def called(self, function: Any, arguments: list[Entry], keywords: Mapping[str, Entry] = {}) -> Entry:
+        """Return what a call of a function returns: the argument or a value.
+
+        Raises:
+            Impure: where the function is not known to be pure.
+        """
+        kind = type(function)
+        if kind is partial:
+            return self._partial(function, arguments)
+        if kind is FunctionType and function not in _marked:
+            return self._python(function, arguments, keywords)
+        if keywords:
+            raise Impure(f"gives {described(function)} arguments by name")
+        if function is isinstance and len(arguments) == 2 and are_classes(arguments[1]):
+            self.reads.used(arguments[0])
+        elif function is len and len(arguments) == 1 and arguments[0] is ARGUMENT:
+            self.reads.fields.add("arity")
+        elif kind in (operator.attrgetter, operator.itemgetter) and len(arguments) == 1:
+            for key in function.__reduce__()[1]:
+                (self.reads.attribute if kind is operator.attrgetter else self.reads.item)(arguments[0], key)
+        elif kind is FunctionType:  # a marked one
+            self.reads.watched.append((partial(getattr, function, "__code__"), function.__code__))
+            self.reads.used(*(entry for entry in arguments if entry is not ARGUMENT))
+            self.reads.fields.add("node")
+        elif function is METHOD.value or _is_listed(function, len(arguments)):
+            self.reads.used(*arguments)
+        else:
+            raise Impure(f"uses {described(function)}")
+        return VALUE
+
+    def _partial(self, function: Any, arguments: list[Entry]) -> Entry:
+        given, keywords = function.args, function.keywords
+        for name in ("func", "args", "keywords"):
+            self.reads.watched.append((partial(getattr, function, name), getattr(function, name)))
+        self.reads.watched.append((partial(len, keywords), len(keywords)))
+        self.reads.watched += [(partial(keywords.get, name), value) for name, value in keywords.items()]
+        by_name = {name: entry_of(repr(name), value) for name, value in keywords.items()}
+        first = [entry_of("an argument", value) for value in given]
+        return self.called(function.func, [*first, *arguments], by_name)
+
+    def _python(self, function: FunctionType, arguments: list[Entry], keywords: Mapping[str, Entry]) -> Entry:
+        code = function.__code__
+        self.reads.watched.append((partial(getattr, function, "__code__"), code))
+        self.reads.watched.append((partial(getattr, function, "__defaults__"), function.__defaults__))
+        if any(code is caller for caller in self.callers):
+            raise Impure("calls itself")
+        names = code.co_varnames[: code.co_argcount]
+        starred = code.co_flags & (CO_VARARGS | CO_VARKEYWORDS)
+        others = code.co_kwonlyargcount or type(function.__defaults__) not in (tuple, type(None))
+        if starred or others or code.co_cellvars or code.co_exceptiontable:
+            raise Impure("has more than plain arguments and choices", place_of(code))
+        defaults = function.__defaults__ or ()
+        bound = zip(reversed(names), reversed(defaults), strict=False)
+        local = {name: entry_of(repr(name), value) for name, value in bound}
+        local |= {**dict(zip(names, arguments, strict=False)), **keywords}
+        twice = {*names[: len(arguments)]} & keywords.keys()
+        if max(len(arguments), len(defaults)) > len(names) or {*names} != local.keys() or twice:
+            raise Impure("does not take the arguments that it is given", place_of(code))
+        self.callers.append(code)
+        result = Code(self.reads, function, self.called).followed(State([], local))
+        self.callers.pop()
+        return result
 
 
-class _Impure(Exception):  # noqa: N818 - an answer
-    pass
-
-
-def _check(function: Any, bindings: list[Binding], callers: list[Any]) -> None:
+def _is_listed(function: Any, arguments: int) -> bool:
+    """Return whether a builtin, or a look-up, is on the list for so many arguments."""
     match function:
-        case _ if any(function is caller for caller in callers):
-            pass  # it calls itself
-        case operator.attrgetter() | operator.itemgetter():
-            pass
-        case Vocabulary() if type(function) is Vocabulary:  # a class of the user's may do more
-            pass
-        case partial(func=inner, args=args, keywords=keywords):
-            for value in (*args, *keywords.values()):
-                _check_value("an argument", value, bindings, callers)
-            _check(inner, bindings, callers)
-        case MethodType(__self__=owner) if type(owner) is Vocabulary:
-            pass
-        case FunctionType(__module__=module) if module == TRUSTED:
-            pass
-        case FunctionType():
-            _check_code(function, bindings, [*callers, function])
-        case _ if _is_builtin(function):
-            pass
-        case BuiltinMethodType(__self__=owner) if type(owner) is dict and function.__name__ in READERS:
-            pass
-        case BuiltinMethodType(__self__=owner) if type(owner) in ATOMS:
-            pass
-        case _:
-            raise _Impure(f"it is a {type(function).__name__}")
-
-
-def _is_builtin(function: Any) -> bool:
-    try:
-        return function in BUILTINS or function in CLASSES or getattr(function, "__objclass__", None) in ATOMS
-    except TypeError:  # not hashable
-        return False
-
-
-def _check_code(function: FunctionType, bindings: list[Binding], callers: list[Any]) -> None:
-    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        if not _is_constant(value):
-            raise _Impure("an argument's default may change")
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    reads_dict = False
-    attributes = set()
-    changes = False
-    for instruction in _instructions(function.__code__):
-        name, operation = instruction.argval, instruction.opname
-        if operation in CHANGES or (operation == "STORE_DEREF" and name in cells):
-            raise _Impure("it changes or imports something")
-        changes |= operation in ITEM_CHANGES
-        if operation in ("LOAD_ATTR", "LOAD_METHOD"):
-            if name.startswith("_") or name in FORMATS:
-                raise _Impure(f"it reads the attribute {name!r}")
-            attributes.add(name)
-        space: Any = function.__globals__ if operation in ("LOAD_GLOBAL", "LOAD_NAME") else cells.get(name)
-        if operation in ("LOAD_GLOBAL", "LOAD_NAME") or (operation in DEREFS and name in cells):
-            value = _look_up(space, name)
-            bindings.append((space, name, value))
-            reads_dict |= type(value) is dict
-            _check_value(repr(name), value, bindings, callers)
-    if reads_dict and (changes or attributes & MUTATORS):
-        raise _Impure("it may change a dict")
-
-
-DEREFS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE")
-
-
-def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    yield from dis.get_instructions(code)
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _instructions(value)
-
-
-def _look_up(space: Any, name: str) -> Any:
-    if isinstance(space, CellType):
-        try:
-            return space.cell_contents
-        except ValueError:  # it has not been assigned
-            return NotImplemented
-    return space[name] if name in space else getattr(builtins, name, None)
-
-
-def _check_value(name: str, value: Any, bindings: list[Binding], callers: list[Any]) -> None:
-    """Refuse what a function reads by name, unless it is constant, a dict of constants, or pure itself."""
-    if _is_constant(value) or value is math:
-        return
-    if type(value) is dict and all(map(_is_constant, value.values())):
-        return
-    if isinstance(value, ModuleType) or not callable(value):
-        raise _Impure(f"it reads {name}, which is a {type(value).__name__}")
-    try:
-        _check(value, bindings, callers)
-    except _Impure as impure:
-        raise _Impure(f"it uses {name}: {impure}") from None
-
-
-def _is_constant(value: Any) -> bool:
-    if type(value) in (tuple, frozenset):
-        return all(map(_is_constant, value))
-    return type(value) in (*ATOMS, re.Pattern, Vocabulary)
+        case MethodType(__self__=owner, __func__=inner) if type(function) is MethodType:
+            return type(owner) is Vocabulary and any(inner is known for known in LOOKUPS)
+        case MethodDescriptorType(__objclass__=kind, __name__=name):
+            return kind is str and name in METHODS
+    return (
+        type(function) is Vocabulary
+        or (id(function) in BUILTINS and arguments == 1)
+        or any(function is known for known in (min, max))
+    )

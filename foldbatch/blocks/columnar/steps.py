@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import UserFunction
+from foldbatch.blocks.columnar.calling import UserFunction, are_immutable
 from foldbatch.blocks.columnar.items import lengths_of, listed, picked, take_item
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, unstored
 from foldbatch.blocks.columnar.scope import Scope
@@ -101,6 +101,10 @@ def choosing(target: str, table: Mapping[Any, int], source: str, miss: int) -> S
         keys = unstored(scope.read(source))
         if not isinstance(keys, Data):
             raise Refused("it chooses by a node as a whole")
+        if not are_immutable(keys.objects) or not are_immutable(
+            [*table]
+        ):  # others may note who compares them
+            raise Refused("it chooses by an object that may change")
         try:
             cases = [table.get(key, miss) for key in keys.objects]
         except TypeError:

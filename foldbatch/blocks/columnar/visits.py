@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import are_immutable
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
+from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused, unstored
 from foldbatch.blocks.columnar.scope import Scope
@@ -83,7 +83,9 @@ def visit(
     visiting: Visiting | None = scope.function
     if function.memo:
         arguments = [*map(unstored, arguments)]
-    if function.memo and any(isinstance(x, Data) and not are_immutable(x.objects) for x in arguments):
+    if function.memo and any(
+        isinstance(x, Data) and not set(map(type, x.objects)) <= {*ATOMS} for x in arguments
+    ):
         raise Refused("an object that may stand in several places is visited once for all of them")
     if not function.recurs:
         return _apply(function, scope, arguments)

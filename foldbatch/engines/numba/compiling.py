@@ -4,7 +4,7 @@ A text is a function called ``loop``; its first line tells its types. `compile_l
 calls with arrays, with Numba. `native` makes of it what compiled code calls by its address, with LLVM alone,
 which takes a third of the time.
 
-The directory is that of `foldbatch.cache`. Where it does not work, texts are compiled in each process; what
+The directory is that of `foldbatch.cache`. Where it cannot be used, texts are compiled in each process; what
 is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
 process, and all programs share it.
 """
@@ -106,7 +106,7 @@ def timed(make: Callable[[], C]) -> C:
     start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
-        kept = "not kept, as there is no FOLDBATCH_CACHE" if cache_directory() is None else "once a machine"
+        kept = "not kept on disk" if cache_directory() is None else "once a machine"
         print(
             f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
             end="",
@@ -266,6 +266,14 @@ def _compiled(text: str, options: Mapping[str, Any], filename: str, keep: bool) 
     scope: dict[str, Any] = {**memory.GLOBALS, "__name__": memory.__name__}
     exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
     signature = memory.signature(text.split("\n", 1)[0].removeprefix("# "))
-    njit = numba().njit(signature, cache=keep, **{**memory.OPTIONS, **options})
-    compiled: Callable[..., None] = njit(scope["loop"])
-    return compiled
+    njit = partial(numba().njit, **{**memory.OPTIONS, **options})
+    if not keep:
+        compiled: Callable[..., None] = njit(signature)(scope["loop"])
+        return compiled
+    dispatcher = njit(cache=True)(scope["loop"])
+    if Path(dispatcher.stats.cache_path).parent != Path(filename).parent:
+        raise OSError("variables of Numba's own name another directory, which nobody has looked at")
+    dispatcher.compile(signature)  # or reads it
+    dispatcher.disable_compile()
+    kept: Callable[..., None] = dispatcher
+    return kept

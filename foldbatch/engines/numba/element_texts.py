@@ -18,10 +18,12 @@ MORE = {
     "log": "log({0})",
     "sin": "sin({0})",
     "cos": "cos({0})",
+    "floor_divide": "floor_divide({0}, {1})",
+    "mod": "mod({0}, {1})",
     "floor": "floor({0})",
     "round": "rint({0})",
     "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
-    "log_sigmoid": "({0} if {0} < {t}(0) else {t}(0)) - log1p(exp_{t}(-abs({0})))",
+    "log_sigmoid": "-(({t}(0) if {0} > {t}(0) else -{0}) + log1p(exp_{t}(-abs({0}))))",
     "power": "{0} ** p",
 }
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied

@@ -37,7 +37,9 @@ for k in range(length):
     at, top = k if greater else at, t if greater else top
 rest = f8(0)
 for k in range(length):
-    rest += f8(0) if k == at else f8(exp_{f}(a[k * {p}] - top))
+    t = a[k * {p}]
+    t = {f}(0) if t == top else t - top
+    rest += f8(0) if k == at else f8(exp_{f}(t))
 rest = log1p(rest)
 """
 LOGSUMEXP = f"{_REST}b[u8(0)] = {{f}}(f8(top) + rest)\n"

@@ -25,7 +25,7 @@ EXPRESSIONS: dict[str, str] = {
     "negative": "-{0}",
     "square": "{0} * {0}",
     "abs": "abs({0})",
-    "sign": "{t}(1) if {0} > {t}(0) else {t}(-1) if {0} < {t}(0) else {0}",
+    "sign": "{t}(1) if {0} > {t}(0) else {t}(-1) if {0} < {t}(0) else {0} + {t}(0)",  # not -0.0
     "sqrt": "sqrt({0})",
     "exp": "exp_{t}({0})",
     "tanh": "tanh_{t}({0})",

@@ -75,7 +75,7 @@ def convert(builder: Any, operand: Operand, kind: str) -> Value:
         case True, True:
             at = builder.fpext(at, type_) if kind == "f8" else builder.fptrunc(at, type_)
         case True, False:
-            at = builder.fptosi(at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
+            at = _whole(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
         case False, True:
             at = builder.sitofp(at, type_) if given[0] == "i" else builder.uitofp(at, type_)
         case _ if type_.width < at.type.width:
@@ -83,6 +83,14 @@ def convert(builder: Any, operand: Operand, kind: str) -> Value:
         case _ if type_.width > at.type.width:
             at = builder.sext(at, type_) if given[0] == "i" else builder.zext(at, type_)
     return Value(kind, at)
+
+
+def _whole(builder: Any, at: Any, type_: Any) -> Any:
+    """Return a float as a signed whole number, as `ops.elementwise.cast_into`."""
+    signature = ir.FunctionType(type_, [at.type])
+    return builder.call(
+        builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature), [at]
+    )
 
 
 def _constant(number: float, kind: str) -> Any:
@@ -206,7 +214,9 @@ def absolute(builder: Any, operand: Value) -> Value:
 
 def intrinsic(builder: Any, name: str, *operands: Value) -> Value:
     """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
-    function = builder.module.declare_intrinsic(name, [operands[0].at.type])
+    type_ = operands[0].at.type
+    signature = ir.FunctionType(type_, [type_] * len(operands))
+    function = builder.module.declare_intrinsic(name, [type_], signature)
     return Value(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
 
 

@@ -135,7 +135,7 @@ def tanh_f8(x: Any) -> Any:
     r = x - k * f8(LN2_HIGH_F8) - k * f8(LN2_LOW_F8)
     power = two_to(shifted)
     e = power * less_one_f8(r) + (power - f8(1))
-    return e / (e + f8(2))
+    return copysign(e / (e + f8(2)), x)
 
 
 def sigmoid_f4(x: Any) -> Any:
@@ -166,6 +166,25 @@ def sigmoid_f8(x: Any) -> Any:
     power = two_to(shifted + f8(64))
     e = (power + power * less_one_f8(r)) * f8(2.0**-64)
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
+
+
+def mod(x: Any, y: Any) -> Any:
+    """Return what floored division leaves of x, with the sign of y, as `numpy.mod`."""
+    rest = fmod(x, y)
+    rest = rest + y if (rest != 0) & ((rest < 0) != (y < 0)) else rest
+    return copysign(rest, y)
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Return the floor of the exact quotient, as `numpy.floor_divide`."""
+    rest = fmod(x, y)
+    near = (x - rest) / y  # but for rounding a whole number
+    near = near - 1 if (rest != 0) & ((rest < 0) != (y < 0)) else near
+    whole = floor(near)
+    whole = whole + 1 if near - whole > 0.5 else whole
+    quotient = x / y
+    whole = whole if near != 0 else copysign(near, quotient)
+    return quotient if y == 0 else whole
 
 
 def mixed(z: Any) -> Any:
@@ -209,6 +228,11 @@ def _log1p(builder: Any, x: Value) -> Value:
 
 
 moved = Instruction(_moved)  # a pointer, some elements further
+floor: Any = _known("floor")
+copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
+fmod: Any = Instruction(
+    lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at))
+)  # exact, with the sign of x
 
 SCOPE: dict[str, Any] = {
     "inf": math.inf,
@@ -217,7 +241,9 @@ SCOPE: dict[str, Any] = {
     "log1p": Instruction(_log1p),
     "sin": _known("sin"),
     "cos": _known("cos"),
-    "floor": _known("floor"),
+    "floor": floor,
+    "floor_divide": floor_divide,
+    "mod": mod,
     "rint": _known("rint"),
     "sqrt": _known("sqrt"),
     "moved": moved,

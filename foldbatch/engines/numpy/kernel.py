@@ -17,6 +17,7 @@ from foldbatch.engines.numpy.places import view
 from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.params import Array
+from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
 from foldbatch.static.statements import Routine
@@ -25,8 +26,11 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 GLOBALS: dict[str, Any] = {
     **NUMBERS,
+    "inf": np.inf,
+    "nan": np.nan,
     "np": np,
     "add_rows": moves.add_rows,
+    "cast_into": cast_into,
     "check_range": moves.check_range,
     "linear_by": grouped.linear_by,
     "located": moves.located,
@@ -67,7 +71,8 @@ def load(routine: Routine, name: str) -> Kernel:
     """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
     source = text_of(routine)
     # two programs may have cells of one name, so the text itself tells the registered texts apart
-    filename = f"<foldbatch numpy kernel {name} {zlib.crc32(source.encode()):08x}>"
+    printed = name if name.isprintable() else ascii(name)  # a name of a file's choosing may hold anything
+    filename = f"<foldbatch numpy kernel {printed} {zlib.crc32(source.encode()):08x}>"
     scope = dict(GLOBALS)
     exec(compile(source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)

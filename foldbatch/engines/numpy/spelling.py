@@ -214,7 +214,19 @@ def _segments(name: str) -> Spelling:
 
 _UFUNCS = (
     *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign"),
-    *("floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
+    *(
+        "floor_divide",
+        "mod",
+        "floor",
+        "tanh",
+        "sin",
+        "cos",
+        "maximum",
+        "minimum",
+        "less",
+        "less_equal",
+        "equal",
+    ),
 )
 
 SPELLINGS: dict[str, Spelling] = {
@@ -229,7 +241,7 @@ SPELLINGS: dict[str, Spelling] = {
     "where": _where,
     "when_training": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
     "random": _random,
-    "cast": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]}, casting='unsafe')"],
+    "cast": lambda statement, xs, out, dtype: [f"cast_into({out}, {xs[0]})"],
     "linear": _linear,
     "sum_outer": _sum_outer,
     "linear_by": _by_id,

@@ -110,6 +110,15 @@ _define("add", 2, _arithmetic, _sum, lambda g, y, *xs: (g,) * len(xs))
 _define("subtract", 2, _arithmetic, np.subtract, lambda g, y, a, b: (g, -g))
 _define("multiply", 2, _arithmetic, np.multiply, lambda g, y, a, b: (g * b, g * a))
 _define("divide", 2, _floating, np.divide, lambda g, y, a, b: (g / b, -(g * y / b)), positive=True)
+_define("floor_divide", 2, _floating, np.floor_divide, None, positive=True)
+_define(
+    "mod",
+    2,
+    _floating,
+    np.mod,
+    lambda g, y, a, b: (g, -(g * apply("floor_divide", a, b))),
+    positive=True,
+)
 _define("negative", 1, _arithmetic, np.negative, lambda g, y, x: (-g,))
 _define("square", 1, _arithmetic, np.square, lambda g, y, x: (g * (2 * x),))
 _define("exp", 1, _floating, np.exp, lambda g, y, x: (g * y,))
@@ -204,6 +213,25 @@ def _infer_cast(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(types[0].shape, attrs["dtype"])
 
 
+def cast_into(out: Any, x: Any) -> None:
+    """Write numbers in another dtype. A float beyond an integer's limits becomes the nearer one, and NaN 0.
+
+    The processor decides what NumPy and C make of these.
+    """
+    np.copyto(out, x, casting="unsafe")
+    if x.dtype.kind == "f" and out.dtype.kind == "i":
+        limits = np.iinfo(out.dtype)
+        np.copyto(out, limits.max, where=x >= -float(limits.min))
+        np.copyto(out, limits.min, where=x < limits.min)
+        np.copyto(out, 0, where=np.isnan(x))
+
+
+def _evaluate_cast(attrs: Attrs, x: Any) -> Any:
+    out = np.empty(np.shape(x), attrs["dtype"])
+    cast_into(out, np.asarray(x))
+    return out
+
+
 def _vjp_cast(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:
     return (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,)
 
@@ -217,7 +245,7 @@ define(
     Op(
         "cast",
         _infer_cast,
-        lambda attrs, x: np.asarray(x).astype(attrs["dtype"]),
+        _evaluate_cast,
         _vjp_cast,
         _jvp_cast,
         (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),

@@ -177,8 +177,8 @@ def power(x: TensorLike, exponent: TensorLike) -> Node:
             describe_value(exponent),
             "where x > 0, write ops.exp(y * ops.log(x))",
         )
-    if exponent == 2:
-        return apply("square", x)
+    if exponent in (2, 0.5):  # as NumPy has it
+        return apply("square" if exponent == 2 else "sqrt", as_node(x, "power"))
     return apply("power", as_node(x, "power"), exponent=float(exponent))
 
 
@@ -193,13 +193,13 @@ def round(x: TensorLike) -> Node:
 
 
 def floor_divide(a: TensorLike, b: TensorLike) -> Node:
-    """Return ``floor(a / b)`` of floats; no gradient flows through it."""
-    return floor(apply("divide", a, b))
+    """Return the floor of the exact quotient of floats; no gradient flows through it."""
+    return apply("floor_divide", a, b)
 
 
 def mod(a: TensorLike, b: TensorLike) -> Node:
-    """Return the remainder ``a - floor(a / b) * b`` of floats, which has the sign of `b`."""
-    return apply("subtract", a, floor_divide(a, b) * b)
+    """Return what ``floor_divide(a, b) * b`` leaves of floats `a`, with the sign of `b`."""
+    return apply("mod", a, b)
 
 
 def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:
@@ -274,7 +274,10 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Node:
 
 
 def cast(x: TensorLike, dtype: Any) -> Node:
-    """Return `x` in another dtype; gradients flow between float dtypes."""
+    """Return `x` in another dtype; gradients flow between float dtypes.
+
+    Floats are cut to whole numbers, at most the limits of the integer dtype; NaN is 0. Integers wrap around.
+    """
     node = as_node(x, "cast")
     name = TensorType((), dtype).dtype
     return node if node.dtype == name else apply("cast", node, dtype=name)
@@ -313,7 +316,7 @@ def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
     node = as_node(x, "min")
     if node.type.is_float or node.dtype == "bool":
-        return 0 - max(negative(node), axis, keepdims=keepdims)
+        return negative(max(negative(node), axis, keepdims=keepdims))
     return -1 - max(-1 - node, axis, keepdims=keepdims)  # the least integer has no negative
 
 

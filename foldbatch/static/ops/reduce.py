@@ -49,7 +49,7 @@ define(
     Op(
         "sum",
         _infer_sum,
-        lambda attrs, x: np.sum(x, attrs["axes"]),
+        lambda attrs, x: np.sum(x, attrs["axes"], np.asarray(x).dtype),  # NumPy would widen integers
         lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
         linear_jvp,
         (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
@@ -141,7 +141,10 @@ def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
     """
     at = np.expand_dims(np.argmax(x, axis), axis)
     top = np.take_along_axis(x, at, axis)
-    exp = np.exp(x - top)
+    below = x - top
+    if np.isinf(top).any():  # infinities of one sign are as large as each other
+        np.copyto(below, 0, where=x == top)
+    exp = np.exp(below)
     np.put_along_axis(exp, at, 0, axis)
     return top, np.log1p(np.sum(exp, axis, np.float64, keepdims=True))
 

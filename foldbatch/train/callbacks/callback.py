@@ -23,9 +23,11 @@ class Callback:
 
     Attributes:
         first_only: whether rank 0 alone calls it, because it prints or writes files.
+        steers: whether its settings and its state must be the same on all ranks, which is then checked.
     """
 
     first_only = False
+    steers = False
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from foldbatch import files
 from foldbatch.blocks.values import is_int
 from foldbatch.communicators import from_first
 from foldbatch.errors import TrainingError
+from foldbatch.locks import locked
+from foldbatch.output import remove_partial
 from foldbatch.saving import KIND
 from foldbatch.train import checkpoint
 from foldbatch.train.callbacks.averaging import AverageWeights, exchanged
@@ -61,7 +64,7 @@ class Checkpoints(Callback):
 
     Raises:
         TrainingError: when a setting is out of range, or the name of the figure does not say the mode; in
-            `fit`, when the folder is a file.
+            `fit`, when the folder is a file, or another training writes to it.
         UnknownNameError: in `fit`, at the end of an epoch, when there is no such figure.
         OSError: in `fit`, when a file cannot be written.
 
@@ -99,17 +102,24 @@ class Checkpoints(Callback):
         self._steps = 0  # when the last checkpoint was written
         self._time = 0.0
 
-    def on_fit_start(self, trainer: Trainer) -> None:
-        """Make the folder, and remove what processes that were killed while they wrote have left there."""
-        self._steps, self._time = trainer.steps, time.monotonic()
-        if not trainer.parallel.is_first:
-            return
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Make the folder and keep it from other trainings, within a ``with`` statement.
+
+        Raises:
+            TrainingError: when another training writes to it, or it is a file.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise TrainingError("Checkpoints folder", "a folder", f"the file {self.folder}", "name another")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("last", "best", "epoch-*"):
-            for left in self.folder.glob(f".{name}{ENDING}.*.partial"):
-                left.unlink(missing_ok=True)
+        with locked(self.folder):
+            yield
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        """Remove what processes that were killed while they wrote have left in the folder."""
+        self._steps, self._time = trainer.steps, time.monotonic()
+        if trainer.parallel.is_first:
+            remove_partial(self.folder, [f"{name}{ENDING}" for name in ("last", "best", "epoch-*")])
 
     def on_step_end(self, trainer: Trainer) -> None:
         """Write a checkpoint if it is time."""

@@ -35,6 +35,8 @@ class ClipGradients(Callback):
     Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
     """
 
+    steers = True
+
     def __init__(self, max_norm: float | None = None, *, max_value: float | None = None) -> None:
         limits = [limit for limit in (max_norm, max_value) if limit is not None]
         if not limits or not all(is_above(limit, 0) for limit in limits):

@@ -34,6 +34,8 @@ class ReduceOnPlateau(Callback):
     >>> halved = ReduceOnPlateau("dev_loss", "min", factor=0.5, patience=2)
     """
 
+    steers = True
+
     def __init__(
         self,
         figure: str,

@@ -41,6 +41,8 @@ class Schedule(Callback):
     [0.1, 0.05, 0.025]
     """
 
+    steers = True
+
     def __init__(self, schedule: Factor, every: str = "step", *, lr: float | None = None) -> None:
         if not callable(schedule):
             fix = "for example fb.train.schedules.cosine(1000)"

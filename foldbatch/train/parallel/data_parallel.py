@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-
 from foldbatch.blocks.lower import holds_objects
 from foldbatch.communicators import Communicator, find, share, together
-from foldbatch.communicators.sharing import told
 from foldbatch.engines.planned import Planned
 from foldbatch.errors import ProcessError, TrainingError
 from foldbatch.params import Gradient
@@ -20,6 +16,9 @@ from foldbatch.program import Program
 from foldbatch.scheduler.trace import Trace
 from foldbatch.traced import Prepared, listed
 from foldbatch.train.checks import noting
+from foldbatch.train.contents import Digests, digests
+from foldbatch.train.facts import Facts, text_of
+from foldbatch.train.parallel.agreement import check_alike
 from foldbatch.train.parallel.dealing import cost, deal, stretches
 from foldbatch.train.parallel.exchange import counts_of, summed
 from foldbatch.types import describe_value
@@ -188,6 +187,7 @@ class DataParallel:
                 ranks, because libraries that connect processes may fail in a forked one.
 
         Raises:
+            TrainingError: when ranks have other examples.
             ExampleError: when an example of this rank's part does not fit the block.
             ProcessError: when another rank has failed or ended.
         """
@@ -195,6 +195,7 @@ class DataParallel:
         if self.is_alone:
             return program.prepare(examples, processes=processes)
         with together(self.communicator):
+            check_alike(self.communicator, {}, {"examples": digests(examples)})
             places = self.stretch(examples)
             with self.numbering(places):
                 part = [examples[place] for place in places]
@@ -208,23 +209,21 @@ class DataParallel:
         received[self.communicator.rank] = traces
         return [Prepared(trace, program) for trace in chain.from_iterable(filter(None, received))]
 
-    def check_same(self, what: dict[str, Any]) -> None:
-        """Compare what must be the same on all ranks: parameters, and what is given by name.
+    def check_same(self, facts: Facts | None = None, rows: Mapping[str, Digests] | None = None) -> None:
+        """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.
+
+        `Trainer.fit` calls it; a training loop of your own should, now and then.
+
+        Args:
+            facts: texts by name.
+            rows: by name, digests of what has numbers, see `foldbatch.train.contents.digests`.
 
         Raises:
-            TrainingError: when something differs; all ranks raise it.
+            TrainingError: at every rank, when something differs; it says what, and at which ranks.
+            ProcessError: when another rank has failed or ended.
         """
         if self.is_alone:
             return
-        params = self.program.params
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in params.values()))
-        own = {name: repr(value) for name, value in what.items()} | {"parameters": digest.hexdigest()}
-        own["steps drawn"] = repr(self.program.steps_drawn)
-        for rank, other in enumerate(share(self.communicator, own)):
-            for name in own:
-                if other[name] != own[name]:
-                    where, expected = f"rank {rank}", f"the {name} of rank {self.communicator.rank}"
-                    fix = "give all processes the same examples, model, seed and settings"
-                    error = TrainingError(where, expected, "others", fix)
-                    told(error)
-                    raise error
+        own = {"steps drawn": str(self.program.steps_drawn), **(facts or {})}
+        own |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
+        check_alike(self.communicator, own, rows)

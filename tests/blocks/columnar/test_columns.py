@@ -63,7 +63,6 @@ def summed(tree, own=None):
 LAST = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.InputTransform(lambda count: count - 1))
 OF_TREES = {
     "child_sum": MODELS["child_sum"](WHOLE, NODES, hidden=2),
-    "bilstm": MODELS["bilstm"](WHOLE, ROOT, hidden=2),
     "sum": declared(summed),
     "over the node itself": declared(
         lambda tree: fb.AllOf(fb.GetItem("label") >> row(), fb.Map(tree) >> fb.Sum()) >> ADD
@@ -101,9 +100,6 @@ OF_TREES = {
             lambda t: t.label if t.label < 2 else "many" if t.token is None else t.token,
             {key: summed(tree) for key in (0, 1, "many", *WORDS)},
         )
-    ),
-    "words of nodes": declared(
-        lambda tree: summed(tree, fb.InputTransform(lambda t: t.words()) >> fb.Map(row(V)) >> fb.Sum())
     ),
     "lists of lists": fb.GetItem("children")
     >> fb.Map(fb.GetItem("children") >> fb.Map(fb.GetItem("label") >> row()) >> fb.Sum()),
@@ -143,7 +139,6 @@ def test_records_of_trees_are_those_of_the_program(name, examples):
 def test_records_of_labelled_trees_are_those_of_the_program(examples, labels):
     pairs = list(zip(examples, labels, strict=False))
     check_same(MODELS["child_sum"](SPLIT, CLASS, kinds=V, counts=True, hidden=2), pairs)
-    check_same(MODELS["bilstm"](WHOLE, CLASS, pooling="mean", hidden=2), pairs)
     check_same(zoo.json(fb.GetItem("label") >> row(), CLASS), pairs)
 
 
@@ -170,7 +165,7 @@ def test_a_tree_as_deep_as_any_takes_no_stack():
 
 TREE = parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int)
 REFUSALS = [
-    (fb.InputTransform(lambda t: random.random()) >> fb.Scalar(), "which is a module"),
+    (fb.InputTransform(lambda t: random.random()) >> fb.Scalar(), "a module (test_columns.py:"),
     (
         declared(lambda tree: fb.OneOf(lambda t: t.parent is None, {True: fb.Map(tree) >> fb.Sum()})),
         "reads parent",
@@ -226,7 +221,7 @@ def test_few_nodes_are_left_to_the_program():
     assert columns.trace([TREE] * 259, 100) is None
     assert columns.trace([TREE] * 260, 100) is not None
     assert columns.trace([(TREE, 1)] * 216, 100) is None
-    assert columns_of(OF_TREES["bilstm"]).trace([TREE] * 260, 100) is None, "nothing recurs"
+    assert columns_of(OF_TREES["length"]).trace([TREE] * 260, 100) is None, "nothing recurs"
     assert not columns.refusals.last
 
 

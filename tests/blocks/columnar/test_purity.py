@@ -1,4 +1,4 @@
-"""Which functions may be called once for many visits."""
+"""Which functions may be called once for many visits; and that state is seen at every visit, on every way."""
 
 from __future__ import annotations
 
@@ -6,136 +6,325 @@ import itertools
 import math
 import random
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import pytest
 
-from foldbatch.blocks.columnar.purity import rebound, why_impure
-from foldbatch.trees import Vocabulary
+import foldbatch as fb
+from foldbatch.blocks.columnar import columns
+from foldbatch.blocks.columnar.code import Impure
+from foldbatch.blocks.columnar.columns import Columns
+from foldbatch.blocks.columnar.purity import pure_of
+from foldbatch.blocks.lower import Lowered, lower
+from foldbatch.errors import ExampleError
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.trees import Tree, Vocabulary
+from foldbatch.trees.records import records_of
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
 from foldbatch.zoo.words import name_of, reversed_words_of, subwords, words_of
+from tests.blocks.columnar.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure
 
 V = Vocabulary(["a"])
-IDS = {"a": 1}
-SEEN: list[str] = []
 COUNT = 3
-TEMPLATE = "{0.__class__}"
-counter = itertools.count()
+NODE = "the node as a whole"
 
 
-def constant_of(value):
-    return lambda t: (t.label, value)
+def with_default(t, k=("a", 1)):
+    return k if t.is_leaf else t.label
 
 
-def counts(t, seen=[]):  # noqa: B006
-    seen.append(t)
-    return len(seen)
+def test_constant(value=COUNT):
+    assert reads(lambda t: value) == ([], ""), "a variable of a function around it is read, too"
 
 
-def remembers(t):
-    global COUNT
-    COUNT += 1
-    return t.label
+def reads(function: Any) -> tuple[list[str], str]:
+    known = pure_of(function)
+    return sorted(known.fields), known.beyond
 
 
-def closes(start):
-    def step(t):
-        nonlocal start
-        start += 1
-        return start
+@pytest.mark.parametrize(
+    ("function", "fields", "beyond"),
+    [
+        (lambda t: t.is_leaf, "is_leaf", ""),
+        (lambda t: t.label + COUNT if isinstance(t.label, int) else V[t.token], "label token", ""),
+        (lambda t: V(t["token"]) if t["token"] in V else -t.size, "size token", ""),
+        (lambda t: 0 < len(t) <= 2 and t.label in ("a", "b"), "arity label", ""),
+        (lambda t: not t or t.label is None, "label", ""),
+        (lambda t: name_of(t.label).lower(), "label", ""),
+        (lambda t: (t.label, t.token)[0], "label token", ""),
+        (with_default, "is_leaf label", ""),
+        (attrgetter("label", "size"), "label size", ""),
+        (itemgetter("label"), "label", ""),
+        (len, "arity", ""),
+        (itemgetter(0), "", "the item 0"),
+        (lambda t: t[-1], "", "the item -1"),
+        *(
+            (function, "", NODE)
+            for function in (str, str.lower, V, V.__getitem__, lambda t: t, lambda t: t == 1)
+        ),
+        *(
+            (function, "", NODE)
+            for function in (partial(class_or_none, answers=3), class_or_minus_one, name_of)
+        ),
+        *((function, "node", "") for function in (subwords, words_of, reversed_words_of)),
+        (number_or_nan, "", NODE),
+    ],
+)
+def test_what_a_function_reads_is_told(function: Any, fields: str, beyond: str) -> None:
+    assert reads(function) == (fields.split(), beyond)
 
-    return step
+
+def generator(t):
+    yield t.label
 
 
-def writes_to_dict(t):
-    IDS[t.label] = 1
-    return IDS[t.label]
+def loops(t):
+    while t.label:
+        pass
+
+
+def apply(function):
+    return function()
+
+
+def recurs(t):
+    return recurs(t)
+
+
+def swallows(t):
+    try:
+        return t.parent
+    except Exception:  # noqa: BLE001
+        return 1
 
 
 def imports(t):
     import random as other  # noqa: PLC0415
 
-    return other.random()
+    return other
 
 
-def later():
-    if COUNT < 0:
-        unset = len
-    return lambda t: unset(t)
+LISTED: list[int] = []
 
 
-class Counting(Vocabulary):
-    """A vocabulary that remembers what it is asked for."""
-
-    def __getitem__(self, word):
-        SEEN.append(word)
-        return super().__getitem__(word)
-
-
-class Callable:
-    def __call__(self, t):
-        return t
-
-
-PURE = [
-    lambda t: t.is_leaf,
-    lambda t: t.label + COUNT if isinstance(t.label, int) else V[t.token],
-    lambda t: [word.lower() for word in t.words() if word],
-    lambda t: IDS.get(t.token, 0),
-    lambda t: math.log(len(t)),
-    lambda t: name_of(t.label),
-    constant_of(2),
-    constant_of(("a", 1)),
-    *(attrgetter("label"), itemgetter("label"), len, str, str.lower, "abc".index),
-    *(V, V.__getitem__, IDS.get, IDS.__getitem__, partial(class_or_none, answers=3)),
-    *(class_or_minus_one, number_or_nan, name_of, subwords, words_of, reversed_words_of),
-]
-IMPURE = [
-    (later(), "'unset', which is a NotImplementedType"),
-    (lambda t: random.random(), "'random', which is a module"),
-    (lambda t: next(counter), "it uses 'next'"),
-    (lambda t: SEEN.append(t.label), "'SEEN', which is a list"),
-    (lambda t: IDS.pop(t.label), "may change a dict"),
-    (lambda t: id(t), "it uses 'id'"),
-    (lambda t: print(t.label), "it uses 'print'"),
-    (lambda t: t.__class__, "the attribute '__class__'"),
-    (lambda t: TEMPLATE.format(t), "the attribute 'format'"),
-    (lambda t: getattr(t, "label"), "it uses 'getattr'"),  # noqa: B009
-    (constant_of([1]), "which is a list"),
-    (constant_of({"a": []}), "which is a dict"),
-    (constant_of(random.random), "it is a builtin_function_or_method"),
-    (counts, "default may change"),
-    (remembers, "it changes or imports"),
-    (imports, "it changes or imports"),
-    (closes(1), "it changes or imports"),
-    (writes_to_dict, "may change a dict"),
-    (Callable(), "it is a Callable"),
-    (Counting(["a"]).__getitem__, "it is a method"),
-    (constant_of(Counting(["a"])), "it uses 'value'"),
-    (random.random, "it is a builtin_function_or_method"),
-    ({}.pop, "it is a builtin_function_or_method"),
-    (partial(max, key=print), "it is a builtin_function_or_method"),
-    (partial(class_or_none, answers=[1]), "which is a list"),
-]
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda t: random.random(), "reads 'random', a module (test_purity.py:"),
+        (lambda t: math.log(len(t)), "reads 'math', a module"),
+        (lambda t: LISTED, "reads 'LISTED', a list"),
+        (lambda t: unset, "reads 'unset'"),  # noqa: F821
+        (lambda t: t.parent, "reads parent"),
+        (lambda t: t.label.real, "reads the attribute 'real'"),
+        (lambda t: t.__class__, "reads __class__"),
+        (lambda t: t.words(), "calls the method 'words'"),
+        (lambda t: t.label.format(t), "calls the method 'format'"),
+        (lambda t: t.label.encode("users"), "calls the method 'encode'"),
+        (lambda t: id(t), "uses the function 'id'"),
+        (lambda t: getattr(t, "label"), "uses the function 'getattr'"),  # noqa: B009
+        (lambda t: str(t.label, "users"), "uses a type"),
+        (lambda t: t.label is t.token, "compares by 'is'"),
+        (lambda t: [t.label], "BUILD_LIST"),
+        (lambda t: {t.label: 1}, "BUILD_MAP"),
+        (lambda t: f"{t.label}", "FORMAT_"),
+        (lambda t: sum(x.size for x in t), "reads a constant, a code"),
+        (lambda t: apply(lambda: t.label), "has more than plain arguments and choices"),
+        (lambda t: len, "returns the function 'len'"),
+        (lambda t: t(1), "calls its argument"),
+        (lambda *t: t, "has more than plain arguments"),
+        (lambda t, *, k=1: t, "has more than plain arguments"),
+        (lambda t, u: t, "does not take the arguments"),
+        (lambda t, seen=[]: t, "reads 'seen', a list"),
+        *((generator, "not on the list"), (loops, ""), (recurs, "calls itself"), (swallows, "has more than")),
+        *((imports, "IMPORT_NAME"), (attrgetter("label.real"), "reads label.real")),
+        *((itemgetter(slice(1)), "reads an item by"), ({}.get, "uses the function 'get'"), (re.compile, "")),
+        *(
+            (random.random, "uses the function"),
+            (partial(max, key=print), "gives"),
+            (partial(len, []), "reads"),
+        ),
+        *(
+            (dict, "uses a type"),
+            (list, "uses a type"),
+            (sorted, "uses the function"),
+            (sum, "uses the function"),
+        ),
+    ],
+)
+def test_what_is_not_on_the_list_is_called_at_every_visit(function: Any, reason: str) -> None:
+    with pytest.raises(Impure) as caught:
+        pure_of(function)
+    assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("function", PURE)
-def test_functions_of_what_cannot_change_are_pure(function):
-    assert why_impure(function) == ""
+def test_a_function_with_globals_of_another_kind_is_called_at_every_visit() -> None:
+    class Space(dict):  # type: ignore[type-arg]
+        def __missing__(self, key: str) -> int:
+            return len(self)
+
+    with pytest.raises(Impure, match="globals that are no dict"):
+        pure_of(eval("lambda t: N", Space()))
 
 
-@pytest.mark.parametrize(("function", "reason"), IMPURE)
-def test_functions_that_may_tell_visits_apart_are_not_pure(function, reason):
-    assert reason in why_impure(function)
+# The law. A model with a function stands beside the same model with an equal function of which nothing is
+# known. Both read the same batches; then they must have made the same traces, and the functions have noted
+# the same.
+
+CHILDREN = fb.GetItem("children")
 
 
-def test_a_variable_may_change_from_constant_to_constant_alone():
-    space = {"x": 1}
-    function = eval("lambda t: t.label + x", space)
-    bindings = []
-    assert not why_impure(function, bindings)
-    space["x"] = 2
-    assert not rebound(bindings)
-    space["x"] = re
-    assert rebound(bindings)
+def one_of_each_node(function: Any, *others: Any) -> fb.Block:
+    """Return the sum of a function over a tree."""
+    tree = fb.ForwardDeclaration(output_type="float64", name="tree")
+    own = fb.InputTransform(function) >> fb.Scalar("float64")
+    more = [fb.InputTransform(each) >> fb.Vector(1) for each in others]
+    below = CHILDREN >> fb.Map(tree()) >> fb.Sum()
+    tree.resolve_to(fb.AllOf(own, below, *more) >> fb.Function(lambda a, b, *_: a + b))
+    return tree()
+
+
+def where_to_stop(function: Any, *others: Any) -> fb.Block:
+    """Return a recursion that a function ends: the number of nodes that are visited."""
+    tree = fb.ForwardDeclaration(output_type=[1], name="tree")
+    stops = fb.InputTransform(function) >> fb.InputTransform(bool)
+    below = CHILDREN >> fb.Map(tree()) >> fb.Sum()
+    more = [fb.InputTransform(each) >> fb.Vector(1) for each in others]
+    own = fb.OneOf(stops, {True: fb.Zeros(1), False: below})
+    tree.resolve_to(fb.AllOf(own, *more) >> fb.Function(lambda first, *_: first + 1))
+    return tree()
+
+
+def beside_a_tree(function: Any, *others: Any) -> fb.Block:
+    """Return a function of the root, as an object, beside a sum over the tree."""
+    return fb.AllOf(one_of_each_node(len, *others), fb.InputTransform(function))
+
+
+def of_words(function: Any) -> fb.Block:
+    """Return the sum of a function over the words of a record."""
+    word = fb.GetItem("word") >> fb.InputTransform(function) >> fb.Scalar("float64")
+    return fb.GetItem("items") >> fb.Map(word) >> fb.Sum()
+
+
+def nested(random_: random.Random, size: int) -> Any:
+    if size == 1:
+        return random_.choice("Na"), random_.choice("abc")
+    cut = random_.randrange(1, size)
+    return ("N", nested(random_, cut), nested(random_, size - cut))
+
+
+def made(block: fb.Block) -> Lowered:
+    return lower(block, find_policy("auto"))
+
+
+def outcome(lowered: Lowered, examples: Sequence[Any]) -> Any:
+    """Return what traces of examples hold, or the error that tells why there are none."""
+    try:
+        traces = lowered.by_columns(examples)
+        if traces is None:
+            traces = lowered.tracer.trace_all(list(examples), range(len(examples)))
+    except ExampleError as error:
+        return str(error).replace("(Opaque)", "(f)")
+    arrays = [[*trace.calls, *itertools.chain.from_iterable(trace.feeds)] for trace in traces]
+    return [(repr(trace.result), repr(some)) for trace, some in zip(traces, arrays, strict=True)]
+
+
+def check(
+    make: Callable[[], Case], model: Any, batches: Sequence[Sequence[Any]], *, beside: bool = False
+) -> None:
+    """Check that a function is called as one of which nothing is known."""
+    found = []
+    for way in ("by columns", "by number", "by nodes"):
+        case = make()
+        others = [Opaque(lambda _, c=case: [1.0, c.change()][:1])] if beside else []  # in mid-batch
+        function = Opaque(case.function) if way == "by nodes" else case.function
+        lowered = made(model(function, *others))
+        if way != "by columns":
+            lowered = replace(lowered, columns="none")
+        if way == "by nodes":
+            vars(lowered.tracer)["numbered"] = None
+        noted = []
+        for batch in batches:
+            noted.append((outcome(lowered, batch), case.state()))
+            case.change()
+        found.append(noted)
+    assert found[0] == found[2]
+    assert found[1] == found[2]
+
+
+@pytest.fixture(autouse=True)
+def from_the_first_node_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "FEW", 0)
+    monkeypatch.setattr(columns, "FEW_VALUES", 0)
+
+
+def trees(seed: int, sizes: Sequence[int] = (6, 1, 4)) -> list[list[Tree]]:
+    """Return batches of new trees."""
+    random_ = random.Random(seed)
+    return [[Tree.from_nested(nested(random_, size)) for size in sizes] for _ in range(3)]
+
+
+MODELS = [one_of_each_node, where_to_stop, beside_a_tree]
+
+
+@pytest.mark.parametrize("make", STATEFUL, ids=lambda make: make.__name__)
+def test_what_a_function_keeps_is_what_it_keeps_when_it_is_called_at_every_visit(
+    make: Callable[[], Case],
+) -> None:
+    for seed, model in enumerate(MODELS):
+        check(make, model, trees(seed))
+        check(make, model, trees(seed), beside=True)
+    words = [[{"items": [{"word": word} for word in "abca"]}, {"items": [{"word": "b"}]}]] * 3
+    check(make, of_words, words)
+
+
+@pytest.mark.parametrize("make", STATEFUL[:6], ids=lambda make: make.__name__)
+def test_it_is_in_large_batches_too(make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    check(make, one_of_each_node, trees(1, (800, 40)))
+
+
+@pytest.mark.parametrize("make", STATEFUL, ids=lambda make: make.__name__)
+def test_it_is_in_arrow_arrays_too(make: Callable[[], Case]) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    array = arrow.array([{"items": [{"word": word} for word in "abca"]}, {"items": [{"word": "b"}]}])
+    batches = [records_of(array)] * 3
+    assert None not in batches
+    check(make, of_words, batches)
+
+
+def test_functions_on_the_list_are_applied_to_columns_and_tables_alike() -> None:
+    applied = 0
+    for seed in range(40):
+        make = partial(random_pure, seed, nodes=True)
+        model = MODELS[seed % 3]
+        check(make, model, trees(seed))
+        check(make, model, trees(seed), beside=True)
+        applied += isinstance(made(model(make().function)).columns, Columns)
+    assert applied > 33
+
+
+def test_functions_of_words_on_the_list_are_applied_to_arrow_arrays_alike() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    words = [["a", "b", "a"], [], [None, "c"], ["abc", "a"]]
+    array = arrow.array([{"items": [{"word": word} for word in some]} for some in words])
+    for seed in range(40):
+        check(partial(random_pure, seed, nodes=False), of_words, [records_of(array)] * 3)
+
+
+@pytest.mark.parametrize("text", BEYOND)
+def test_nodes_that_a_function_tells_apart_are_told_apart(text: str) -> None:
+    for model in MODELS:
+        check(lambda: Case(of(f"def f(x): return {text}", Tree=Tree)), model, trees(len(text)))
+
+
+def test_lists_are_not_shared_by_examples() -> None:
+    block = beside_a_tree(lambda tree: [tree.label])
+    (first, second) = (
+        result[1] for result in fb.compile(block, "numpy").run([Tree.leaf("a"), Tree.leaf("a")])
+    )
+    assert first == second == ["a"]
+    assert first is not second

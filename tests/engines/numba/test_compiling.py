@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -20,6 +21,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from foldbatch.cache import CacheWarning
 from foldbatch.engines.numba import compiling
 from foldbatch.engines.numba.compiling import compile_loop, compile_text, native
 from foldbatch.errors import BackendError
@@ -106,6 +108,16 @@ class TestCompiled:
         ]
         assert found == ["0", "1"]
 
+    def test_numba_reads_from_no_other_directory(self, tmp_path: Path) -> None:
+        """Whatever its own variables say: nobody has looked whose that is."""
+        program = PROGRAM + "print(np.__name__)\n"
+        ours, other = tmp_path / "ours", tmp_path / "other"
+        environment = os.environ | {"FOLDBATCH_CACHE": str(ours), "NUMBA_CACHE_DIR": str(other)}
+        subprocess.run(
+            [sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.DEVNULL
+        )
+        assert not [path for path in other.rglob("*") if path.is_file()]
+
     def test_processes_may_write_at_once(self, tmp_path: Path) -> None:
         """All compile, all succeed, and the files are whole."""
         environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
@@ -128,7 +140,8 @@ class TestCompiled:
             for path in directory.rglob("*.nb[ic]"):
                 path.chmod(path.stat().st_mode | stat.S_IWUSR)
                 path.write_bytes(path.read_bytes()[:40])
-        _runs(compile_loop(TEXT.format(factor=7)), 7)
+        with pytest.warns(CacheWarning) if obstacle == "a file" else nullcontext():
+            _runs(compile_loop(TEXT.format(factor=7)), 7)
         if obstacle == "a broken index":  # the entry has been made anew
             compile_loop.cache_clear()
             again: Any = compile_loop(TEXT.format(factor=7))
@@ -162,7 +175,7 @@ class TestCompiled:
         assert capsys.readouterr().err == ""  # this is no terminal
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         compile_text("b", "", lambda name, keep: keep)
-        line = "foldbatch: compiling kernel 3, not kept, as there is no FOLDBATCH_CACHE"
+        line = "foldbatch: compiling kernel 3, not kept on disk"
         assert capsys.readouterr().err == f"\r\x1b[K{line}\r\x1b[K"
         monkeypatch.setattr(compiling, "_spent", [])
         compile_text("c", "", lambda name, keep: keep)

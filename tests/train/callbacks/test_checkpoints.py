@@ -246,3 +246,26 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)
     names = [".mine.partial", "best.safetensors", "last.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_two_trainings_in_one_folder_are_refused(tmp_path):
+    """Also one that would resume; the first goes on, and when it has ended or failed, another may begin."""
+
+    def begin_another(made):
+        if made.steps == 3:
+            for resume in (False, True):
+                with pytest.raises(TrainingError, match="a folder that no other training writes to"):
+                    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=resume)
+
+    first = trainer(tmp_path, callbacks=[fb.train.LambdaCallback(on_step_end=begin_another), KillAt(17)])
+    with pytest.raises(Killed):
+        first.fit(EXAMPLES, DEV, epochs=4)
+    resumed = trainer(tmp_path)
+    resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
+    assert_same(unbroken(), resumed)
+
+
+def test_a_link_that_leads_nowhere_is_no_reason_to_begin_anew(tmp_path):
+    (tmp_path / "last.safetensors").symlink_to(tmp_path / "last.safetensors")
+    with pytest.raises(ReadError, match="a link that leads to no file"):
+        trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)

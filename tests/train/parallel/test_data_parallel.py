@@ -151,8 +151,101 @@ def test_all_stop_where_one_clock_says_so():
 def test_ranks_that_differ_are_refused():
     def work(communicator):
         program = fb.compile(model(), "numpy", seed=communicator.rank)
-        with pytest.raises(TrainingError, match="rank .*the (training|parameters) of rank .*found others"):
+        with pytest.raises(TrainingError, match="another model at rank 1 than at rank 0, and another"):
             fitted(communicator, program=program)
+
+    in_threads(work, 2)
+
+
+def change(attribute, value, step=7):
+    """A callback that changes the optimizer at a step of the second epoch."""
+    return LambdaCallback(
+        on_gradients=lambda made: made.steps == step and setattr(made.optimizer, attribute, value)
+    )
+
+
+def spoil(made):
+    if made.steps == 7:
+        made.program.params["out.bias"] = [3.0, 3.0]
+
+
+class Backwards(fb.train.Sampler):
+    def epoch(self, number):
+        return super().epoch(number)[:: -1 if number else 1]
+
+
+OTHER_LABEL = [*EXAMPLES[:4], (EXAMPLES[4][0], 1 - EXAMPLES[4][1]), *EXAMPLES[5:]]
+DRIFTS = {  # what rank 1 does otherwise, what all are told, and after how many epochs
+    "rate": ({"optimizer": fb.Adam(0.2)}, "optimizer's lr 0.1 at rank 0, 0.2 at rank 1", 0),
+    "setting": ({"optimizer": fb.Adam(0.1, eps=1e-4)}, "optimizer's eps 1e-08 at rank 0, 0.0001 at rank 1", 0),
+    "decay": ({"optimizer": fb.Adam(0.1, weight_decay=0.5)}, "optimizer's weight_decay", 0),
+    "factors": ({"optimizer": fb.Adam(0.1, lr_factors={"out": 0.5})}, "optimizer's lr_factors {} at rank 0", 0),
+    "class": ({"optimizer": fb.SGD(0.1)}, "optimizer Adam at rank 0, SGD at rank 1", 0),
+    "seed": ({"seed": 4}, "sampler of seed 3 .* of seed 4", 0),
+    "batch": ({"batch": 5}, "sampler of seed 3 and digest", 0),
+    "epochs": ({"epochs": 4}, "number of epochs 3 at rank 0, 4 at rank 1", 0),
+    "examples": ({"examples": OTHER_LABEL}, "other examples at rank 1 from number 4 on", 0),
+    "fewer": ({"examples": EXAMPLES[1:]}, "number of examples 20 at rank 0, 19 at rank 1", 0),
+    "dev": ({"dev": DEV[::-1]}, "other dev examples at rank 1 from number 0 on", 0),
+    "no dev": ({"dev": None}, "number of dev examples 6 at rank 0, 0 at rank 1", 0),
+    "clip": ({"callbacks": [fb.train.ClipGradients(1.0)]}, "ClipGradients's max_norm none at rank 0", 0),
+    "rate later": ({"callbacks": [change("lr", 0.5)]}, "another parameter out.weight at rank 1", 1),
+    "decay later": ({"callbacks": [change("weight_decay", 0.5)]}, "optimizer's weight_decay 0.0 at rank 0", 1),
+    "parameter": ({"callbacks": [LambdaCallback(on_step_end=spoil)]}, "another parameter out.bias at rank 1", 1),
+    "order": ({"sampler": Backwards}, "another order of examples in epoch 2 at rank 1", 1),
+    "at the end": (
+        {"callbacks": [LambdaCallback(on_fit_end=lambda made: setattr(made.optimizer, "lr", 0.5))]},
+        "optimizer's lr .* at rank 0, 0.5 at rank 1", 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+def test_ranks_that_drift_apart_are_told_so_at_the_latest_at_the_epochs_end(drift, tmp_path):
+    """All of them, with what differs and where; and nothing of it is kept."""
+    odd, told, epochs = DRIFTS[drift]
+
+    def work(communicator):
+        given = dict(odd) if communicator.rank else {}
+        sampler = given.pop("sampler", fb.train.Sampler)
+        if drift == "order":
+            given |= {"sampler": sampler(np.ones(20, int), 4, seed=3), "batch": None}
+        examples, dev = given.pop("examples", EXAMPLES), given.pop("dev", DEV)
+        wanted = given.pop("epochs", 3)
+        program = DataParallel(fb.compile(model(), "numpy", threads=1), communicator)
+        made = trainer(tmp_path, program=program, **given)
+        with pytest.raises(TrainingError, match=f"training: expected all ranks to have the same, .*{told}"):
+            made.fit(examples, dev, epochs=wanted)
+        return made.epoch
+
+    assert in_threads(work, 2) == [epochs] * 2
+    kept = tmp_path / "last.safetensors"
+    assert (checkpoint.read(kept)["epoch"] if kept.exists() else 0) == epochs
+
+
+def test_callbacks_that_differ_without_effect_may(tmp_path):
+    def work(communicator):
+        return fitted(communicator, callbacks=[TimeLimit(1e9)] if communicator.rank else [])
+
+    assert_equal(in_threads(work, 2))
+
+
+def test_examples_to_prepare_are_compared():
+    def work(communicator):
+        parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
+        with pytest.raises(TrainingError, match="other examples at rank 1 from number 1 on"):
+            parallel.prepare([[1], [2 + communicator.rank]])
+
+    in_threads(work, 2)
+
+
+def test_a_loop_of_ones_own_can_compare():
+    def work(communicator):
+        parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
+        parallel.check_same()
+        parallel.program.params["words.weight"][3] = communicator.rank
+        with pytest.raises(TrainingError, match="another parameter words.weight at rank 1 than at rank 0"):
+            parallel.check_same()
 
     in_threads(work, 2)
 

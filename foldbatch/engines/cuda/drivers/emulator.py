@@ -254,7 +254,6 @@ def _load(source: str) -> HostModule:
         with suppress(OSError):  # it is not there, or no library
             return HostModule(directory / name, source)
         with suppress(OSError):  # the directory cannot be written to
-            directory.mkdir(parents=True, exist_ok=True)
             made = directory / f"{name}.{uuid4().hex}.tmp"
             _compile(text, made)
             return HostModule(made.replace(directory / name), source)

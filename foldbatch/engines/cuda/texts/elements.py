@@ -119,7 +119,8 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
         for i, operation in enumerate(sweep.operations):
             node = operation.node
             operands = [values[x] if isinstance(x, int) else literal(x) for x in operation.operands]
-            value = expression(node.op.name, node.dtype, operands, node.attrs.get("exponent", 0.0))
+            exponent, given = node.attrs.get("exponent", 0.0), node.inputs[0].dtype
+            value = expression(node.op.name, node.dtype, operands, given, exponent)
             lines.append(f"const {KINDS[node.dtype]} y{i}{mark} = {value};")
             values.append(f"y{i}{mark}")
         return lines, [values[value] for value, _ in sweep.stores]
@@ -130,10 +131,10 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
 
 def op_lines(text: KernelText, statement: Statement, reads: Sequence[Place], write: Place) -> list[str]:
     """Return the lines of a single elementwise op."""
-    dtype = text.routine.slots[write.slot].type.dtype
+    dtype, given = (text.routine.slots[place.slot].type.dtype for place in (write, reads[0]))
 
     def compute(loaded: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [expression(statement.op, dtype, loaded, statement.attrs.get("exponent", 0.0))]
+        return [], [expression(statement.op, dtype, loaded, given, statement.attrs.get("exponent", 0.0))]
 
     return visit(text, write.shape, [aligned(read, write.shape) for read in reads], compute, [write])
 

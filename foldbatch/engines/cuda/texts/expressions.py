@@ -21,8 +21,8 @@ EXPRESSIONS: dict[str, str] = {
     "divide": "{0} / {1}",
     "negative": "-{0}",
     "square": "{0} * {0}",
-    "abs": "({0} < 0 ? -{0} : {0})",
-    "sign": "({0} > 0 ? ({t})1 : {0} < 0 ? ({t})-1 : {0})",
+    "abs": "fabs{f}({0})",
+    "sign": "({0} > 0 ? ({t})1 : {0} < 0 ? ({t})-1 : {0} + ({t})0)",  # not -0.0
     "sqrt": "sqrt{f}({0})",
     "exp": "exp{f}({0})",
     "tanh": "tanh{f}({0})",
@@ -37,10 +37,12 @@ EXPRESSIONS: dict[str, str] = {
     "log": "log{f}({0})",
     "sin": "sin{f}({0})",
     "cos": "cos{f}({0})",
+    "floor_divide": "floor_divide_{t}({0}, {1})",
+    "mod": "mod_{t}({0}, {1})",
     "floor": "floor{f}({0})",
     "round": "rint{f}({0})",
     "softplus": "({0} > 0 ? {0} : ({t})0) + log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
-    "log_sigmoid": "({0} < 0 ? {0} : ({t})0) - log1p{f}(exp{f}({0} > 0 ? -{0} : {0}))",
+    "log_sigmoid": "-(({0} > 0 ? ({t})0 : -{0}) + log1p{f}(exp{f}({0} > 0 ? -{0} : {0})))",
 }
 
 # Whole numbers wrap around, which C says of unsigned ones alone: `u` is their type.
@@ -59,16 +61,17 @@ TARGET = Target(
 )
 
 
-def expression(name: str, dtype: str, operands: Sequence[str], exponent: float = 0.0) -> str:
+def expression(name: str, dtype: str, operands: Sequence[str], given: str, exponent: float = 0.0) -> str:
     """Return what an op makes of one element of each operand; its result has this dtype.
 
     Args:
         name: of the op.
         dtype: of the result.
         operands: expressions of the elements; those of bools are 0 or 1.
+        given: the dtype of the first operand.
         exponent: of ``power``.
 
-    >>> expression("multiply", "float32", ["a", "b"])
+    >>> expression("multiply", "float32", ["a", "b"], "float32")
     'a * b'
     """
     kind = KINDS[dtype]
@@ -78,6 +81,8 @@ def expression(name: str, dtype: str, operands: Sequence[str], exponent: float =
             return f"({kind})({' + '.join(f'({unsigned}){operand}' for operand in operands)})"
         case "add":
             text = " + ".join(operands)
+        case "cast" if unsigned and KINDS[given] in SUFFIX:
+            return f"{kind}_of_{KINDS[given]}({operands[0]})"
         case "cast":
             return f"{operands[0]} != 0" if kind == "b1" else f"({kind}){operands[0]}"
         case "power" if exponent in POWERS:

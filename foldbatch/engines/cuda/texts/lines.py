@@ -47,7 +47,7 @@ for (i8 k = 1; k < {length}; k++) {{
 }}
 f8 rest = 0;
 for (i8 k = 0; k < {length}; k++)
-  if (k != best) rest += (f8)exp{f}(A(k) - top);
+  if (k != best) rest += (f8)exp{f}(A(k) == top ? 0 : A(k) - top);
 rest = log1p(rest);
 """
 BODIES = {

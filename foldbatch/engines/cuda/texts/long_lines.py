@@ -73,7 +73,7 @@ _REST = (
     + """\
 f8 part = 0;
 for (i8 k = lane; k < {length}; k += lanes)
-  if (k != best) part += (f8)exp{f}(A(k) - top);
+  if (k != best) part += (f8)exp{f}(A(k) == top ? 0 : A(k) - top);
 shared_sum[HERE] = part;
 """
 )

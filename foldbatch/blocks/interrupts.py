@@ -1,0 +1,68 @@
+"""Interrupts: telling exceptions that no example is to blame for, such as those of signal handlers.
+
+A handler that raises, such as a timeout's, raises in the midst of whatever runs. Whoever catches errors there
+hands its exception on as it is.
+"""
+
+from __future__ import annotations
+
+from inspect import CO_VARARGS
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from foldbatch.blocks.columns import BadDataError
+from foldbatch.trees import Tree, TreeNode
+
+PLAIN = (str, int, float, bool, bytes, type(None), np.ndarray, Tree, TreeNode)
+
+
+def interrupted(error: BaseException) -> bool:
+    """Return whether an exception came out of a handler of signals: it is given the frame it interrupts."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    return any(_is_given(inner, outer) for outer, inner in pairwise(frames))
+
+
+def _is_given(frame: FrameType, other: FrameType) -> bool:
+    """Return whether an argument of a function's frame is another frame, or a tuple of arguments with it."""
+    code, known = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
+    given = [known.get(name) for name in code.co_varnames[:count]]
+    return any(x is other or (type(x) is tuple and any(y is other for y in x)) for x in given)
+
+
+def is_accident(error: Exception, example: Any) -> bool:
+    """Return whether an error that did not happen again cannot have come of an example.
+
+    Our own code raised it, or the tracing program, and the example is plain data. So memory was short, or
+    another thread has sent an exception.
+    """
+    if isinstance(error, BadDataError) or not _is_plain(example):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    file, name = trace.tb_frame.f_code.co_filename, trace.tb_frame.f_globals.get("__name__")
+    return file.startswith("<foldbatch ") or str(name).startswith("foldbatch.")
+
+
+def _is_plain(example: Any) -> bool:
+    """Return whether an object holds nothing that changes when it is read, or that runs somebody's code."""
+    waiting, seen = [example], set()
+    while waiting:
+        part = waiting.pop()
+        if type(part) in (list, tuple, dict):
+            if id(part) not in seen:
+                seen.add(id(part))
+                waiting += part.values() if type(part) is dict else part
+        elif type(part) not in PLAIN:
+            return False
+    return True

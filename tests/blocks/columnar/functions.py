@@ -1,0 +1,468 @@
+"""Functions such as users write, with state and without, for the law that state is seen at every visit."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from foldbatch.trees import Vocabulary
+
+
+@dataclass
+class Case:
+    """A function of a node, or of a value.
+
+    Attributes:
+        function: the function; it returns a number, a bool or None.
+        state: what the function has noted so far.
+        change: is called between batches; it may change what the function means.
+    """
+
+    function: Any
+    state: Callable[[], Any] = lambda: None
+    change: Callable[[], Any] = lambda: None
+
+
+class Opaque:
+    """Calls a function. Nothing is known of it, so it is called at every visit."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def of(text: str, **names: Any) -> FunctionType:
+    """Return a function of a text, with globals of its own."""
+    space = {"__name__": "users", **names}
+    exec(text, space)
+    function = space["f"]
+    assert isinstance(function, FunctionType)
+    return function
+
+
+def rng_of_its_own() -> Case:
+    f = of("def f(x): return 0 if f.rng.random() < 0.5 else 1")
+    f.rng = random.Random(1)
+    return Case(f, lambda: f.rng.getstate()[1][-1])
+
+
+def label_of_a_helper() -> Case:
+    f = of("def helper(): pass\ndef f(x): return helper.label.append(1) or len(helper.label)")
+    f.__globals__["helper"].label = []
+    return Case(f, lambda: [*f.__globals__["helper"].label])
+
+
+def size_of_a_helper() -> Case:
+    f = of("def helper(): pass\ndef f(x): return helper.size")
+    helper = f.__globals__["helper"]
+    helper.size = 1
+
+    def change() -> None:
+        helper.size += 1
+
+    return Case(f, change=change)
+
+
+def calls_of_its_own() -> Case:
+    f = of("def f(x): return f.calls.append(1) or len(f.calls)")
+    f.calls = []
+    return Case(f, lambda: [*f.calls])
+
+
+def numbers_of_its_own() -> Case:
+    f = of("def f(x): return f.ids.setdefault(x, len(f.ids))")
+    f.ids = {}
+    return Case(f, lambda: len(f.ids))
+
+
+def partial_of_a_dict() -> Case:
+    seen: dict[str, int] = {}
+    f = of("def f(seen, x):\n seen['n'] = seen.get('n', 0) + 1\n return seen['n']")
+    return Case(partial(f, seen), lambda: {**seen})
+
+
+def partial_of_a_dict_that_is_read() -> Case:
+    table = {"n": 1}
+    return Case(
+        partial(of("def f(x, table): return table['n']"), table=table), change=lambda: table.update(n=5)
+    )
+
+
+def partial_that_is_set_anew() -> Case:
+    f, noted = partial(of("def f(k, x): return k == 1"), 1), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.__setstate__((f.func, (noted,), {}, {})))
+
+
+def partial_of_an_object() -> Case:
+    noted = Noted()
+    return Case(partial(of("def f(k, x): return k == 1"), noted), lambda: noted.asked)
+
+
+def partial_of_an_object_by_name() -> Case:
+    noted = Noted()
+    return Case(partial(of("def f(x, k): return k == 1"), k=noted), lambda: noted.asked)
+
+
+def partial_whose_keyword_changes() -> Case:
+    f, noted = partial(of("def f(x, k): return k == 1"), k=1), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.keywords.update(k=noted))
+
+
+def dict_of_the_closure_handed_on() -> Case:
+    seen: dict[int, int] = {}
+
+    def tally(table: dict[int, int]) -> int:
+        table[0] = table.get(0, 0) + 1
+        return table[0]
+
+    return Case(lambda x: tally(seen), lambda: {**seen})
+
+
+def dict_changed_in_place() -> Case:
+    seen: dict[int, int] = {}
+
+    def f(x: Any) -> int:
+        table = seen
+        table |= {len(table): 1}
+        return len(table)
+
+    return Case(f, lambda: {**seen})
+
+
+def item_of_a_dict_stored() -> Case:
+    stored = Table()
+    return Case(of("def f(x):\n stored['n'] = 1\n return 1", stored=stored), lambda: stored.asked)
+
+
+def dict_that_is_read() -> Case:
+    table = {"n": 1}
+    return Case(of("def f(x): return TABLE['n']", TABLE=table), change=lambda: table.update(n=7))
+
+
+def look_up_of_a_dict() -> Case:
+    table = Table(n=1)
+    return Case(of("def f(x): return look_up('n')", look_up=table.__getitem__), lambda: table.asked)
+
+
+class Table(dict[str, int]):
+    """A dict that counts what is done with it; it may be called, too."""
+
+    asked = 0
+
+    def __getitem__(self, key: str) -> int:
+        self.asked += 1
+        return self.asked
+
+    def __setitem__(self, key: str, value: int) -> None:
+        self.asked += 1
+
+    def __call__(self) -> int:
+        return self["n"]
+
+
+def item_of_an_object() -> Case:
+    table = Table()
+    return Case(of("def f(x): return table['n']", table=table), lambda: table.asked)
+
+
+def registry_filled_later() -> Case:
+    registry: dict[str, Any] = {}
+    noted: list[int] = []
+    f = of("def f(x): return registry['g'](x) if registry else 0", registry=registry)
+    return Case(f, lambda: [*noted], lambda: registry.update(g=lambda x: noted.append(1) or len(noted)))
+
+
+def functions_by_item() -> Case:
+    counter = itertools.count()
+    return Case(
+        of("def f(x): return table[0](counter)", table=(next,), counter=counter), lambda: repr(counter)
+    )
+
+
+def function_handed_on() -> Case:
+    counter = itertools.count()
+    f = of("def call(g): return g()\ndef f(x): return call(g)", g=lambda: next(counter))
+    return Case(f, lambda: repr(counter))
+
+
+def callable_object() -> Case:
+    counter = itertools.count()
+    return Case(of("def f(x): return g(x)", g=lambda x: next(counter)), lambda: repr(counter))
+
+
+def like_a_builtin() -> Case:
+    like = Like()
+    return Case(like, lambda: like.calls)
+
+
+class Like:
+    """An object that says to be ``len``, and counts who asks."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> int:
+        self.calls += 1
+        return self.calls
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash(len)
+
+
+def method() -> Case:
+    like = Like()
+    return Case(like.__call__, lambda: like.calls)
+
+
+def method_of_a_vocabulary_that_notes() -> Case:
+    noted: list[Any] = []
+
+    class Noting(Vocabulary):
+        def __getitem__(self, word: Any) -> int:
+            noted.append(0)
+            return len(noted)
+
+    return Case(Noting(["a"]).__getitem__, lambda: [*noted])
+
+
+def cached() -> Case:
+    f = lru_cache(of("def f(x): return 1"))
+    return Case(f, lambda: f.cache_info()[:2])
+
+
+def generator_inside() -> Case:
+    steps = (i for i in itertools.count())
+    return Case(of("def f(x): return next(steps)", steps=steps), lambda: next(steps))
+
+
+def global_counted() -> Case:
+    f = of("N = 0\ndef f(x):\n global N\n N += 1\n return N")
+    return Case(f, lambda: f.__globals__["N"])
+
+
+def cell_counted() -> Case:
+    n = 0
+
+    def f(x: Any) -> int:
+        nonlocal n
+        n += 1
+        return n
+
+    return Case(f, lambda: n)
+
+
+def global_changed() -> Case:
+    f = of("N = 1\ndef f(x): return N if len_(x) else N", len_=bool)
+    return Case(f, change=lambda: f.__globals__.update(N=f.__globals__["N"] + 1))
+
+
+def global_becomes_a_function() -> Case:
+    noted: list[int] = []
+    f = of("g = str\ndef f(x): return 1 if g(1) else 2")
+    return Case(
+        f, lambda: [*noted], lambda: f.__globals__.update(g=lambda x: noted.append(x) or len(noted) % 2)
+    )
+
+
+def builtin_hidden() -> Case:
+    noted: list[int] = []
+    f = of("def f(x): return len('ab')")
+    return Case(
+        f, lambda: [*noted], lambda: f.__globals__.update(len=lambda x: noted.append(1) or len(noted))
+    )
+
+
+def cell_changed() -> Case:
+    k = 1
+    noted: list[int] = []
+
+    def change() -> None:
+        nonlocal k
+        k = lambda: noted.append(1) or len(noted)  # noqa: E731
+
+    return Case(lambda x: k if k == 1 else k(), lambda: [*noted], change)
+
+
+def code_replaced() -> Case:
+    noted: list[int] = []
+    f = of("def f(x): return 1", noted=noted)
+    g = of("def f(x): return noted.append(1) or len(noted)")
+    return Case(f, lambda: [*noted], lambda: setattr(f, "__code__", g.__code__))
+
+
+def code_of_a_helper_replaced() -> Case:
+    noted: list[int] = []
+    f = of("def helper(): return 1\ndef f(x): return helper()", noted=noted)
+    g = of("def f(): return noted.append(1) or len(noted)")
+    return Case(f, lambda: [*noted], lambda: setattr(f.__globals__["helper"], "__code__", g.__code__))
+
+
+def default_replaced() -> Case:
+    f, noted = of("def f(x, k=1): return k == 1"), Noted()
+    return Case(f, lambda: noted.asked, lambda: setattr(f, "__defaults__", (noted,)))
+
+
+def default_that_changes() -> Case:
+    f = of("def f(x, seen=[]): return seen.append(1) or len(seen)")
+    return Case(f, lambda: [*f.__defaults__[0]])
+
+
+def keyword_default() -> Case:
+    f, noted = of("def f(x, *, k=1): return k == 1"), Noted()
+    return Case(f, lambda: noted.asked, lambda: f.__kwdefaults__.update(k=noted))
+
+
+def compared_with_an_object() -> Case:
+    like = Noted()
+    return Case(of("def f(x): return like == 1", like=like), lambda: like.asked)
+
+
+def found_in_objects() -> Case:
+    like = Noted()
+    return Case(of("def f(x): return 1 in likes", likes=(like,)), lambda: like.asked)
+
+
+class Noted:
+    asked = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.asked += 1
+        return self.asked % 3 == 0
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def found_in_a_dict() -> Case:
+    key = Key()
+    return Case(of("def f(x): return 1 in table", table={key: 1}), lambda: key.asked)
+
+
+class Key(Noted):
+    def __hash__(self) -> int:
+        return hash(1)
+
+
+def attribute_of_an_object() -> Case:
+    space = SimpleNamespace(label=1)
+    return Case(of("def f(x): return space.label", space=space), change=lambda: setattr(space, "label", 2))
+
+
+def property_that_counts() -> Case:
+    class Counting:
+        n = 0
+
+        @property
+        def label(self) -> int:
+            self.n += 1
+            return self.n
+
+    counting = Counting()
+    return Case(of("def f(x): return c.label", c=counting), lambda: counting.n)
+
+
+def property_of_a_function() -> Case:
+    class Counting:
+        n = 0
+
+        @property
+        def size(self) -> int:
+            self.n += 1
+            return self.n
+
+        def __call__(self) -> int:
+            return 1
+
+    counting = Counting()
+    return Case(of("def f(x): return c.size", c=counting), lambda: counting.n)
+
+
+def swallowed_errors() -> Case:
+    noted: list[int] = []
+    f = of(
+        "def f(x):\n try: return x.nothing\n except AttributeError: return noted.append(1) or len(noted)",
+        noted=noted,
+    )
+    return Case(f, lambda: [*noted])
+
+
+def formatted() -> Case:
+    class Shown:
+        n = 0
+
+        def __format__(self, _: str) -> str:
+            self.n += 1
+            return "x" * self.n
+
+    shown = Shown()
+    return Case(of("def f(x): return len(f'{shown}')", shown=shown), lambda: shown.n)
+
+
+STATEFUL = [
+    make
+    for name, make in list(globals().items())
+    if callable(make) and getattr(make, "__annotations__", {}) == {"return": "Case"}
+]
+
+BEYOND = (  # they keep nothing, but tell nodes apart by what columns do not have
+    *(
+        "1 if x.parent is None else 2",
+        "x.index",
+        "x.height",
+        "x.tree.size",
+        "len(x.words())",
+        "type(x) is Tree",
+    ),
+    *("hash(x) % 97", "isinstance(x, Tree)", "len(str(x))", "x[0].size if len(x) else 0", "x == x.root"),
+    *("len([*x.nodes()])", "len(x.children[0].label) if x.children else 3", "sum(y.size for y in x)"),
+)
+OF_NODES = (
+    *("len(x)", "x.is_leaf", "x.size", "x['label'] == 'N'", "x.token is None", "V[x.token]", "x.token in V"),
+    *("x.label in ('N', 'a')", "len(str(x.label))", "isinstance(x.label, str)", "not x", "(1, 2)[x.is_leaf]"),
+    *("helper(x)", "x.label.lower() == 'n'", "N", "0 < len(x) <= 2", "number(x.label)", "label_of(x) == 'N'"),
+)
+OF_WORDS = (
+    *(
+        "V[x]",
+        "len(x)",
+        "x == 'a'",
+        "x.upper() == 'B'",
+        "x in ('a', 'c')",
+        "ord(x[0])",
+        "helper(x)",
+        "N",
+        "x in V",
+    ),
+    *("isinstance(x, (str, int))", "x.startswith('b')", "x is None", "number(x)", "min(x, 'b') == 'a'"),
+)
+
+
+def random_pure(seed: int, *, nodes: bool) -> Case:
+    """Return a function that is on the list: a random expression, and a global that changes between batches."""
+    random_ = random.Random(seed)
+
+    def expression(depth: int) -> str:
+        if not depth or random_.random() < 0.3:
+            return random_.choice(OF_NODES if nodes else OF_WORDS)
+        a, b, c = (expression(depth - 1) for _ in range(3))
+        return random_.choice(
+            [f"({a} if {b} else {c})", f"({a} and {b})", f"({a} or {b})", f"(not {a})", f"({a}) + ({b})",
+             f"(({a}) == ({b}))", f"(-({a}))", f"max(({a}), ({b}))", f"(({a}) < ({b}) < ({c}))"]
+        )  # fmt: skip
+
+    vocabulary = Vocabulary(["a", "c"])
+    helper = of("def f(t): return 2 if t else 3")
+    names = {"V": vocabulary, "N": 1, "helper": helper, "number": vocabulary.__getitem__}
+    label_of = operator.attrgetter("label")
+    f = of(f"def f(x, k=1):\n y = {expression(3)}\n return y if k else None", **names, label_of=label_of)
+    return Case(f, change=lambda: f.__globals__.update(N=f.__globals__["N"] + 1))
