@@ -257,6 +257,9 @@ def meaning(name: str) -> Callable[..., Any]:  # noqa: PLR0915 - a case for each
             return lambda a, b: _product(a, b, type_, direction)
         case "fma":
             return lambda a, b, c: _fused(a, b, c, type_, direction)
+        case "div" if "approx" in parts:
+            vast = lambda b: 2.0**126 < abs(b) < math.inf  # noqa: E731
+            return lambda a, b: a * math.copysign(0, b) if vast(b) else _quotient(a, b, type_)
         case _ if "approx" in parts:
             exact = APPROXIMATED[root]
             if type_ == "f64":

@@ -228,6 +228,13 @@ def _floats() -> None:
         define(f"sqrt.approx{ftz}.f32", "f32", "f32", f"d = number({form.format(f'sqrtf({a})')});")
         if ftz:
             define("mul.ftz.f32", "f32", "f32 f32", f"d = number({form.format(f'{a} * {b}')});")
+    define(  # a product by 1 / b, which is 0 where b is very large
+        "div.approx.f32",
+        "f32",
+        "f32 f32",
+        "const int vast = fabsf(b) > 0x1p126f && !isinf(b); d = number(a * (vast ? copysignf(0, b) : 1));"
+        " if (!vast) d = number(a / b);",
+    )
     define("rcp.approx.ftz.f64", "f64", "f64", "d = coarse(1 / coarse(a));")
     define("cvt.sat.f32.f32", "f32", "f32", "d = a >= 1 ? 1 : a > 0 ? a : 0;")
 

@@ -193,6 +193,7 @@ NEXT = ["xor.b64 %rd4, %rd2, 8", "ld.shared.u64 %rd5, [%rd4]"]
     ("lines", "kind"),
     [
         (["st.shared.u64 [s], 1"], "race of two writes"),
+        (["@%p1 bra L", "bar.sync 0", "bra.uni M", "L: bar.sync 0", "M: mov.u64 %rd1, 0"], "two barriers"),
         (["st.shared.u64 [%rd2], 0", *NEXT], "race of a read with a write before it"),
         (
             ["st.shared.u64 [%rd2], 0", "bar.sync 0", *NEXT, "st.shared.u64 [%rd2], 1"],
