@@ -69,6 +69,12 @@ RIGHT = {
         "  const f4 next = part[lane ^ 1];\n  if (i < n) y[i] = next;\n}",
         lambda x: x.reshape(-1, 2)[:, ::-1].ravel(),
     ),
+    "warp's first": Right(
+        HEAD + SPLIT + "  SHARED f4 part[64];\n  part[lane] = i < n ? x[i] : 0;\n  __syncwarp();\n"
+        "  const f4 first = part[lane / 32 * 32];\n  __syncwarp();\n  part[lane] += first;\n"
+        "  if (i < n) y[i] = part[lane];\n}",
+        lambda x: x + np.repeat(x[::32], 32)[:N],
+    ),
     "counts": Right(
         HEAD + SPLIT + "  if (i < n) {\n    atomicAdd(y + (i4)x[i] % 4, 1.0f);\n  }\n}",
         lambda x: np.bincount(x.astype(int) % 4, minlength=4),
@@ -131,6 +137,8 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
         "  if (LANE_X < 16) for (int step",
         "lanes which never come",
     ),
+    "a lane that the mask does not name": ("warp", "  for (int step", "  if (LANE_X < 16) total += __shfl_sync(0xffffu, total, 20);\n  for (int step", "nobody wrote"),
+    "a warp's second barrier dropped": ("warp's first", "  __syncwarp();\n  part[lane] +=", "  part[lane] +=", RACE),
     "a warp's barrier dropped": ("warp memory", "  __syncwarp();\n", "", RACE),
     "neighbours in another warp": ("warp memory", "part[lane ^ 1]", "part[lane ^ 32]", f"{RACE}|nobody wrote"),
     "atomics left out": ("counts", "atomicAdd(y + (i4)x[i] % 4, 1.0f)", "y[(i4)x[i] % 4] += 1.0f", f"{RACE}|{WRITES}"),
@@ -224,6 +232,20 @@ def test_each_kind_of_race_is_told(lines: Sequence[str], kind: str) -> None:
     faulty([*OWN, *lines], kind)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_knows_nothing_of_the_block_before_it(seed: int) -> None:
+    """Neither registers nor shared memory."""
+    last = ["mov.u32 %rd3, %ctaid.x", "setp.eq.u32 %p2, %rd3, 1"]
+    faulty(
+        [*last, "@%p2 st.shared.u64 [%rd2], %rd6", "mov.u64 %rd6, 1"],
+        "address that nobody|number that nobody",
+        2,
+        seed,
+    )
+    shared = [*OWN, *last, "@%p2 ld.shared.u64 %rd7, [%rd2]", "st.shared.u64 [%rd2], 1", "mov.u64 %rd6, 0"]
+    faulty([*shared, "@%p2 st.shared.u64 [%rd2], %rd7"], "number that nobody", 2, seed)
+
+
 def test_there_are_more_than_twenty_faults() -> None:
     assert len(BROKEN) >= 20
 
@@ -258,14 +280,14 @@ def test_an_access_that_begins_in_a_buffer_must_end_there() -> None:
             execute(function.ptx.kernel(function.name), 1, (1, 1), [x.pointer, y.pointer, 4])
 
 
-def faulty(lines: Sequence[str], kind: str) -> None:
+def faulty(lines: Sequence[str], kind: str, blocks: int = 1, seed: int = 0) -> None:
     """Fail where PTX written by hand has no fault of a kind."""
     from tests.ptx.decode import decoded, taken_apart  # noqa: PLC0415
 
     body = ";\n".join(lines)
     text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64]; .shared .align 8 .b8 t[4]; .local .align 8 .b8 l[4];\n{body};\nret;\n}}\n"
     with pytest.raises(PtxFaultError, match=kind):
-        execute(decoded(taken_apart(text), "k"), 1, (4, 1), [])
+        execute(decoded(taken_apart(text), "k"), blocks, (4, 1), [], seed)
 
 
 @pytest.mark.parametrize(
