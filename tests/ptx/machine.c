@@ -26,7 +26,7 @@ typedef struct {
 } Instruction;
 
 typedef struct {
-  u32 write, writer, read, reader;  // stamps and who; 0: never
+  u32 write, writer, plain, plainer, read, reader;  // stamps and who; plain: not atomic; 0: never
 } Shadow;  // of one byte
 
 typedef struct {
@@ -48,7 +48,7 @@ enum { RUNS, WAITS, MEETS, ENDED };  // a thread: it runs; waits for its warp; f
 enum { READ, WRITE, ATOMIC, READ_ONLY };
 enum { COMPUTES, COPIES, PACKS, UNPACKS, TAKES_LOW };  // what halves of a register an operation makes of halves
 enum { GENERIC, GLOBAL, SHARED, LOCAL };
-#define MARK (1u << 29)  // of a writer: atomic; of a reader: by ld.global.nc
+#define MARK (1u << 29)  // of a reader: by ld.global.nc
 #define WHO (MARK - 1)
 enum { THREAD, WARP, BLOCK, ALL };  // who >> 30: one, or several of a warp, of a block, of all
 #define WINDOW 56  // bits: addresses of shared and local memory among generic ones
@@ -134,7 +134,7 @@ int memory_touch(u64 start, u64 nbytes, int writes) {
   if (!b) return 1;
   Shadow* s = b->shadow + (start - b->start);
   for (u64 k = 0; k < nbytes; k++) {
-    if (writes) s[k] = (Shadow){1, ALL << 30, 0, 0};
+    if (writes) s[k] = (Shadow){1, 0, 1, 0, 0, 0};
     else if (!s[k].write) return 2;
   }
   return 0;
@@ -167,17 +167,18 @@ static u32 both(u32 who, int me) {  // who read: they and I
 static void noted(Shadow* s, int nbytes, int how, int pc, int me, u64 address) {
   u32 mine = (u32)(block * threads + me);
   for (int k = 0; k < nbytes; k++, s++) {
-    report->other = s->writer;
+    report->other = how == ATOMIC ? s->plainer : s->writer;
     if (how == WRITE || how == ATOMIC) {
-      int apart = !before(s->write, s->writer, me);
-      if (apart && !(how == ATOMIC && s->writer & MARK)) fault("race of two writes", pc, me, address + k);
+      int ordered = how == ATOMIC ? before(s->plain, s->plainer, me) : before(s->write, s->writer, me);
+      if (!ordered) fault("race of two writes", pc, me, address + k);
       report->other = s->reader;
       if (s->read >= launch_stamp && s->reader & MARK)
         fault("write of what ld.global.nc read in the same launch", pc, me, address + k);
       if (!before(s->read, s->reader, me)) fault("race of a write with a read before it", pc, me, address + k);
       missing |= (u64)!s->write << k;
+      s->writer = how == WRITE || before(s->write, s->writer, me) ? mine : both(s->writer, me);
       s->write = stamp;
-      s->writer = mine | (how == ATOMIC ? MARK : 0);
+      if (how == WRITE) s->plain = stamp, s->plainer = mine;
     } else {
       missing |= (u64)!s->write << k;
       if (how == READ_ONLY && s->write >= launch_stamp)

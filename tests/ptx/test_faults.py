@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from tests.ptx.decode import UnknownPtxError, decoded, taken_apart
 from tests.ptx.driver import ARCHITECTURE, Memory, loaded, ptx_of
 from tests.ptx.machine import PtxFaultError, execute
 from tests.ptx.needed import needs_ptx
@@ -218,6 +219,12 @@ NEXT = ["xor.b64 %rd4, %rd2, 8", "ld.shared.u64 %rd5, [%rd4]"]
         ),
         (["atom.shared.exch.b64 %rd5, [%rd2], 1"], "atomic operation on memory that nobody wrote"),
         (
+            ["@%p1 st.shared.u64 [s], 0", "bar.sync 0", "atom.shared.add.u64 %rd5, [s], 1", "@!%p1 bra L"]
+            + ["st.shared.u64 [s], 1", "L: mov.u64 %rd5, 1"],
+            "race of two writes",
+        ),
+        (["@%p1 st.shared.u64 [s], 0", "atom.shared.add.u64 %rd5, [s], 1"], "race of two writes"),
+        (
             [
                 "@%p1 st.shared.u64 [s], 0",
                 "bar.sync 0",
@@ -282,12 +289,49 @@ def test_an_access_that_begins_in_a_buffer_must_end_there() -> None:
 
 def faulty(lines: Sequence[str], kind: str, blocks: int = 1, seed: int = 0) -> None:
     """Fail where PTX written by hand has no fault of a kind."""
-    from tests.ptx.decode import decoded, taken_apart  # noqa: PLC0415
-
-    body = ";\n".join(lines)
-    text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<9>; .shared .align 8 .b8 s[64]; .shared .align 8 .b8 t[4]; .local .align 8 .b8 l[4];\n{body};\nret;\n}}\n"
     with pytest.raises(PtxFaultError, match=kind):
-        execute(decoded(taken_apart(text), "k"), blocks, (4, 1), [], seed)
+        by_hand(lines, blocks, seed)
+
+
+def by_hand(lines: Sequence[str], blocks: int = 1, seed: int = 0) -> None:
+    """Run PTX written by hand on blocks of 4 threads."""
+    body = ";\n".join(lines)
+    text = f".visible .entry k()\n{{\n.reg .pred %p<9>; .reg .b64 %rd<10>; .shared .align 8 .b8 s[64]; .shared .align 8 .b8 t[4]; .local .align 8 .b8 l[4];\n{body};\nret;\n}}\n"
+    execute(decoded(taken_apart(text), "k"), blocks, (4, 1), [], seed)
+
+
+HALF = ["mov.u32 %rd1, 5", "mov.b64 %rd2, {%rd1, %rd9}"]  # nobody wrote %rd9
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*HALF, "cvt.u32.u64 %rd3, %rd2"],
+        [*HALF, "mov.b64 {%rd3, %rd4}, %rd2"],
+        [*HALF, "mov.u64 %rd5, %rd2", "cvt.u16.u64 %rd3, %rd5"],
+        ["mov.b64 %rd2, {%rd9, %rd9}", "mov.u64 %rd3, 1"],
+        ["mov.u64 %rd1, 1", "setp.eq.s64 %p1, %rd1, 1", "selp.b64 %rd3, %rd1, %rd9, %p1"],
+        ["mov.u64 %rd1, 1", "setp.eq.s64 %p1, %rd1, 2", "selp.b64 %rd3, %rd9, %rd1, %p1"],
+    ],
+)
+def test_what_nobody_wrote_may_be_moved_and_left(lines: Sequence[str]) -> None:
+    """Compilers do so; the other half of a register, or what was not selected."""
+    by_hand([*OWN[:2], *lines, "st.local.u32 [l], %rd3"])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*HALF, "mov.u64 %rd3, %rd2"],
+        [*HALF, "mov.b64 {%rd4, %rd3}, %rd2"],
+        [*HALF, "shr.u64 %rd3, %rd2, 32"],
+        ["mov.b64 %rd2, {%rd9, %rd9}", "cvt.u32.u64 %rd3, %rd2"],
+        ["mov.u64 %rd1, 1", "setp.eq.s64 %p1, %rd1, 2", "selp.b64 %rd3, %rd1, %rd9, %p1"],
+        ["mov.u64 %rd1, 1", "selp.b64 %rd3, %rd1, %rd1, %p1"],
+    ],
+)
+def test_what_nobody_wrote_is_not_stored(lines: Sequence[str]) -> None:
+    faulty([*lines, "st.local.u32 [l], %rd3"], "number that nobody wrote or computed")
 
 
 @pytest.mark.parametrize(
@@ -310,8 +354,6 @@ def test_registers_that_nobody_wrote_are_not_used(lines: Sequence[str], kind: st
 
 
 def test_instructions_that_are_not_known_are_refused_by_name() -> None:
-    from tests.ptx.decode import UnknownPtxError, decoded, taken_apart  # noqa: PLC0415
-
     right = ptx_of(RIGHT["guard"].text)
     for line in (
         "mma.sync.aligned.m16n8k8 %f1",
