@@ -219,8 +219,14 @@ NEXT = ["xor.b64 %rd4, %rd2, 8", "ld.shared.u64 %rd5, [%rd4]"]
         ),
         (["atom.shared.exch.b64 %rd5, [%rd2], 1"], "atomic operation on memory that nobody wrote"),
         (
-            ["@%p1 st.shared.u64 [s], 0", "bar.sync 0", "atom.shared.add.u64 %rd5, [s], 1", "@!%p1 bra L"]
-            + ["st.shared.u64 [s], 1", "L: mov.u64 %rd5, 1"],
+            [
+                "@%p1 st.shared.u64 [s], 0",
+                "bar.sync 0",
+                "atom.shared.add.u64 %rd5, [s], 1",
+                "@!%p1 bra L",
+                "st.shared.u64 [s], 1",
+                "L: mov.u64 %rd5, 1",
+            ],
             "race of two writes",
         ),
         (["@%p1 st.shared.u64 [s], 0", "atom.shared.add.u64 %rd5, [s], 1"], "race of two writes"),
