@@ -64,9 +64,9 @@ def compile(
             differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits (about 1e-2). Sums
             are of float32, and everything else is computed as in ``fp32``. Other backends have ``fp32`` only.
         engine: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
-            CUDA graph for all batches of a capacity class; ``persistent``, a kernel a direction that walks
-            the levels itself; ``auto``, what a model of cost says is the quickest (`Program.describe` says
-            why), or what the variable ``FOLDBATCH_ENGINE`` names. Other backends have ``auto`` only.
+            CUDA graph for all batches of a capacity class; ``auto``, a graph where a batch fits into a class
+            and else kernel by kernel, or what the variable ``FOLDBATCH_ENGINE`` names. Other backends have
+            ``auto`` only.
         debug: check every schedule, and fill unused buffers with NaN.
 
     Raises:

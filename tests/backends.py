@@ -10,7 +10,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from foldbatch.engines.engine import VARIABLE
+from foldbatch.engines.engine import ENGINES, VARIABLE
+
+ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
 NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()

@@ -170,7 +170,7 @@ def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
     With `dry` nothing is computed, see `Counted`.
 
     >>> from foldbatch.engines.cuda.device import Device
-    >>> from foldbatch.engines.cuda.drivers.emulator import Emulator
+    >>> from tests.engines.cuda.emulator import Emulator
     >>> import numpy as np
     >>> device = Device(Emulator())
     >>> with counting(device) as cost:

@@ -135,14 +135,13 @@ ENGINES: dict[str, tuple[str, str]] = {
     "numpy": ("foldbatch.engines.numpy", ""),
     "numba": ("foldbatch.engines.numba", "numba"),
     "cuda": ("foldbatch.engines.cuda", "cupy"),
-    "cuda-on-cpu": ("foldbatch.engines.cuda.on_cpu", ""),
 }
 AUTO = ("cuda", "numba", "numpy")  # the fastest first
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCHES_VARIABLE = "FOLDBATCH_ENGINE"  # what the engine ``auto`` is, of backends that have several
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
-LAUNCHES = ("auto", "straight", "captured", "persistent")  # how a batch's kernels are launched
+LAUNCHES = ("auto", "straight", "captured")  # how a batch's kernels are launched
 
 
 def choose_engine(name: str) -> str:

@@ -294,8 +294,6 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
         """Return a part's batch, and the engine's form of it."""
-        if training and part.held is not None:
-            return part.held
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)

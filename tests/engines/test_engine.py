@@ -346,7 +346,7 @@ def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
 
 def test_ways_to_launch_are_of_backends_that_have_several(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_launches("auto", "numpy") == "auto"
-    assert choose_launches("persistent", "cuda-on-cpu") == "persistent"
+    assert choose_launches("captured", "cuda-on-cpu") == "captured"
     with pytest.raises(UnknownNameError, match=r"engine: expected one of auto, straight, .*, found 'graph'"):
         choose_launches("graph", "cuda-on-cpu")
     with pytest.raises(BackendError, match="engine: expected auto, the only one of the backend numpy, found"):

@@ -18,6 +18,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TextIO
 
+import tests.backends  # noqa: F401 - enters an engine
 from foldbatch.engines.engine import ENGINES, choose_engine
 from foldbatch.errors import BackendError, NoLossWarning
 

@@ -136,7 +136,7 @@ class Captured:
 
     @cached_property
     def _functions(self) -> Mapping[int, Function]:
-        text = source(self._kernels, self._ops, self._tiles, walks=False)
+        text = source(self._kernels, self._ops, self._tiles)
         module = self.device.driver.load(text)
         return {number: module.function(f"at_{op.name}") for number, op in enumerate(self._ops.ops)}
 

@@ -13,14 +13,11 @@ import numpy as np
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
+from foldbatch.engines.cuda.captured import Captured
 from foldbatch.engines.cuda.control import Ops, ops_of
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.due import DueRun
-from foldbatch.engines.cuda.held_run import HeldRun
-from foldbatch.engines.cuda.held_tables import HeldTables, Unmerged, held_tables, refused
-from foldbatch.engines.cuda.holding import Holding, hold
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.launchers import launcher_of
 from foldbatch.engines.cuda.launching import Calls, Launcher, calls_for
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
@@ -28,6 +25,7 @@ from foldbatch.engines.cuda.packing import Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
 from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.tiles import tile_kernels
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.cuda.watching import StreamsWatched
@@ -68,8 +66,6 @@ class Ready:
         tables: what is launched.
         packed: all whole numbers of it.
         calls: the same for a launcher; None where it runs straight.
-        holding: where its examples are held on the device; else None.
-        held: the tables of held examples.
         launcher: what runs `calls`.
     """
 
@@ -78,8 +74,6 @@ class Ready:
     tables: Directions
     packed: Packed
     calls: Calls | None = None
-    holding: Holding | None = None
-    held: HeldTables | None = None
     launcher: Launcher | None = None
 
 
@@ -189,40 +183,13 @@ class CudaEngine:
             return ready
         return replace(ready, calls=calls_for(phase.ops, ready, launcher), launcher=launcher)
 
-    def hold(self, batch: Batch) -> Holding:
-        """Return the examples of a batch held on the device; see `foldbatch.engines.cuda.holding.hold`."""
-        return hold(self.model, self.device, batch)
-
-    def ready_of(self, holding: Holding, numbers: Ints) -> Ready:
-        """Return held examples ready for training: ``numbers: [n] int64``."""
-        phase = self.training
-        held = held_tables(holding, phase.bound, phase.kernels, numbers)
-        results = tuple(numbers.tolist())
-        nothing = tuple([() for _ in self.model.cells])
-        merged: Any = Unmerged()
-        batch = Batch(merged, held.schedule, nothing, results, {})
-        ready = Ready(phase, batch, held.tables, held.packed, None, holding, held)
-        launchers = (self.launcher(training=True), self._persistent)
-        for launcher in launchers:
-            calls = None if launcher is None else calls_for(phase.ops, ready, launcher)
-            if calls is not None:
-                return replace(ready, calls=calls, launcher=launcher)
-        raise refused("one that must run kernel by kernel")  # its index arrays are not on the host
-
-    @cached_property
-    def _persistent(self) -> Launcher:
-        """What launches training batches that no other launcher takes and that cannot run straight."""
-        launcher: Launcher = launcher_of("persistent", self.device, self.training.kernels, self.training.ops)
-        return launcher
-
     def launcher(self, *, training: bool) -> Launcher | None:
         """Return what launches batches of a phase, made when first asked for; None: kernel by kernel."""
-        if training not in self.launchers:
+        if training not in self.launchers and self.engine != "straight":
             phase = self.training if training else self.inference
-            self.launchers[training] = launcher_of(
-                self.engine, self.device, phase.kernels, phase.ops, self.precision
-            )
-        return self.launchers[training]
+            tiles = tile_kernels(phase.kernels, self.precision)
+            self.launchers[training] = Captured(self.device, phase.kernels, phase.ops, tiles)
+        return self.launchers.get(training)
 
     def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
         """Return, by cell and number of its sums of rows, ids that examples give."""
@@ -261,10 +228,8 @@ class CudaEngine:
             shared = self.device, self.model, ready, memory.buffers[training], memory.staging
             if ready.calls is None or ready.launcher is None:
                 run = CudaRun(*shared)
-            elif ready.held is None:
-                run = DueRun(*shared, ready.calls, ready.launcher)
             else:
-                run = HeldRun(ready.held, *shared, ready.calls, ready.launcher)
+                run = DueRun(*shared, ready.calls, ready.launcher)
             run.forward(feeds)
         return run
 

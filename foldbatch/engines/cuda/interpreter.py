@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from foldbatch.engines.cuda.common import PRELUDE
 from foldbatch.engines.cuda.control import Ops
@@ -10,20 +10,16 @@ from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts import records
 from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions, shared_sizes
-from foldbatch.engines.cuda.texts.walking import Called, at_text, walk_text
+from foldbatch.engines.cuda.texts.walking import Called, at_text
 
 
-def source(
-    kernels: Sequence[Kernel], ops: Ops, tiles: str, only: Collection[int] | None = None, *, walks: bool
-) -> str:
-    """Return the text of a kernel for each op, or of the one that walks records.
+def source(kernels: Sequence[Kernel], ops: Ops, tiles: str) -> str:
+    """Return the text of a kernel for each op.
 
     Args:
         kernels: of the phase.
         ops: of these kernels.
         tiles: kernels of products, see `tiles`.
-        only: the ops that are wanted; by default all.
-        walks: whether it is the kernel ``walk``, else ``at_<op>`` for each op.
     """
     own = "\n".join([*(kernel.text for kernel in kernels), tiles])
     moves = "\n".join(MOVES.values())
@@ -31,8 +27,7 @@ def source(
     called = [
         Called(number, op.name, op.x, op.arguments, sizes.get(op.name.replace("_at_", "_"), 0))
         for number, op in enumerate(ops.ops)
-        if only is None or number in only
     ]
-    calls = walk_text(called) if walks else at_text(called)
+    calls = at_text(called)
     functions = as_functions(moves), records.TEXT, as_functions(own)
     return "\n".join((PRELUDE, THREAD, LANES, *functions, calls))

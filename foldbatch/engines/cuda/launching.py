@@ -61,7 +61,7 @@ class Launched(NamedTuple):
 
 
 class Launcher(Protocol):
-    """What runs the calls of a table in few launches; see `launchers`."""
+    """What runs the calls of a table in few launches."""
 
     def arranged(self, forward: Sequence[Call], backward: Sequence[Call], numbers: Ints) -> Arranged | None:
         """Return calls arranged as records, or None where they are to run straight.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.gpu.cost import Cost, Counted
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from tests.engines.cuda import replayed
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 
 
 @needs_compiler

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
+from tests.engines.cuda.emulator import Emulator
 
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
 

@@ -17,7 +17,7 @@ import numpy as np
 from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.emulator import Emulator
+from tests.engines.cuda.emulator import Emulator
 
 
 class OutOfMemoryError(MemoryError):

@@ -51,7 +51,7 @@ def _is_wide(call):
 
 @pytest.fixture(params=[False])
 def launcher(request, monkeypatch):
-    monkeypatch.setattr(captured, "source", lambda *texts, walks: "")
+    monkeypatch.setattr(captured, "source", lambda *texts: "")
     driver = _Driver()
     device = SimpleNamespace(driver=driver, stream=driver.stream())
     task = SimpleNamespace(multiplied=object(), tile="tile")

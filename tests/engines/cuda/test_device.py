@@ -9,8 +9,8 @@ import pytest
 
 from foldbatch.engines.cuda.device import IN_FLIGHT, Device, spans
 from foldbatch.engines.cuda.drivers.driver import Span, Touched
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from tests.engines.cuda.emulated import device, needs_compiler
+from tests.engines.cuda.emulator import Emulator
 
 
 class Waits(Emulator):

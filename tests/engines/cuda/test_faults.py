@@ -7,9 +7,9 @@ import pytest
 
 from foldbatch.engines.cuda import faults
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.errors import ParameterError
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 
 pytestmark = needs_compiler
 

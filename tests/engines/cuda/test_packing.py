@@ -11,10 +11,10 @@ from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine, Ready
 from foldbatch.engines.cuda.packing import SUMMED
-from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIRST, INDEX, WIDTH, binding
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.trees import TREES, program
 
 pytestmark = needs_compiler
@@ -60,7 +60,7 @@ def test_a_plan_adds_each_row_of_a_level_once() -> None:
     both = fb.AllOf(there >> fb.GetItem(0), fb.Slice(step=-1) >> back >> fb.GetItem(0))
     block = fb.Map(fb.Vector(2) >> fb.Linear(2)) >> both >> fb.Zip() >> fb.Map(fb.Concat() >> loss)
     made = fb.compile(block, "numpy")
-    engine = CudaEngine("cuda-on-cpu", made.model, Device(Nothing()))
+    engine = CudaEngine("cuda-on-cpu", made.model, Device(Emulator()))
     batch = engine.ready(made.schedule([[[1, 2]] * 3, [], [[3, 4]] * 2]), training=True)
     backward = batch.packed.backward
     assert backward is not None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.ranges import OutOfRangeError
+from tests.engines.cuda.emulator import Emulator
 
 
 @pytest.fixture

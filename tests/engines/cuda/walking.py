@@ -17,7 +17,6 @@ import pytest
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Driver, Function, Span
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import pack
@@ -32,6 +31,7 @@ from foldbatch.static.graph import Graph, Node
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
 from tests.backends import TESTED
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.numpy import launching
 from tests.static import run_kernel
 from tests.static.run_kernel import routine_of_graph

@@ -1,19 +1,16 @@
 """Kernels that read records of the control table and call the functions that these name.
 
 ``at_<op>`` runs one record, and returns at once where its op is negative: a captured graph has a launch for
-every record of its class, and a batch has not all of them. ``walk`` runs many, with a barrier of the whole
-grid behind each record that asks for one by `BARRIER_AFTER`.
+every record of its class, and a batch has not all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from foldbatch.engines.cuda.texts.kernel_text import CONTROL_AT
 from foldbatch.engines.cuda.texts.records import RECORD
-
-BARRIER_AFTER = 1 << 32  # added to the op of a record
 
 
 class Called(NamedTuple):
@@ -42,23 +39,6 @@ KERNEL at_{name}(i8 table, i8 call) {{
   {call}
 }}
 """
-_WALK = """\
-KERNEL_TOGETHER walk(i8 table, i8 first, i8 last, i8 words) {{
-  {shared}
-  const i8* a = (const i8*)table + ((const i8*)table)[{control}] + {record} * first;
-  for (i8 call = first; call < last; call++, a += {record}) {{
-    const i8 op = a[0];
-    switch ((i4)op) {{
-{cases}
-    }}
-    if (op >> 32) {{
-      GRID_BARRIER((i8*)words);
-    }} else {{
-      BARRIER();
-    }}
-  }}
-}}
-"""
 
 
 def at_text(called: Iterable[Called]) -> str:
@@ -69,16 +49,6 @@ def at_text(called: Iterable[Called]) -> str:
         )
         for each in called
     )
-
-
-def walk_text(called: Sequence[Called]) -> str:
-    """Return the kernel that walks records.
-
-    Records without a barrier of the grid have one of the block: they use the shared memory in turns.
-    """
-    cases = "\n".join(f"      case {each.op}: {_call(each)} break;" for each in called)
-    shared = max([0, *(each.shared for each in called)])
-    return _WALK.format(shared=_shared(shared), control=CONTROL_AT, record=RECORD, cases=cases)
 
 
 def _shared(count: int) -> str:

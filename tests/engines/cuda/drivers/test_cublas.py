@@ -20,9 +20,9 @@ from foldbatch.engines.cuda.drivers.cublas import (
 )
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.drivers.driver import Product
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
+from tests.engines.cuda.emulator import Emulator
 
 on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
 DRIVERS = [

@@ -15,12 +15,12 @@ import pytest
 
 import foldbatch as fb
 from benchmarks import models
-from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers import nvrtc as module
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.drivers.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
 from foldbatch.errors import BackendError
+from tests.engines.cuda import on_cpu
+from tests.engines.cuda.emulator import Emulator
 
 
 def has_nvrtc() -> bool:

@@ -8,10 +8,10 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.cuda import walk
 from foldbatch.engines.cuda.common import PRELUDE
-from foldbatch.engines.cuda.drivers.spans import array_at
 from foldbatch.engines.cuda.texts.functions import THREAD
 from foldbatch.engines.cuda.tiles import tile_kernels
 from foldbatch.types import TensorType
+from tests.engines.cuda.spans import array_at
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"

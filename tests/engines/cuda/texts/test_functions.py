@@ -1,6 +1,6 @@
-from foldbatch.engines.cuda.drivers.emulator import load_driver
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions, shared_sizes
+from tests.engines.cuda.emulator import load_driver
 
 
 def test_shared_arrays_of_a_function_lie_apart_and_aligned():

@@ -1,8 +1,8 @@
 from foldbatch.engines.cuda.control import RECORD
-from foldbatch.engines.cuda.drivers.emulator import load_driver
 from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts.functions import LANES, THREAD, as_functions
 from foldbatch.engines.cuda.texts.records import RECORDS, TEXT
+from tests.engines.cuda.emulator import load_driver
 
 
 def test_the_functions_compile():

@@ -22,9 +22,10 @@ import numpy as np
 
 from foldbatch.cache import cache_directory
 from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product, Touched
-from foldbatch.engines.cuda.drivers.spans import array_at, span_of
+from foldbatch.engines.cuda.drivers.nvrtc import HEADER
 from foldbatch.errors import BackendError
 from foldbatch.params import Array
+from tests.engines.cuda.spans import array_at, span_of
 
 HERE = Path(__file__).parent
 ALIGNMENT = 256
@@ -247,7 +248,7 @@ def _load(source: str) -> HostModule:
 
     Threads and processes that do so at the same time may each compile it; none sees half of a file.
     """
-    text = "\n".join([(HERE / "emulator.h").read_text(), (HERE / "device.h").read_text(), source])
+    text = "\n".join([(HERE / "emulator.h").read_text(), HEADER.read_text(), source])
     name = f"emulated_{hashlib.sha256(repr((text, OPTIONS)).encode()).hexdigest()[:32]}.so"
     directory = cache_directory()
     if directory is not None:
@@ -271,7 +272,7 @@ def _compile(text: str, path: Path) -> None:
             "backend cuda-on-cpu", "a C compiler", "none", "install gcc, or take the backend numpy"
         )
     path.touch()  # an error of the operating system, and not of the compiler, where that is impossible
-    done = subprocess.run(  # noqa: S603 - the text is our own
+    done = subprocess.run(
         [compiler, *OPTIONS, "-xc", "-", "-o", str(path), "-lm"],
         input=text,
         capture_output=True,
