@@ -69,8 +69,6 @@ def prepare(ours: OurModel, batches: Batches) -> None:
         for trees in batches:
             ours.step(trees, len(trees))
         launch_due(ours.program)
-        for launcher in launchers_of(ours) if ours.engine == "captured" else ():
-            launcher.wait()
 
 
 def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
@@ -106,5 +104,5 @@ def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
 
 def launchers_of(ours: OurModel) -> list[Any]:
     """Return what launches a model's batches, for training first; nothing where they run straight."""
-    launchers = getattr(ours.program._runner.engine, "launchers", {})
-    return [launcher for training in (True, False) if (launcher := launchers.get(training)) is not None]
+    launcher = getattr(ours.program._runner.engine, "launcher", lambda *, training: None)
+    return [made for training in (True, False) if (made := launcher(training=training)) is not None]

@@ -4,7 +4,7 @@
 an engine needs more of a machine than a package, its module has two more functions: ``answers()`` tells at a
 glance whether the machine has it, and ``check()`` raises a `BackendError` that says what is missing. Where an
 engine can compute in several precisions, its `load` has an argument ``precision``; where it can launch
-in several ways, ``engine``.
+in several ways, ``launch``.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ ENGINES: dict[str, tuple[str, str]] = {
 }
 AUTO = ("cuda", "numba", "numpy")  # the fastest first
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
-LAUNCHES_VARIABLE = "FOLDBATCH_ENGINE"  # what the engine ``auto`` is, of backends that have several
+LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
 LAUNCHES = ("auto", "straight", "captured")  # how a batch's kernels are launched
@@ -183,32 +183,32 @@ def check_precision(precision: str, name: str) -> None:
         raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
 
 
-def choose_launches(engine: str, name: str) -> str:
-    """Return how an engine is to launch; ``auto`` is what `LAUNCHES_VARIABLE` of the environment names.
+def choose_launch(launch: str, name: str) -> str:
+    """Return how an engine is to launch; ``auto`` is what `LAUNCH_VARIABLE` of the environment names.
 
     Raises:
         UnknownNameError: when there is no such way.
         BackendError: when the backend launches in one way only.
     """
-    where = "engine"
+    where = "launch"
     has_several = _has_several(name)
-    if engine == "auto" and has_several:
-        where, engine = LAUNCHES_VARIABLE, os.environ.get(LAUNCHES_VARIABLE) or "auto"
-    if engine not in LAUNCHES:
-        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(engine))
-    if engine != "auto" and not has_several:
-        fix = "leave engine out, or take the backend cuda"
-        raise BackendError("engine", f"auto, the only one of the backend {name}", repr(engine), fix)
-    return engine
+    if launch == "auto" and has_several:
+        where, launch = LAUNCH_VARIABLE, os.environ.get(LAUNCH_VARIABLE) or "auto"
+    if launch not in LAUNCHES:
+        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(launch))
+    if launch != "auto" and not has_several:
+        fix = "leave launch out, or take the backend cuda"
+        raise BackendError("launch", f"auto, the only one of the backend {name}", repr(launch), fix)
+    return launch
 
 
 def _has_several(name: str) -> bool:
     """Whether an engine launches in several ways."""
-    return "engine" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
+    return "launch" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
 
 
 def load_engine(
-    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto"
+    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto"
 ) -> Engine:
     """Return an engine for a model; its kernels are made now, or when they are first needed.
 
@@ -217,10 +217,10 @@ def load_engine(
         model: what it is to run.
         debug: whether it fills memory with NaN before each batch.
         precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
-        engine: how it launches, as `choose_launches` gives it.
+        launch: how it launches, as `choose_launch` gives it.
     """
     others = {} if precision == "fp32" else {"precision": precision}
-    others |= {"engine": engine} if _has_several(name) else {}
+    others |= {"launch": launch} if _has_several(name) else {}
     loaded: Engine = _import(name).load(model, debug=debug, **others)
     return loaded
 

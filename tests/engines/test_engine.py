@@ -27,7 +27,7 @@ from foldbatch.engines.engine import (
     VARIABLE,
     check_precision,
     choose_engine,
-    choose_launches,
+    choose_launch,
     load_engine,
     planning_arithmetic,
 )
@@ -107,7 +107,7 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
 def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
     module, needed = ENGINES[name]
     load = inspect.signature(import_module(module).load)
-    others = {"cuda": ["precision", "engine"], "cuda-on-cpu": ["engine"]}
+    others = {"cuda": ["precision", "launch"], "cuda-on-cpu": ["launch"]}
     assert list(load.parameters) == ["model", "debug", *others.get(name, [])]
     assert needed == {"numba": "numba", "cuda": "cupy"}.get(name, "")
 
@@ -345,16 +345,16 @@ def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
 
 
 def test_ways_to_launch_are_of_backends_that_have_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_launches("auto", "numpy") == "auto"
-    assert choose_launches("captured", "cuda-on-cpu") == "captured"
-    with pytest.raises(UnknownNameError, match=r"engine: expected one of auto, straight, .*, found 'graph'"):
-        choose_launches("graph", "cuda-on-cpu")
-    with pytest.raises(BackendError, match="engine: expected auto, the only one of the backend numpy, found"):
-        choose_launches("captured", "numpy")
-    monkeypatch.setenv("FOLDBATCH_ENGINE", "captured")
-    assert choose_launches("auto", "cuda-on-cpu") == "captured"
-    assert choose_launches("straight", "cuda-on-cpu") == "straight"
-    assert choose_launches("auto", "numpy") == "auto"
-    monkeypatch.setenv("FOLDBATCH_ENGINE", "all")
-    with pytest.raises(UnknownNameError, match="FOLDBATCH_ENGINE: expected one of"):
-        choose_launches("auto", "cuda-on-cpu")
+    assert choose_launch("auto", "numpy") == "auto"
+    assert choose_launch("captured", "cuda-on-cpu") == "captured"
+    with pytest.raises(UnknownNameError, match=r"launch: expected one of auto, straight, .*, found 'graph'"):
+        choose_launch("graph", "cuda-on-cpu")
+    with pytest.raises(BackendError, match="launch: expected auto, the only one of the backend numpy, found"):
+        choose_launch("captured", "numpy")
+    monkeypatch.setenv("FOLDBATCH_LAUNCH", "captured")
+    assert choose_launch("auto", "cuda-on-cpu") == "captured"
+    assert choose_launch("straight", "cuda-on-cpu") == "straight"
+    assert choose_launch("auto", "numpy") == "auto"
+    monkeypatch.setenv("FOLDBATCH_LAUNCH", "all")
+    with pytest.raises(UnknownNameError, match="FOLDBATCH_LAUNCH: expected one of"):
+        choose_launch("auto", "cuda-on-cpu")

@@ -16,7 +16,6 @@ from foldbatch.train import Accuracy, Callback, LambdaCallback, NaNGuard, Sample
 from foldbatch.trees import Tree
 from tests.engines.cuda.checked import driven
 from tests.engines.cuda.emulated import needs_compiler
-from tests.engines.cuda.one_by_one import OneByOne
 from tests.train import small
 
 
@@ -232,15 +231,13 @@ def _waits(calls, starts):
 
 
 @needs_compiler
-@pytest.mark.parametrize("is_due", [False, True])
-def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_due, monkeypatch):
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, monkeypatch):
     monkeypatch.setattr("foldbatch.engines.pending.LONG", 4)  # however long the sums of pending losses may be
     monkeypatch.setattr(sys.modules[Device.__module__], "IN_FLIGHT", 9)  # those of four steps
     starts, ends = [], []
     with driven() as driver:
-        program = fb.compile(_squares(), "cuda-on-cpu")
-        if is_due:
-            program.engine.launchers[True] = OneByOne(program.engine)
+        program = fb.compile(_squares(), "cuda-on-cpu", launch="captured" if is_captured else "straight")
         marks = LambdaCallback(
             on_step_start=lambda trainer: starts.append(len(driver.calls)),
             on_epoch_end=lambda trainer: ends.append(len(driver.calls)),

@@ -22,7 +22,7 @@ def device(precision: str) -> Device:
     return Device(load_driver(precision))
 
 
-def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto") -> CudaEngine:
+def load(model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto") -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are.
 
     Raises:
@@ -33,8 +33,7 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: 
         model,
         device(precision),
         planning_arithmetic("cuda"),
-        engine=engine,
-        precision=precision,
+        launch=launch,
         debug=debug,
     )
 

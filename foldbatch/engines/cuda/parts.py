@@ -38,9 +38,11 @@ class Part:
         multiplied: a product that a library does; there are no lines then.
         adds: the arena of cotangents that it writes; -1 if it writes none.
         planned: the binding whose rows it adds by a plan; -1 if there is none.
-        brings: the result, or `store` slot, whose rows it brings to others; -1 if it brings none.
         taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
             something else.
+        stored: the `store` slot or the result whose rows it brings to others that follow each other; -1 if it
+            does something else.
+        clears: whether it sets to zero what there is room for beyond the rows of a level.
     """
 
     axis: Axis
@@ -52,8 +54,9 @@ class Part:
     multiplied: Multiplied | None = None
     adds: int = -1
     planned: int = -1
-    brings: int = -1
     taken: int = -1
+    stored: int = -1
+    clears: bool = False
 
 
 @dataclass(slots=True)
@@ -226,7 +229,7 @@ class Cut:
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
         axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
         reads, arena = frozenset({place.slot}), self.arenas[number]
-        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, brings=number)
+        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
         yield Part(
             axis,
             partial(sums.add_planned_lines, number=number, place=place, width=width),
@@ -235,7 +238,6 @@ class Cut:
             whole=True,
             adds=arena,
             planned=number,
-            brings=number,
         )
 
     def _result(self, number: int, kind: str, place: Place) -> Part:
@@ -249,7 +251,7 @@ class Cut:
                 lines = partial(moves.gradient_lines, number=number, place=place)
             case _:
                 lines = partial(moves.ranked_lines, number=number, place=place, axis=axis)
-        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape), brings=number)
+        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
 
 
 def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:
@@ -319,10 +321,15 @@ def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
 
 def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
     found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
-    if found:
-        yield from (_product(statement, each) for each in found)
-    else:
+    if not found:
         yield cut._whole(statement)
+        return
+    slots = sorted({place.slot for place in given(statement) if place.axis.rank})
+    if slots:
+        clear = partial(sums.clear_lines, slots=slots)
+        axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
+        yield Part(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
+    yield from (_product(statement, each) for each in found)
 
 
 def _product(statement: Statement, product: Multiplied) -> Part:

@@ -18,7 +18,8 @@ class Ours:
 
     def __init__(self, engine, *, loss=2.0, launchers=None):
         self.engine, self.told, self.device = engine, [], Device(Emulator())
-        runs = SimpleNamespace(device=self.device, launchers=launchers or {True: None})
+        made = launchers or {}
+        runs = SimpleNamespace(device=self.device, launcher=lambda *, training: made.get(training))
         self.program = SimpleNamespace(_runner=SimpleNamespace(engine=runs))
         if engine == "captured":
             self.program.fit_capacities = lambda *given: self.told.append(given)
@@ -34,7 +35,7 @@ class Ours:
 
 def launchers():
     captures = SimpleNamespace(hit_rate=0.9, milliseconds=(3.0, 5.0))
-    return {True: SimpleNamespace(captures=lambda: captures, wait=lambda: None)}
+    return {True: SimpleNamespace(captures=lambda: captures)}
 
 
 def test_each_way_is_made_ready_and_counted():

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Module, Product, Touched
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Module, Product
 from foldbatch.params import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN
@@ -145,8 +145,6 @@ class Late:
     def __init__(self, driver: Driver, eagerness: Sequence[float] = (0,), seed: int = 0) -> None:
         self.driver = driver
         self.name = driver.name
-        self.recording = driver.recording
-        self.multiprocessors = driver.multiprocessors
         self._eagerness = eagerness
         self._random = random.Random(seed)
         self._queues: list[Queue] = []
@@ -232,40 +230,12 @@ class Late:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Queue,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told, spans = tuple(arguments), self._now(touched)
-        self._enqueue(
-            stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner, spans)
-        )
-
-    def _now(self, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
-        """Return what work touches as the memory is now."""
-        if touched is None or not self.recording:
-            return touched
-        spans = touched()
-        return lambda: spans
-
-    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
-        return self.driver.blocks_together(function, threads)
-
-    def launch_together(
-        self,
-        function: Function,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Queue,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        start, told, spans = self.driver.launch_together, tuple(arguments), self._now(touched)
-        self._enqueue(stream, partial(start, function, blocks, threads, told, stream.inner, spans))
+        told = tuple(arguments)
+        self._enqueue(stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner))
 
     def multiply(self, product: Product, stream: Queue) -> None:
         self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
-
-    def multiply_at(self, product: Product, words: int, stream: Queue) -> None:
-        self._enqueue(stream, partial(self.driver.multiply_at, product, words, stream.inner))
 
     def begin_capture(self, stream: Queue) -> None:
         stream.run_all()  # what was enqueued before is no part of the graph
@@ -276,8 +246,8 @@ class Late:
         stream.captured = False
         return self.driver.end_capture(stream.inner)
 
-    def replay(self, graph: Graph, stream: Queue, touched: Callable[[], Touched] | None = None) -> None:
-        self._enqueue(stream, partial(self.driver.replay, graph, stream.inner, self._now(touched)))
+    def replay(self, graph: Graph, stream: Queue) -> None:
+        self._enqueue(stream, partial(self.driver.replay, graph, stream.inner))
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         for queue in self._queues:

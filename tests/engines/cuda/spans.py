@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Span
 from foldbatch.params import Array
+
+
+class Span(NamedTuple):
+    """Bytes of memory: their address, and how many."""
+
+    pointer: int
+    nbytes: int
 
 
 def span_of(array: Array) -> Span:

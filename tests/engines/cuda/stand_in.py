@@ -122,9 +122,6 @@ class StandIn:
         def launch(*arguments: int) -> None:
             started("launch", *arguments)
 
-        def launch_together(*arguments: int) -> None:
-            started("launch together", *arguments, 0)
-
         def started(name: str, *arguments: int) -> None:
             *grid, start, extra = arguments
             addresses = (ctypes.c_void_p * 16).from_address(start)
@@ -133,8 +130,7 @@ class StandIn:
             if grid[0] <= len(functions):
                 function = functions[grid[0] - 1]
                 packed = struct.pack("16q", *values)
-                blocks = 1 if name == "launch together" else grid[1]  # one waits for no others
-                owner.do(grid[8], lambda: function.emulate(function.address, blocks, packed))
+                owner.do(grid[8], lambda: function.emulate(function.address, grid[1], packed))
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))
@@ -155,7 +151,6 @@ class StandIn:
                 "name": b"Stand-in",
                 "major": 9,
                 "minor": 0,
-                "multiProcessorCount": 1,  # blocks run one after the other
             },
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
@@ -166,16 +161,12 @@ class StandIn:
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
             CUDARuntimeError=CUDARuntimeError,
-            streamCaptureModeThreadLocal=1,
+            streamCaptureModeRelaxed=2,
             is_hip=False,
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
-            driver=SimpleNamespace(
-                launchKernel=launch,
-                launchCooperativeKernel=launch_together,
-                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 1,
-            ),
+            driver=SimpleNamespace(launchKernel=launch),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             function=SimpleNamespace(Module=Module),
             alloc=alloc,

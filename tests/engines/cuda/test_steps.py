@@ -28,9 +28,9 @@ EXAMPLES = [((1.0, 2.0), (3.0, (4.0, 5.0))), (1.0, 2.0), 7.0]
 
 def test_a_step_does_not_know_where_memory_is():
     _, made = ready(EXAMPLES)
-    steps = made.packed.forward.steps
+    steps = made.steps[0]
     assert steps
-    again = ready(EXAMPLES)[1].packed.forward.steps
+    again = ready(EXAMPLES)[1].steps[0]
     assert [(s.blocks, s.arguments, s.extents, s.matrices) for s in steps] == [
         (s.blocks, s.arguments, s.extents, s.matrices) for s in again
     ]
@@ -41,8 +41,8 @@ def test_each_level_of_a_recursion_runs_its_kernels_and_products():
     depth = max(map(program.depth, EXAMPLES)) - 2  # without the leaves and the loss
     kernels = made.phase.kernels
     recursive = [n for n, key in enumerate(made.phase.bound.keys) if key.stage == "step"]
-    for direction in (made.packed.forward, made.packed.backward):
-        steps = [step for step in direction.steps if step.row[0] in recursive]
+    for direction in made.steps:
+        steps = [step for step in direction if step.row[0] in recursive]
         for number in {step.row[0] for step in steps}:
             own = [step for step in steps if step.row[0] == number]
             products = [step for step in own if step.task.multiplied is not None]
@@ -53,7 +53,7 @@ def test_each_level_of_a_recursion_runs_its_kernels_and_products():
 def test_products_have_the_rows_of_their_level():
     _, made = ready(EXAMPLES)
     table = made.packed.forward.table
-    for step in made.packed.forward.steps:
+    for step in made.steps[0]:
         product = step.task.multiplied
         if product is not None and product.by == "m":
             levels = table.bounds[step.row[1] : step.row[2]]
@@ -63,4 +63,4 @@ def test_products_have_the_rows_of_their_level():
 def test_many_rows_take_no_more_than_so_many_blocks():
     program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)) >> fb.Sum(), "cuda-on-cpu")
     made = program.engine.ready(program.schedule([np.arange(1e6)]), training=False)
-    assert max(step.blocks for step in made.packed.forward.steps) == BLOCKS
+    assert max(step.blocks for step in made.steps[0]) == BLOCKS

@@ -112,7 +112,6 @@ class Threaded(Emulator):
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Any = None,
     ) -> None:
         self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments))
 

@@ -14,14 +14,14 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.cuda.drivers.card import check, cublas
 from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product, Touched
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product
 from foldbatch.engines.cuda.drivers.nvrtc import architecture, compiled, nvrtc
 from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
@@ -85,20 +85,15 @@ class CupyDriver:
         BackendError: when there is no NVRTC for the GPU, or no cuBLAS.
     """
 
-    recording = False
-
     def __init__(self, cupy: Any, precision: str) -> None:
         self._cupy = cupy
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
-        self._start_together = cupy.cuda.driver.launchCooperativeKernel
-        self._occupancy = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         self._precision = precision
         self._device = runtime.getDevice()
         self._major: int = runtime.runtimeGetVersion() // 1000
         properties = runtime.getDeviceProperties(self._device)
         self.name: str = properties["name"].decode()
-        self.multiprocessors: int = properties["multiProcessorCount"]
         capability = properties["major"], properties["minor"]
         self._architecture = architecture(capability, nvrtc(self._major).architectures)
         self._cublas = cublas(self._major)
@@ -201,30 +196,11 @@ class CupyDriver:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
         # CuPy's functions make two objects of each argument, which takes several times as long as this
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
-
-    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
-        self._words()
-        each: int = self._occupancy(function.ptr, threads[0] * threads[1], 0)
-        return each * self.multiprocessors
-
-    def launch_together(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        values, addresses = self._words()
-        _PACKED[len(arguments)](values, 0, *arguments)
-        self._start_together(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses)
 
     def multiply(self, product: Product, stream: Any) -> None:
         p = product
@@ -233,9 +209,6 @@ class CupyDriver:
         elif not p.adds:
             for pointer, nbytes in stretches(p):
                 self.fill(pointer, 0, nbytes, stream)
-
-    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
-        self._blas(stream).multiply_at(product, words)
 
     def _blas(self, stream: Any) -> Blas:
         blas = self._products.get(stream.ptr)
@@ -246,17 +219,19 @@ class CupyDriver:
         return blas
 
     def begin_capture(self, stream: Any) -> None:
-        """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream."""
+        """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream.
+
+        The mode is relaxed: what other threads do meanwhile is no part of the graph, and must not end it.
+        """
         self._words()
-        self._blas(stream)  # its memory cannot be allocated later
-        stream.begin_capture(self._runtime.streamCaptureModeThreadLocal)
+        stream.begin_capture(self._runtime.streamCaptureModeRelaxed)
 
     def end_capture(self, stream: Any) -> Any:
         graph = stream.end_capture()
         graph.upload(stream)
         return graph
 
-    def replay(self, graph: Any, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
+    def replay(self, graph: Any, stream: Any) -> None:
         self._words()
         graph.launch(stream)
 

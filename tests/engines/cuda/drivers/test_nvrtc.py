@@ -235,11 +235,10 @@ class Listener(Emulator):
         threads: tuple[int, int],
         arguments: Any,
         stream: Any,
-        touched: Any = None,
     ) -> None:
         source, name = self.kernels[function.address]
         self.threads[source][name] = max(threads[0] * threads[1], self.threads[source].get(name, 0))
-        super().launch(function, blocks, threads, arguments, stream, touched)
+        super().launch(function, blocks, threads, arguments, stream)
 
 
 @needs_nvrtc

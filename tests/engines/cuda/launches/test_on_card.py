@@ -36,9 +36,6 @@ def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str,
             loss, gradients = program.value_and_grad(examples)
             optimizer.update(program.params, gradients, scale=1 / len(examples))
             losses.append(loss)
-        for launcher in program.engine.launchers.values():
-            if launcher is not None and program.engine.engine == "captured":
-                launcher.wait()  # later rounds replay graphs
     found = [float(loss) for loss in losses]
     _, gradients = gradients_of(program, BATCHES[0])
     arrays = {name: np.array(gradient) for name, gradient in gradients.items()}
@@ -46,7 +43,7 @@ def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str,
 
 
 def compiled(backend: str, engine: str) -> fb.Program:
-    program = fb.compile(trees.model(), backend, threads=1, engine=engine, debug=True)
+    program = fb.compile(trees.model(), backend, threads=1, launch=engine, debug=True)
     for number, name in enumerate(program.params):
         program.params[name] = np.full(program.params[name].shape, (7 * number + 1) / 20)
     return program
@@ -59,9 +56,7 @@ def test_every_way_to_launch_trains_alike(backend: str, engine: str) -> None:
     program = compiled(backend, engine)
     program.fit_capacities([tree for batch in BATCHES for tree in batch], 4)
     losses, *arrays = trained(program)
-    launcher = program.engine.launchers[True]
-    if engine == "captured":
-        assert launcher.captures().milliseconds
+    assert program.engine.launcher(training=True).captures().milliseconds
     expected, *others = trained(compiled(backend, "straight"))
     np.testing.assert_allclose(losses, expected, rtol=1e-9)
     for found, right in zip(arrays, others, strict=True):
@@ -75,15 +70,13 @@ def test_graphs_that_are_captured_while_others_run_keep_only_their_own(make: Any
     """A graph holds nothing that another stream does meanwhile."""
     driver: Driver = make()
     main, aside, done = driver.stream(), driver.stream(), driver.event()
-    a, b, table = driver.allocate(48), driver.allocate(48), driver.allocate(32)
+    a, b = driver.allocate(48), driver.allocate(48)
     results = driver.allocate(64)
     hosts = [
         replayed.sent(driver, at.pointer, numbers, main)
         for at, numbers in ((a, replayed.A), (b, replayed.B), (results, np.zeros((2, 2, 2))))
     ]
-    words = np.array([a.pointer, b.pointer, results.pointer, 0])
-    hosts.append(replayed.sent(driver, table.pointer, words, main))
-    driver.multiply_at(replayed.PRODUCT, table.pointer, main)
+    driver.multiply(replayed.product(a, b, results), main)
     driver.begin_capture(aside)
     driver.copy(results.pointer + 32, results.pointer, 32, main)
     driver.fill(results.pointer, 0, 32, aside)
@@ -93,5 +86,6 @@ def test_graphs_that_are_captured_while_others_run_keep_only_their_own(make: Any
     driver.copy_out(back, results.pointer, main)
     driver.record(done, main)
     driver.synchronize(done)
+    del hosts
     found = back.view(np.float64).reshape(2, 2, 2)
     np.testing.assert_array_equal(found, [np.zeros((2, 2)), replayed.A @ replayed.B])
