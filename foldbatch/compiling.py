@@ -41,10 +41,10 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA; ``auto``, the first of
-            ``cuda``, ``numba`` and ``numpy`` that works here, or what the variable ``FOLDBATCH_BACKEND``
-            names; or, for tests, ``reference`` (one call at a time in float64: slow, right) and
-            ``cuda-on-cpu`` (the GPU's kernels on the CPU: slow).
+            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA, which no GPU has run yet;
+            ``auto``, the first of ``numba`` and ``numpy`` that works here, or what the variable
+            ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
+            right).
         policy: how calls are grouped: ``by_component``, ``by_agenda``, ``by_depth``; or ``auto``,
             ``by_component`` that plans no longer than that saves (`Program.describe` says what it chose).
         layout: how values are numbered: ``consumer`` or ``producer``.

@@ -1,8 +1,8 @@
 """What an engine is: it makes kernels of a Model once, and runs batches of it.
 
 `ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here. Where
-an engine needs more of a machine than a package, its module has two more functions: ``answers()`` tells at a
-glance whether the machine has it, and ``check()`` raises a `BackendError` that says what is missing. Where an
+an engine needs more of a machine than a package, its module has a function ``check()``, which raises a
+`BackendError` that says what is missing. Where an
 engine can compute in several precisions, its `load` has an argument ``precision``; where it can launch
 in several ways, ``launch``.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -131,12 +130,12 @@ class Engine(Protocol):
 
 # By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
-    "reference": ("foldbatch.engines.reference", ""),
-    "numpy": ("foldbatch.engines.numpy", ""),
-    "numba": ("foldbatch.engines.numba", "numba"),
     "cuda": ("foldbatch.engines.cuda", "cupy"),
+    "numba": ("foldbatch.engines.numba", "numba"),
+    "numpy": ("foldbatch.engines.numpy", ""),
+    "reference": ("foldbatch.engines.reference", ""),
 }
-AUTO = ("cuda", "numba", "numpy")  # the fastest first
+AUTO = ("numba", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
@@ -162,8 +161,7 @@ def choose_engine(name: str) -> str:
     if name == "auto":
         return next(choice for choice in AUTO if _works(choice))
     if name not in list(ENGINES):  # what cannot be hashed is no name either
-        names = ["auto", *AUTO, *(other for other in ENGINES if other not in AUTO)]
-        raise UnknownNameError(where, f"one of {', '.join(names)}", repr(name))
+        raise UnknownNameError(where, f"one of {', '.join(['auto', *ENGINES])}", repr(name))
     _import(name)
     return name
 
@@ -254,16 +252,11 @@ def _import(name: str) -> Any:
 
 
 def _works(name: str) -> bool:
-    """Whether ``auto`` may take an engine; warns of one that the machine seems to be made for."""
-    module, needed = ENGINES[name]
+    """Whether ``auto`` may take an engine."""
+    needed = ENGINES[name][1]
     if needed and find_spec(needed) is None:
-        return False
-    answers = getattr(import_module(module), "answers", None)
-    if answers is not None and not answers():
         return False
     try:
         return bool(_import(name))
-    except BackendError as error:
-        if answers is not None:
-            warnings.warn(f"foldbatch: auto leaves out {name}; {error}", RuntimeWarning, stacklevel=2)
+    except BackendError:
         return False

@@ -5,20 +5,24 @@ from __future__ import annotations
 from functools import cache
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.cuda.drivers.card import check as check_card
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import planning_arithmetic
 from foldbatch.model.model import Model
 
 
-@cache
 def device(precision: str) -> Device:
-    """Return the GPU, the same for all programs of a process that compute in one precision.
+    """Return the GPU that is CuPy's current device, the same for all programs that compute in one precision.
 
     Raises:
         BackendError: when there is none that can be used: what is missing, and what to do.
     """
+    return _device(precision, check_card().cuda.runtime.getDevice())
+
+
+@cache
+def _device(precision: str, number: int) -> Device:
     return Device(load_driver(precision))
 
 
@@ -45,8 +49,3 @@ def check() -> None:
         BackendError: what is missing, and what to do.
     """
     load_driver()
-
-
-def answers() -> bool:
-    """Whether there are CuPy, a driver and a GPU; it takes no time where there are not, and says nothing."""
-    return card.answers()

@@ -84,7 +84,7 @@ def kernel_of(model: Model, key: Key, routine: Routine, name: str) -> Kernel:
     cut = Cut(routine, widths, arenas)
     parts = cut.cut()
     whole = key.stage in ("before", "after")
-    setting = Setting(routine, key.cell, widths, frozenset(cut.copied), whole)
+    setting = Setting(routine, key.cell, widths, frozenset(cut.copied), whole, cut.added)
     writer = _Writer(setting, name, arenas)
     for part in parts:
         writer.add(part)

@@ -68,6 +68,8 @@ class Cut:
         widths: by slot and result, how many rows of an arena one row is.
         arenas: by `store` slot and cotangent result, the arena that it is for.
         copied: see `kernel_text.Setting`.
+        added: by slot that one product fills, and nothing else reads, the `store` slot or the result that it
+            is: where its rows follow each other, the product adds to the arena itself.
         parts: the parts so far.
     """
 
@@ -75,6 +77,7 @@ class Cut:
     widths: Mapping[int, int]
     arenas: Mapping[int, int]
     copied: set[int] = field(default_factory=set)
+    added: dict[int, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
 
@@ -85,9 +88,27 @@ class Cut:
         for part in found:
             if part.multiplied is not None:
                 self.copied |= {n for n in part.reads if n in dict(self._operands())}
+        self.added |= dict(self._added(found))
         for part in [*found, *self._results()]:
             self._add(part)
         return self.parts
+
+    def _added(self, found: Sequence[Part]) -> Iterator[tuple[int, int]]:
+        """Yield what `added` says."""
+        slots = self.routine.slots
+        ends = [(n, n) for n, slot in enumerate(slots) if slot.binding.kind == "store"]
+        results = list(enumerate(self.routine.results, len(slots)))
+        for number, (kind, _), place in ((n, result.binding, result.place) for n, result in results):
+            whole = place.offset == 0 and place.strides == contiguous(place.shape)
+            if kind == "cotangent" and whole and prod(place.shape) == slots[place.slot].type.size:
+                ends.append((place.slot, number))
+        brought = [result.place.slot for _, result in results]
+        for slot, number in ends:
+            writers = [part for part in found if slot in part.writes]
+            alone = slots[slot].axis.rank > 0 and not any(slot in part.reads for part in found)
+            once = len(writers) == 1 and brought.count(slot) == (slot != number)
+            if alone and once and _is_whole(writers[0].multiplied, slots[slot].type.size):
+                yield slot, number
 
     def _operands(self) -> list[tuple[int, object]]:
         slots = enumerate(self.routine.slots)
@@ -229,7 +250,8 @@ class Cut:
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
         axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
         reads, arena = frozenset({place.slot}), self.arenas[number]
-        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
+        if number not in self.added.values():
+            yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
         yield Part(
             axis,
             partial(sums.add_planned_lines, number=number, place=place, width=width),
@@ -252,6 +274,13 @@ class Cut:
             case _:
                 lines = partial(moves.ranked_lines, number=number, place=place, axis=axis)
         return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+
+
+def _is_whole(product: Multiplied | None, size: int) -> bool:
+    """Whether a product fills whole rows of so many elements, and reads none of them."""
+    if product is None or product.adds or product.by != "m":
+        return False
+    return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
 
 
 def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:

@@ -32,6 +32,7 @@ class Step:
         arguments: after the address of the table.
         extents: m, k and count of the product.
         matrices: where the product's three matrices begin.
+        adds: whether the product is added to what is there.
     """
 
     task: Task
@@ -40,6 +41,7 @@ class Step:
     arguments: tuple[int, ...] = ()
     extents: tuple[int, int, int] = (0, 0, 0)
     matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 arguments: tuple[int, ...] = (launch, direction.levels[level])
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        yield _product(task, row, slots, rows, arguments)
+                        yield _product(kernel, task, row, slots, rows, arguments)
                     continue
                 if not count and not task.columns:
                     continue
@@ -142,6 +144,7 @@ def _adds(kernel: Kernel, row: Sequence[int], binding: int) -> bool:
 
 
 def _product(
+    kernel: Kernel,
     task: Task,
     row: Sequence[int],
     slots: Sequence[Place],
@@ -157,7 +160,13 @@ def _product(
         p.count * count if p.by == "count" else p.count,
     )
     a, b, c = (_where(matrix, row, slots[matrix.slot], rows) for matrix in (p.a, p.b, p.c))
-    return Step(task, row, arguments=arguments, extents=extents, matrices=(a, b, c))
+    adds, binding = p.adds, kernel.setting.added.get(p.c.slot, -1)
+    if binding >= 0 and field(row, binding, FIRST) >= 0:
+        slot, adds = slots[p.c.slot], not field(row, binding, STORES)
+        grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
+        begin = field(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
+        c = field(row, binding, BASE), begin
+    return Step(task, row, 0, arguments, extents, (a, b, c), adds)
 
 
 def _where(matrix: Matrix, row: Sequence[int], slot: Place, rows: Mapping[Axis, tuple[int, int]]) -> Where:

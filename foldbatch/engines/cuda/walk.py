@@ -47,4 +47,4 @@ def product_of(step: Step, addresses: Sequence[int]) -> Product:
     m, k, count = step.extents
     a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
     leads = p.a.lead, p.b.lead, p.c.lead
-    return Product(p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, p.adds, count, *p.steps)
+    return Product(p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps)

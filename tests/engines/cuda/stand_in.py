@@ -50,6 +50,7 @@ class StandIn:
         self.free = 1 << 30
         self.current: Any = None
         self.streams = 0
+        self.gpu = 0  # CuPy's current device
         self.milliseconds = 0  # of the clock of events: each takes one
         self.is_hip = False
         self.kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
@@ -140,12 +141,16 @@ class StandIn:
             owner.asked.append(("fill", pointer, nbytes, stream))
             owner.do(stream, lambda: ctypes.memset(pointer, byte, nbytes))
 
+        def make_current(number: int) -> None:
+            owner.gpu = number
+            owner.asked.append(("device", number))
+
         def unowned(pointer: int, nbytes: int, holder: Any, device: int) -> Any:
             return SimpleNamespace(pointer=pointer, nbytes=nbytes, holder=holder, device=device)
 
         runtime = SimpleNamespace(
-            getDevice=lambda: 0,
-            setDevice=lambda number: owner.asked.append(("device", number)),
+            getDevice=lambda: owner.gpu,
+            setDevice=make_current,
             getDeviceCount=lambda: devices,
             getDeviceProperties=lambda number: {
                 "name": b"Stand-in",

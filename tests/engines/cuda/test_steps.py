@@ -4,6 +4,8 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.steps import BLOCKS
+from foldbatch.engines.launch import BASE, FIRST, STORES
+from foldbatch.engines.launch import binding as fields_of
 
 
 def tree(hidden: int = 8) -> fb.Block:
@@ -64,3 +66,24 @@ def test_many_rows_take_no_more_than_so_many_blocks():
     program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)) >> fb.Sum(), "cuda-on-cpu")
     made = program.engine.ready(program.schedule([np.arange(1e6)]), training=False)
     assert max(step.blocks for step in made.steps[0]) == BLOCKS
+
+
+def test_products_add_to_the_arena_themselves_and_kernels_with_nothing_to_do_are_left_out():
+    program = fb.compile(tree(40), "cuda-on-cpu")
+    made = program.engine.ready(program.schedule(EXAMPLES), training=True)
+    own = [step for step in made.steps[1] if step.adds and step.task.multiplied.by == "m"]
+    assert own
+    for step in own:
+        kernel = made.phase.kernels[step.row[0]]
+        binding = kernel.setting.added[step.task.multiplied.c.slot]
+        fields = fields_of(step.row, binding)
+        assert (step.matrices[2][0], fields[STORES]) == (fields[BASE], 0)
+        assert not any(binding in task.stored for task in kernel.tasks)
+    for step in made.steps[1]:
+        starts = [fields_of(step.row, binding) for binding in step.task.stored]
+        slots = len(made.phase.kernels[step.row[0]].routine.slots)
+        due = [
+            f[FIRST] >= 0 and not (b < slots and f[STORES])
+            for b, f in zip(step.task.stored, starts, strict=True)
+        ]
+        assert any(due) or not due

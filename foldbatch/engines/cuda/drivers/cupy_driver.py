@@ -14,8 +14,9 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PAGE = 4096
 _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
 
@@ -74,8 +77,26 @@ class CupyClock:
         return self._start + milliseconds / 1e3
 
 
+def _here(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a method of a driver run with its GPU as the thread's current one, and leave that as it was."""
+
+    @wraps(method)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        driver: Any = arguments[0]
+        before = driver.current()
+        if before == driver.number:
+            return method(*arguments, **options)
+        driver.make_current(driver.number)
+        try:
+            return method(*arguments, **options)
+        finally:
+            driver.make_current(before)
+
+    return run
+
+
 class CupyDriver:
-    """A GPU; see `driver.Driver`.
+    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so.
 
     Args:
         cupy: the module.
@@ -90,9 +111,10 @@ class CupyDriver:
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
         self._precision = precision
-        self._device = runtime.getDevice()
+        self.current, self.make_current = runtime.getDevice, runtime.setDevice
+        self.number: int = self.current()
         self._major: int = runtime.runtimeGetVersion() // 1000
-        properties = runtime.getDeviceProperties(self._device)
+        properties = runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
         capability = properties["major"], properties["minor"]
         self._architecture = architecture(capability, nvrtc(self._major).architectures)
@@ -106,10 +128,7 @@ class CupyDriver:
         self._local = threading.local()
 
     def _words(self) -> tuple[Any, int]:
-        """Return a thread's memory for the arguments of a launch, and the address of their addresses.
-
-        A thread that has none yet is made to work on the driver's GPU.
-        """
+        """Return a thread's memory for the arguments of a launch, and the address of their addresses."""
         try:
             words: tuple[Any, int] = self._local.words
         except AttributeError:
@@ -117,7 +136,6 @@ class CupyDriver:
                 expected = "the process that the program was compiled in"
                 fix = "start processes with multiprocessing.get_context('spawn'), or compile in each of them"
                 raise BackendError("backend cuda", expected, "one forked from it", fix) from None
-            self._runtime.setDevice(self._device)
             values = (ctypes.c_longlong * ARGUMENTS)()
             start = ctypes.addressof(values)
             addresses = (ctypes.c_void_p * ARGUMENTS)(*range(start, start + 8 * ARGUMENTS, 8))
@@ -125,6 +143,7 @@ class CupyDriver:
             words = self._local.words = values, ctypes.addressof(addresses)
         return words
 
+    @_here
     def allocate(self, nbytes: int) -> CupyBuffer:
         self._words()
         cupy = self._cupy
@@ -139,56 +158,69 @@ class CupyDriver:
                 "backend cuda", f"{_size(nbytes)} more memory on {self.name}", found, fix
             ) from None
 
+    @_here
     def pinned(self, nbytes: int) -> Array:
         if not nbytes:
             return np.empty(0, np.uint8)
         memory = self._cupy.cuda.alloc_pinned_memory(capacity(nbytes))
         return np.frombuffer(memory, np.uint8, nbytes)
 
+    @_here
     def stream(self) -> Any:
         self._words()
         made = self._cupy.cuda.Stream(non_blocking=True)
         self._first = self._first or made
         return made
 
+    @_here
     def event(self) -> Any:
         self._words()
         return self._cupy.cuda.Event(disable_timing=True)
 
+    @_here
     def record(self, event: Any, stream: Any) -> None:
         event.record(stream)
 
+    @_here
     def wait(self, stream: Any, event: Any) -> None:
         stream.wait_event(event)
 
+    @_here
     def synchronize(self, event: Any) -> None:
         event.synchronize()
 
+    @_here
     def clock(self, stream: Any) -> CupyClock:
         """Return what tells when streams do things; waits for what a stream has to do now."""
         return CupyClock(self._cupy, stream)
 
+    @_here
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
         kind = self._runtime.memcpyHostToDevice
         self._runtime.memcpyAsync(pointer, _address(source), source.nbytes, kind, stream.ptr)
 
+    @_here
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
         kind = self._runtime.memcpyDeviceToHost
         self._runtime.memcpyAsync(_address(target), pointer, target.nbytes, kind, stream.ptr)
 
+    @_here
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         kind = self._runtime.memcpyDeviceToDevice
         self._runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
 
+    @_here
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
         self._runtime.memsetAsync(pointer, byte, nbytes, stream.ptr)
 
+    @_here
     def load(self, source: str) -> CupyModule:
         self._words()
         module = self._cupy.cuda.function.Module()
         module.load(compiled(source, self._architecture, self._major).code)
         return CupyModule(module)
 
+    @_here
     def launch(
         self,
         function: Any,
@@ -202,6 +234,7 @@ class CupyDriver:
         # CuPy's functions make two objects of each argument, which takes several times as long as this
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 
+    @_here
     def multiply(self, product: Product, stream: Any) -> None:
         p = product
         if p.m and p.n and p.k and p.count:
@@ -218,6 +251,7 @@ class CupyDriver:
             self._follow(stream)
         return blas
 
+    @_here
     def begin_capture(self, stream: Any) -> None:
         """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream.
 
@@ -226,15 +260,18 @@ class CupyDriver:
         self._words()
         stream.begin_capture(self._runtime.streamCaptureModeRelaxed)
 
+    @_here
     def end_capture(self, stream: Any) -> Any:
         graph = stream.end_capture()
         graph.upload(stream)
         return graph
 
+    @_here
     def replay(self, graph: Any, stream: Any) -> None:
         self._words()
         graph.launch(stream)
 
+    @_here
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of CuPy over a buffer, which it holds.
 
@@ -243,7 +280,7 @@ class CupyDriver:
         """
         cuda = self._cupy.cuda
         self._follow(cuda.get_current_stream())
-        memory = cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, self._device)
+        memory = cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, self.number)
         return self._cupy.ndarray(shape, dtype, cuda.MemoryPointer(memory, 0))
 
     def _follow(self, stream: Any) -> None:

@@ -43,6 +43,7 @@ class Setting:
         widths: by slot, how many rows of an arena are one row of the slot; 1 where there is no arena.
         copied: the slots whose rows are copied together where they do not follow each other.
         whole: whether its level is all calls of a cell, between which there may be room.
+        added: see `parts.Cut`.
     """
 
     routine: Routine
@@ -50,6 +51,7 @@ class Setting:
     widths: Mapping[int, int]
     copied: frozenset[int]
     whole: bool = False
+    added: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

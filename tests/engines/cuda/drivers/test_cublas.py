@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers import card
 from foldbatch.engines.cuda.drivers.cublas import (
     COMPUTE,
     COMPUTE_F8,
@@ -22,9 +21,10 @@ from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.drivers.driver import Product
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
+from tests.engines.cuda.emulated import gpu_answers
 from tests.engines.cuda.emulator import Emulator
 
-on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 DRIVERS = [
     pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
     pytest.param(load_driver, id="card", marks=on_card),
@@ -176,7 +176,7 @@ def test_numbers_of_enumerations_are_those_of_cupy() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not card.answers(), reason="there is no GPU")
+@pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")
 @pytest.mark.parametrize(("precision", "error"), [("fp32", 1e-6), ("tf32", 2e-3), ("bf16", 1.5e-2)])
 def test_a_precision_has_an_error_of_its_size_and_is_the_same_each_time(precision: str, error: float) -> None:
     """Relative to the largest result; fp32 is no TF32 in disguise, and the others are really taken."""

@@ -20,17 +20,19 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import cuda
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, load_driver
 from foldbatch.engines.cuda.drivers.driver import Driver, Product
 from foldbatch.engines.cuda.drivers.nvrtc import Compiled
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda import replayed, stand_in
+from tests.engines.cuda.emulated import gpu_answers
+from tests.engines.cuda.emulator import Emulator
 from tests.programs import drawn
 from tests.test_laws import assert_same, gradients_of
 
-on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 DRIVERS = [
     pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
     pytest.param(load_driver, id="card", marks=on_card),
@@ -159,8 +161,38 @@ def replayed_memory(driver: CupyDriver, stream: Any) -> Any:
     return memory
 
 
-def test_each_thread_works_on_the_drivers_gpu_with_arguments_of_its_own() -> None:
+def test_what_is_asked_of_a_gpu_is_done_there_and_the_current_one_stays() -> None:
     driver, cupy, _ = stand_in.driver()
+    stream = driver.stream()
+    assert cupy.asked_for("device") == []
+    cupy.gpu = 1
+    driver.allocate(8)
+    driver.fill(0, 0, 0, stream)
+    assert cupy.asked_for("device") == [(0,), (1,)] * 2
+    cupy.free = 0
+    with pytest.raises(BackendError):
+        driver.allocate(8)
+    assert cupy.gpu == 1
+
+
+def test_programs_compiled_for_another_gpu_have_a_device_of_their_own() -> None:
+    cupy = stand_in.StandIn()
+    with (
+        mock.patch.object(cuda, "check_card", lambda: cupy),
+        mock.patch.object(cuda, "load_driver", lambda precision: Emulator()),
+    ):
+        cuda._device.cache_clear()
+        first = cuda.device("fp32")
+        cupy.gpu = 1
+        second = cuda.device("fp32")
+        assert first is not second
+        cupy.gpu = 0
+        assert cuda.device("fp32") is first
+        cuda._device.cache_clear()
+
+
+def test_each_thread_has_arguments_of_its_own() -> None:
+    driver, *_ = stand_in.driver()
     driver.stream()
     words = [driver._words()]
     thread = threading.Thread(target=lambda: words.append(driver._words()))
@@ -168,7 +200,6 @@ def test_each_thread_works_on_the_drivers_gpu_with_arguments_of_its_own() -> Non
     thread.join()
     assert words[0] is driver._words()
     assert words[0][1] != words[1][1]
-    assert cupy.asked_for("device") == [(0,), (0,)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
@@ -303,7 +334,7 @@ def test_a_training_step_multiplies_and_copies_in_the_order_of_streams(on_stand_
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not card.answers(), reason="there is no GPU")
+@pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")
 def test_a_card_runs_kernels_in_the_order_of_streams_and_events() -> None:
     text = """
     KERNEL grow(i8 n, i8 x, i8 by) {

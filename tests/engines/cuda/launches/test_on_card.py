@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.driver import Driver
 from tests.engines.cuda import replayed, trees
+from tests.engines.cuda.emulated import gpu_answers
 from tests.engines.cuda.emulator import Emulator
 from tests.test_laws import gradients_of
 
 emulated = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
 )
-on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 BACKENDS = [pytest.param("cuda", marks=on_card), pytest.param("cuda-on-cpu", marks=emulated)]
 DRIVERS = [
     pytest.param(cupy_driver.load_driver, id="card", marks=on_card),
