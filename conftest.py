@@ -3,6 +3,8 @@
 import signal
 from importlib.util import find_spec
 
+import tests.backends  # noqa: F401 - enters the engine that runs the GPU's kernels on the CPU
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

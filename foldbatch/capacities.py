@@ -23,10 +23,6 @@ class Learning(Protocol):
         """Learn capacities from the batches that were made ready."""
         ...
 
-    def wait(self) -> None:
-        """Wait until the graphs that were asked for are captured."""
-        ...
-
     def captures(self) -> Captures:
         """Return what was learned, and how many batches fitted."""
         ...
@@ -71,9 +67,8 @@ class Capturing:
             batches: how many random batches are looked at.
 
         Returns:
-            What was learned, as `describe` shows it: the slots of each graph; none where the program was
-            compiled with ``engine="persistent"``. None where each kernel is launched by itself, as it is on
-            the CPU; then examples are not looked at.
+            What was learned, as `describe` shows it. None where each kernel is launched by itself, as it is
+            on the CPU; then examples are not looked at.
 
         Raises:
             ExampleError: when an example does not fit the block.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from foldbatch.blocks.block import RUNNERS, as_block
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import MAX_CALLS
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.engine import check_precision, choose_engine, choose_launches, planning_arithmetic
+from foldbatch.engines.engine import check_precision, choose_engine, choose_launch, planning_arithmetic
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.program import Program
@@ -30,8 +31,9 @@ def compile(
     share: str | None = "leaves",
     max_calls: int = MAX_CALLS,
     precision: str = "fp32",
-    engine: str = "auto",
+    launch: str = "auto",
     debug: bool = False,
+    engine: str | None = None,
 ) -> Program:
     """Compile a block into a program.
 
@@ -39,10 +41,10 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA; ``auto``, the first of
-            ``cuda``, ``numba`` and ``numpy`` that works here, or what the variable ``FOLDBATCH_BACKEND``
-            names; or, for tests, ``reference`` (one call at a time in float64: slow, right) and
-            ``cuda-on-cpu`` (the GPU's kernels on the CPU: slow).
+            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA, which no GPU has run yet;
+            ``auto``, the first of ``numba`` and ``numpy`` that works here, or what the variable
+            ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
+            right).
         policy: how calls are grouped: ``by_component``, ``by_agenda``, ``by_depth``; or ``auto``,
             ``by_component`` that plans no longer than that saves (`Program.describe` says what it chose).
         layout: how values are numbered: ``consumer`` or ``producer``.
@@ -63,24 +65,29 @@ def compile(
             are; ``tf32``, several times as fast, of operands rounded to 10 bits behind the point (results
             differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits (about 1e-2). Sums
             are of float32, and everything else is computed as in ``fp32``. Other backends have ``fp32`` only.
-        engine: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
-            CUDA graph for all batches of a capacity class; ``persistent``, a kernel a direction that walks
-            the levels itself; ``auto``, what a model of cost says is the quickest (`Program.describe` says
-            why), or what the variable ``FOLDBATCH_ENGINE`` names. Other backends have ``auto`` only.
+        launch: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
+            CUDA graph for all batches of a capacity class; ``auto``, a graph where a batch fits into a class
+            and else kernel by kernel, or what the variable ``FOLDBATCH_LAUNCH`` names. Other backends have
+            ``auto`` only.
         debug: check every schedule, and fill unused buffers with NaN.
+        engine: what `launch` was called; it will go.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
         BlockValueError: when a number is none, or too small.
-        UnknownNameError: when a backend, policy, layout, precision, engine or way to share does not exist.
+        UnknownNameError: when a backend, policy, layout, precision, way to launch or to share does not exist.
         BackendError: when what the backend needs is not installed or does not work, or when it does not have
-            the precision or the engine.
+            the precision or the way to launch.
 
     >>> import foldbatch as fb
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
+    if engine is not None:
+        message = "foldbatch.compile: the argument engine is called launch now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        launch = engine
     refuse_no_count("seed", seed, 0)
     lowered, options = prepare(
         block,
@@ -93,7 +100,7 @@ def compile(
         share=share,
         max_calls=max_calls,
         precision=precision,
-        engine=engine,
+        launch=launch,
         debug=debug,
     )
     return Program(lowered, options, seed)
@@ -110,7 +117,7 @@ def prepare(
     share: str | None,
     max_calls: int,
     precision: str,
-    engine: str = "auto",
+    launch: str = "auto",
     threads: int | None = None,
     debug: bool = False,
 ) -> tuple[Lowered, Options]:
@@ -123,8 +130,8 @@ def prepare(
     chosen = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(precision, chosen)
-    engine = choose_launches(engine, chosen)
-    options = Options(chosen, policy, layout, batched, cores, debug, share, precision, engine)
+    launch = choose_launch(launch, chosen)
+    options = Options(chosen, policy, layout, batched, cores, debug, share, precision, launch)
     find_layout(layout)
     find_share(share)
     arithmetic = planning_arithmetic(chosen)

@@ -94,11 +94,10 @@ def _profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, t
     memories: list[Any] = []
     host = _Host()
     launcher = learning(runner.engine).get(training)
-    # makes kernels and memory; a graph is captured for each of two blocks that take turns to bring batches
-    for _ in range(1 if launcher is None else 2):
+    # makes kernels and memory; then a graph is captured for each of two blocks that take turns to bring
+    # batches
+    for _ in range(1 if launcher is None else 3):
         float(_step(runner, trace, host, NothingWatched(), memories, training=training))
-    if launcher is not None:
-        launcher.wait()
     host.spans.clear()
     with runner.engine.watch() as watch:
         losses = []

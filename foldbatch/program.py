@@ -22,7 +22,7 @@ from foldbatch.blocks.lower import Lowered, depth
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.values import refuse_no_count
 from foldbatch.blocks.writer import shown
-from foldbatch.capacities import captures
+from foldbatch.capacities import Capturing, captures
 from foldbatch.derivatives import Differentiable
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.engine import Engine
@@ -41,7 +41,6 @@ from foldbatch.errors import (
     counted,
     frames_inside,
 )
-from foldbatch.holding import Holds
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.params import Gradient, Parameter
 from foldbatch.preparing import tracing
@@ -54,7 +53,7 @@ from foldbatch.types import describe_value
 from foldbatch.variants import Variants
 
 
-class Program(Differentiable, Profiled, Savable, Holds):
+class Program(Differentiable, Profiled, Savable, Capturing):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: their batches run one after the other, but their examples are

@@ -10,7 +10,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from foldbatch.engines.engine import VARIABLE
+from foldbatch.engines.engine import ENGINES, VARIABLE
+
+ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
+ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles it, every access checked
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
 NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()

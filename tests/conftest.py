@@ -13,9 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from foldbatch.engines.engine import VARIABLE
-from tests import ptx
-
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 
@@ -30,9 +27,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
-if os.environ.get(VARIABLE) == ptx.NAME:
-    ptx.register()
 
 
 def pytest_collection_finish() -> None:

@@ -31,6 +31,7 @@ from foldbatch.program import Program
 from foldbatch.scheduler.policies import find_policy
 from tests.backends import TESTED
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.on_cpu import as_asked
 from tests.oracle import Meaning, meaning
 from tests.programs import BlockProgram, programs
 
@@ -39,6 +40,13 @@ many = settings(
     max_examples=28, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 some = settings(many, max_examples=21)
+
+
+@pytest.fixture(autouse=True)
+def _captured() -> Iterator[None]:
+    """Let captured programs find a class for each batch, however few there are."""
+    with as_asked():
+        yield
 
 
 UNFUSED = {

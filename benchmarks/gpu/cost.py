@@ -6,15 +6,13 @@ follow from the model's formulas instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.floor import Counts
 from benchmarks.workload import CLASSES
-
-Touching = Callable[[], Any] | None
 
 
 @dataclass(slots=True)
@@ -81,26 +79,11 @@ class Counted:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Touching = None,
     ) -> None:
         """Count a launch, and launch."""
         self.cost.launches += stream not in self._captured
         if not self._dry:
-            self._driver.launch(function, blocks, threads, arguments, stream, touched)
-
-    def launch_together(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
-        touched: Touching = None,
-    ) -> None:
-        """Count a launch, and launch."""
-        self.cost.launches += stream not in self._captured
-        if not self._dry:
-            self._driver.launch_together(function, blocks, threads, arguments, stream, touched)
+            self._driver.launch(function, blocks, threads, arguments, stream)
 
     def begin_capture(self, stream: Any) -> None:
         """Keep what comes, and count nothing of it."""
@@ -112,23 +95,17 @@ class Counted:
         self._captured.remove(stream)
         return self._driver.end_capture(stream)
 
-    def replay(self, graph: Any, stream: Any, touched: Touching = None) -> None:
+    def replay(self, graph: Any, stream: Any) -> None:
         """Count a launch, and run a graph."""
         self.cost.launches += 1
         if not self._dry:
-            self._driver.replay(graph, stream, touched)
+            self._driver.replay(graph, stream)
 
     def multiply(self, product: Any, stream: Any) -> None:
         """Count products, and multiply."""
         self._multiplied(product, stream)
         if not self._dry:
             self._driver.multiply(product, stream)
-
-    def multiply_at(self, product: Any, words: int, stream: Any) -> None:
-        """Count a product, and multiply."""
-        self._multiplied(product, stream)
-        if not self._dry:
-            self._driver.multiply_at(product, words, stream)
 
     def _multiplied(self, p: Any, stream: Any) -> None:
         if stream not in self._captured:
@@ -170,7 +147,7 @@ def counting(device: Any, *, dry: bool = False) -> Iterator[Cost]:
     With `dry` nothing is computed, see `Counted`.
 
     >>> from foldbatch.engines.cuda.device import Device
-    >>> from foldbatch.engines.cuda.drivers.emulator import Emulator
+    >>> from tests.engines.cuda.emulator import Emulator
     >>> import numpy as np
     >>> device = Device(Emulator())
     >>> with counting(device) as cost:

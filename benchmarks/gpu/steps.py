@@ -116,9 +116,11 @@ def direction_costs(ours: OurModel, examples: Sequence[Tree], *, dry: bool = Fal
     ):
         with counting(device, dry=dry) as cost:
             stage()
+            device.flush()
         found[name] = cost
     with counting(device, dry=dry):
         _, gradients = ours.program.value_and_grad(examples)
+        device.flush()
     with counting(device, dry=dry) as cost:
         ours.optimizer.update(ours.program.params, gradients, scale=1.0 / len(examples))
     found["update"] = cost

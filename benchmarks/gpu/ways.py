@@ -10,10 +10,10 @@ from benchmarks.gpu.cost import counting
 from benchmarks.gpu.race import described
 from benchmarks.gpu.record import Check, Record
 from benchmarks.inside import device_of
-from foldbatch.engines.cuda.ways import ENGINES
 from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree
 
+WAYS = ("straight", "captured")
 WARMED = 3  # rounds of all batches before anything is counted: graphs are captured meanwhile
 TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 5e-2}  # relative difference of losses after these rounds
 
@@ -36,7 +36,7 @@ def ways_of(
     """
     found: dict[str, OurModel] = {}
     losses: dict[str, float] = {}
-    for way in ENGINES:
+    for way in WAYS:
         try:
             ours = make(way)
             prepare(ours, batches)
@@ -69,8 +69,6 @@ def prepare(ours: OurModel, batches: Batches) -> None:
         for trees in batches:
             ours.step(trees, len(trees))
         launch_due(ours.program)
-        for launcher in launchers_of(ours) if ours.engine == "captured" else ():
-            launcher.captured.wait()
 
 
 def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
@@ -106,5 +104,5 @@ def asked(ours: OurModel, batches: Batches) -> dict[str, float]:
 
 def launchers_of(ours: OurModel) -> list[Any]:
     """Return what launches a model's batches, for training first; nothing where they run straight."""
-    launchers = getattr(ours.program._runner.engine, "launchers", {})
-    return [launcher for training in (True, False) if (launcher := launchers.get(training)) is not None]
+    launcher = getattr(ours.program._runner.engine, "launcher", lambda *, training: None)
+    return [made for training in (True, False) if (made := launcher(training=training)) is not None]

@@ -1,17 +1,16 @@
 """What an engine is: it makes kernels of a Model once, and runs batches of it.
 
 `ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here. Where
-an engine needs more of a machine than a package, its module has two more functions: ``answers()`` tells at a
-glance whether the machine has it, and ``check()`` raises a `BackendError` that says what is missing. Where an
+an engine needs more of a machine than a package, its module has a function ``check()``, which raises a
+`BackendError` that says what is missing. Where an
 engine can compute in several precisions, its `load` has an argument ``precision``; where it can launch
-in several ways, ``engine``.
+in several ways, ``launch``.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -131,18 +130,17 @@ class Engine(Protocol):
 
 # By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
-    "reference": ("foldbatch.engines.reference", ""),
-    "numpy": ("foldbatch.engines.numpy", ""),
-    "numba": ("foldbatch.engines.numba", "numba"),
     "cuda": ("foldbatch.engines.cuda", "cupy"),
-    "cuda-on-cpu": ("foldbatch.engines.cuda.on_cpu", ""),
+    "numba": ("foldbatch.engines.numba", "numba"),
+    "numpy": ("foldbatch.engines.numpy", ""),
+    "reference": ("foldbatch.engines.reference", ""),
 }
-AUTO = ("cuda", "numba", "numpy")  # the fastest first
+AUTO = ("numba", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
-LAUNCHES_VARIABLE = "FOLDBATCH_ENGINE"  # what the engine ``auto`` is, of backends that have several
+LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
 PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
-LAUNCHES = ("auto", "straight", "captured", "persistent")  # how a batch's kernels are launched
+LAUNCHES = ("auto", "straight", "captured")  # how a batch's kernels are launched
 
 
 def choose_engine(name: str) -> str:
@@ -163,8 +161,7 @@ def choose_engine(name: str) -> str:
     if name == "auto":
         return next(choice for choice in AUTO if _works(choice))
     if name not in list(ENGINES):  # what cannot be hashed is no name either
-        names = ["auto", *AUTO, *(other for other in ENGINES if other not in AUTO)]
-        raise UnknownNameError(where, f"one of {', '.join(names)}", repr(name))
+        raise UnknownNameError(where, f"one of {', '.join(['auto', *ENGINES])}", repr(name))
     _import(name)
     return name
 
@@ -184,32 +181,32 @@ def check_precision(precision: str, name: str) -> None:
         raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
 
 
-def choose_launches(engine: str, name: str) -> str:
-    """Return how an engine is to launch; ``auto`` is what `LAUNCHES_VARIABLE` of the environment names.
+def choose_launch(launch: str, name: str) -> str:
+    """Return how an engine is to launch; ``auto`` is what `LAUNCH_VARIABLE` of the environment names.
 
     Raises:
         UnknownNameError: when there is no such way.
         BackendError: when the backend launches in one way only.
     """
-    where = "engine"
+    where = "launch"
     has_several = _has_several(name)
-    if engine == "auto" and has_several:
-        where, engine = LAUNCHES_VARIABLE, os.environ.get(LAUNCHES_VARIABLE) or "auto"
-    if engine not in LAUNCHES:
-        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(engine))
-    if engine != "auto" and not has_several:
-        fix = "leave engine out, or take the backend cuda"
-        raise BackendError("engine", f"auto, the only one of the backend {name}", repr(engine), fix)
-    return engine
+    if launch == "auto" and has_several:
+        where, launch = LAUNCH_VARIABLE, os.environ.get(LAUNCH_VARIABLE) or "auto"
+    if launch not in LAUNCHES:
+        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(launch))
+    if launch != "auto" and not has_several:
+        fix = "leave launch out, or take the backend cuda"
+        raise BackendError("launch", f"auto, the only one of the backend {name}", repr(launch), fix)
+    return launch
 
 
 def _has_several(name: str) -> bool:
     """Whether an engine launches in several ways."""
-    return "engine" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
+    return "launch" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
 
 
 def load_engine(
-    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto"
+    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto"
 ) -> Engine:
     """Return an engine for a model; its kernels are made now, or when they are first needed.
 
@@ -218,10 +215,10 @@ def load_engine(
         model: what it is to run.
         debug: whether it fills memory with NaN before each batch.
         precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
-        engine: how it launches, as `choose_launches` gives it.
+        launch: how it launches, as `choose_launch` gives it.
     """
     others = {} if precision == "fp32" else {"precision": precision}
-    others |= {"engine": engine} if _has_several(name) else {}
+    others |= {"launch": launch} if _has_several(name) else {}
     loaded: Engine = _import(name).load(model, debug=debug, **others)
     return loaded
 
@@ -255,16 +252,11 @@ def _import(name: str) -> Any:
 
 
 def _works(name: str) -> bool:
-    """Whether ``auto`` may take an engine; warns of one that the machine seems to be made for."""
-    module, needed = ENGINES[name]
+    """Whether ``auto`` may take an engine."""
+    needed = ENGINES[name][1]
     if needed and find_spec(needed) is None:
-        return False
-    answers = getattr(import_module(module), "answers", None)
-    if answers is not None and not answers():
         return False
     try:
         return bool(_import(name))
-    except BackendError as error:
-        if answers is not None:
-            warnings.warn(f"foldbatch: auto leaves out {name}; {error}", RuntimeWarning, stacklevel=2)
+    except BackendError:
         return False

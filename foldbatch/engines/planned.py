@@ -19,14 +19,12 @@ class SubBatch:
         traces: its examples.
         batch: they scheduled, or None where that is done when the part runs.
         ready: for training and for inference, what the engine has made ready of the batch.
-        held: of examples that a device holds, the batch and what is ready, for training; else None.
     """
 
     first: int
     traces: Sequence[Trace]
     batch: Batch | None = None
     ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
-    held: tuple[Batch, Any] | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
         # what is ready belongs to the kernels of one process

@@ -58,7 +58,7 @@ class Options:
     debug: bool
     share: str | None = "leaves"
     precision: str = "fp32"
-    engine: str = "auto"
+    launch: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        chosen, precision, engine = choose_engine(options.backend), options.precision, options.engine
-        self.engine = load_engine(chosen, model, debug=options.debug, precision=precision, engine=engine)
+        chosen, precision, launch = choose_engine(options.backend), options.precision, options.launch
+        self.engine = load_engine(chosen, model, debug=options.debug, precision=precision, launch=launch)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
@@ -294,8 +294,6 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
         """Return a part's batch, and the engine's form of it."""
-        if training and part.held is not None:
-            return part.held
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)

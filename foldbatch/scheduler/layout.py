@@ -124,7 +124,7 @@ def by_consumer(
         arithmetic: the functions that number rows.
     """
     rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
-    for k in _priority(tuple(cells)):
+    for k in priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
             calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
             if operand.sequence is None:
@@ -147,7 +147,8 @@ def by_consumer(
 
 
 @lru_cache(256)
-def _priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
+def priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
+    """Return the cells in the order in which they choose rows: recursive ones first."""
     return tuple(sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component)))
 
 

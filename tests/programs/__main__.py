@@ -18,9 +18,9 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TextIO
 
+import tests.backends  # noqa: F401 - enters an engine
 from foldbatch.engines.engine import ENGINES, choose_engine
 from foldbatch.errors import BackendError, NoLossWarning
-from tests.ptx import register
 
 HANGS = 300.0  # seconds without a word from the process
 LOT = 100  # programs a process: compiled ones stay in memory
@@ -28,7 +28,6 @@ LOT = 100  # programs a process: compiled ones stay in memory
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check programs until the time is over; return the exit status."""
-    register()
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long")
     parser.add_argument("--engine", default="numpy", choices=list(ENGINES))
@@ -57,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bool = False) -> int:
     """Check programs in this process; print a line before each."""
-    from tests.programs.checks import check  # noqa: PLC0415 - the parent does not need it
+    from tests.engines.cuda.on_cpu import as_asked  # noqa: PLC0415 - the parent does not need it
+    from tests.programs.checks import check  # noqa: PLC0415 - nor this
 
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", NoLossWarning)  # some programs have none
@@ -65,7 +65,8 @@ def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bo
     while number < last and time.monotonic() < stop:
         print(f"program {number}", flush=True)
         try:
-            check(number, engine, many=not few_ways)
+            with as_asked():
+                check(number, engine, many=not few_ways)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             failed = 1
             print("".join(traceback.format_exception(error)), flush=True)

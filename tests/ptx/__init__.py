@@ -3,11 +3,4 @@
 The backend ``cuda-on-ptx`` of tests is the CUDA engine on it.
 """
 
-from foldbatch.engines.engine import ENGINES
-
 NAME = "cuda-on-ptx"
-
-
-def register() -> None:
-    """Let programs be compiled for the backend ``cuda-on-ptx``, in this process."""
-    ENGINES.setdefault(NAME, ("tests.ptx.driver", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -14,12 +14,12 @@ import numpy as np
 
 from foldbatch.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Product, Touched
-from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer
+from foldbatch.engines.cuda.drivers.driver import Product
 from foldbatch.engines.cuda.drivers.nvrtc import HEADER, MISTAKE, nvrtc
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 from foldbatch.params import Array
+from tests.engines.cuda.emulator import Emulator, HostBuffer
 from tests.ptx import NAME
 from tests.ptx.decode import Kernel, Text, decoded, taken_apart
 from tests.ptx.machine import PtxFaultError, execute, library
@@ -163,7 +163,6 @@ class PtxDriver(Emulator):
     """
 
     name = "the CPU, executing PTX"
-    multiprocessors = 4
 
     def __init__(self, architecture: str = ARCHITECTURE, seed: int = 0) -> None:
         self.architecture = architecture
@@ -183,7 +182,6 @@ class PtxDriver(Emulator):
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
         self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments))
 
@@ -248,7 +246,7 @@ def device() -> Device:
     return Device(PtxDriver())
 
 
-def load(model: Model, *, debug: bool = False, engine: str = "auto") -> CudaEngine:
-    """Return the engine for a model."""
-    straight = "straight" if engine == "auto" else engine
-    return CudaEngine(NAME, model, device(), engine=straight, debug=debug)
+def load(model: Model, *, debug: bool = False, launch: str = "auto") -> CudaEngine:
+    """Return the engine for a model; ``auto`` is straight, as on the emulator."""
+    way = "straight" if launch == "auto" else launch
+    return CudaEngine(NAME, model, device(), launch=way, debug=debug)

@@ -6,6 +6,7 @@ Where FOLDBATCH_BACKEND is cuda-on-ptx there are more: 300 random programs, ever
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -16,13 +17,14 @@ import pytest
 import foldbatch as fb
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
-from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda import row_kernels
+from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
 from tests.engines.cuda import test_parts as parts
 from tests.engines.cuda import walking
+from tests.engines.cuda.on_cpu import always_captured
 from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
     test_an_op_on_all_rows_is_the_op_on_each,
     test_an_op_that_takes_integers_computes_them_exactly,
@@ -45,6 +47,7 @@ from tests.test_laws import assert_same, gradients_of
 
 pytestmark = [needs_ptx, pytest.mark.slow]
 MANY = TESTED == NAME
+WAYS = ("straight", "captured")
 WORDS = Vocabulary(["not", "very", "good"])
 TREES = [
     fb.trees.parse_brackets(text, labels=int)
@@ -81,9 +84,16 @@ def on(architecture: str, seed: int = 0) -> Any:
     return mock.patch.object(driver, "device", device)
 
 
-def trained(block: fb.Block, backend: str, examples: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+def launched(way: str) -> AbstractContextManager[None]:
+    """Return what lets batches be captured where they are to be."""
+    return always_captured() if way == "captured" else nullcontext()
+
+
+def trained(
+    block: fb.Block, backend: str, examples: list[Any], **options: Any
+) -> tuple[list[Any], dict[str, Any]]:
     """Return losses and gradients of two steps of training, and results; and the parameters after them."""
-    program, optimizer = fb.compile(block, backend, seed=3, threads=1), fb.Adam(lr=0.01)
+    program, optimizer = fb.compile(block, backend, seed=3, threads=1, **options), fb.Adam(lr=0.01)
     found: list[Any] = []
     for batch in (examples, examples[1:]):
         loss, gradients = program.value_and_grad(batch)
@@ -97,20 +107,21 @@ def trained(block: fb.Block, backend: str, examples: list[Any]) -> tuple[list[An
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture"),
+    ("name", "architecture", "way"),
     [
-        (name, architecture)
+        (name, architecture, way)
         for name in BLOCKS
         for architecture in ARCHITECTURES
+        for way in WAYS
         if MANY or name in ("SST Tree-LSTM", "RNTN") or architecture == ARCHITECTURE
     ],
 )
-def test_models_train_as_by_numpy(name: str, architecture: str) -> None:
+def test_models_train_as_by_numpy(name: str, architecture: str, way: str) -> None:
     block, example = BLOCKS[name]
     examples = [example(tree) for tree in TREES]
     right, after = trained(block(), "numpy", examples)
-    with on(architecture):
-        found, changed = trained(block(), NAME, examples)
+    with on(architecture), launched(way):
+        found, changed = trained(block(), NAME, examples, launch=way)
     for one, other in zip(found, right, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
     for parameter, value in after.items():
@@ -143,13 +154,14 @@ def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
         trained(block(), NAME, [example(tree) for tree in TREES])
 
 
-@pytest.mark.parametrize("number", range(300 if MANY else 12))
-def test_random_programs_are_as_by_numpy(number: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", range(150 if MANY else 6))
+def test_random_programs_are_as_by_numpy(number: int, way: str) -> None:
     """Programs of float64: losses and gradients."""
     program = drawn(number, 1_000_000, size=15)
     right = gradients_of(fb.compile(program.block, "numpy", threads=1), program.examples, 5)
-    with on(ARCHITECTURES[number % 3] if MANY else ARCHITECTURE, number):
-        found = gradients_of(fb.compile(program.block, NAME, threads=1), program.examples, 5)
+    with on(ARCHITECTURES[number % 3] if MANY else ARCHITECTURE, number), launched(way):
+        found = gradients_of(fb.compile(program.block, NAME, threads=1, launch=way), program.examples, 5)
     assert_same(np.array(float(found[0])), np.array(float(right[0])))
     assert found[1].keys() == right[1].keys()
     for name, gradient in right[1].items():
@@ -159,7 +171,7 @@ def test_random_programs_are_as_by_numpy(number: int) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_that_every_program_needs_are_known(architecture: str) -> None:
     """Each instruction of them; and of all ops."""
-    text = taken_apart(ptx_of("\n".join([PRELUDE, *COMMON.values(), *MOVES.values()]), architecture))
+    text = taken_apart(ptx_of(f"{TEXT}\n{row_kernels.TEXT}", architecture))
     for name in text.kernels:
         assert len(decoded(text, name, dict.fromkeys(text.variables, 0)).code)
     graphs = [graph for graph, *_ in (parts.CASES if MANY else dict(list(parts.CASES.items())[::5])).values()]

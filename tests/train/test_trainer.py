@@ -10,14 +10,12 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.recording.calls import Order
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, Callback, LambdaCallback, NaNGuard, Sampler, Trainer
 from foldbatch.trees import Tree
-from tests.engines.cuda.checked import recorder, recording
+from tests.engines.cuda.checked import driven
 from tests.engines.cuda.emulated import needs_compiler
-from tests.engines.cuda.one_by_one import OneByOne
 from tests.train import small
 
 
@@ -224,34 +222,31 @@ def _squares():
 def _waits(calls, starts):
     """Yield, for each time that the host waits for an event: the step under way, and the step that the event is of."""
     recorded = {}
-    for number, call in enumerate(calls):
-        if isinstance(call, Order):
-            step = sum(start <= number for start in starts)
-            if call.kind == "record":
-                recorded[call.event] = step
-            elif call.kind == "synchronize":
-                yield step, recorded[call.event]
+    for number, (name, arguments) in enumerate(calls):
+        step = sum(start <= number for start in starts)
+        if name == "record":
+            recorded[arguments[0]] = step
+        elif name == "synchronize":
+            yield step, recorded[arguments[0]]
 
 
 @needs_compiler
-@pytest.mark.parametrize("is_due", [False, True])
-def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_due, monkeypatch):
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, monkeypatch):
     monkeypatch.setattr("foldbatch.engines.pending.LONG", 4)  # however long the sums of pending losses may be
     monkeypatch.setattr(sys.modules[Device.__module__], "IN_FLIGHT", 9)  # those of four steps
     starts, ends = [], []
-    with recording(recorder("late")) as recorded:
-        program = fb.compile(_squares(), "cuda-on-cpu")
-        if is_due:
-            program.engine.launchers[True] = OneByOne(program.engine)
+    with driven() as driver:
+        program = fb.compile(_squares(), "cuda-on-cpu", launch="captured" if is_captured else "straight")
         marks = LambdaCallback(
-            on_step_start=lambda trainer: starts.append(len(recorded.calls)),
-            on_epoch_end=lambda trainer: ends.append(len(recorded.calls)),
+            on_step_start=lambda trainer: starts.append(len(driver.calls)),
+            on_epoch_end=lambda trainer: ends.append(len(driver.calls)),
         )
         made = Trainer(program, fb.Adam(0.1), batch=2, callbacks=[marks, NaNGuard()])
         examples = [[1.0, 2.0, float(number)] for number in range(20)]
         (first,) = made.fit(examples, epochs=1)
         assert len(starts) == 10
-        waits = list(_waits(recorded.calls[: ends[0]], starts))
+        waits = list(_waits(driver.calls[: ends[0]], starts))
     during = [(step, of) for step, of in waits if step < 10]
     assert {step for step, _ in during} >= set(range(3, 10))  # it does wait, for what is older
     assert [(step, of) for step, of in during if of > max(0, step - 2)] == []

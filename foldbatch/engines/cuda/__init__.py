@@ -5,24 +5,28 @@ from __future__ import annotations
 from functools import cache
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import card
+from foldbatch.engines.cuda.drivers.card import check as check_card
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import planning_arithmetic
 from foldbatch.model.model import Model
 
 
-@cache
 def device(precision: str) -> Device:
-    """Return the GPU, the same for all programs of a process that compute in one precision.
+    """Return the GPU that is CuPy's current device, the same for all programs that compute in one precision.
 
     Raises:
         BackendError: when there is none that can be used: what is missing, and what to do.
     """
+    return _device(precision, check_card().cuda.runtime.getDevice())
+
+
+@cache
+def _device(precision: str, number: int) -> Device:
     return Device(load_driver(precision))
 
 
-def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: str = "auto") -> CudaEngine:
+def load(model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto") -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are.
 
     Raises:
@@ -33,8 +37,7 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32", engine: 
         model,
         device(precision),
         planning_arithmetic("cuda"),
-        engine=engine,
-        precision=precision,
+        launch=launch,
         debug=debug,
     )
 
@@ -46,8 +49,3 @@ def check() -> None:
         BackendError: what is missing, and what to do.
     """
     load_driver()
-
-
-def answers() -> bool:
-    """Whether there are CuPy, a driver and a GPU; it takes no time where there are not, and says nothing."""
-    return card.answers()

@@ -1,118 +1,72 @@
-"""Capacity classes: sequences of slots that the calls of a data set's batches fit into.
+"""Capacity classes: rooms that the batches of a data set fit into, learned from batches.
 
-A captured graph has the same launches every time. So its launches are slots, learned from batches: each is
-for one op and has a capacity. A batch's calls are put into slots in their order; the other slots stay empty.
-Forward, slots are counted from the first call on, and backward from the last one: so the level of the leaves
-has the same slots in a deep batch and in a flat one.
+A class is a sequence of slots, one a step, each with room for some calls. A batch's steps are put into slots
+in their order; the other slots stay empty. Backward the same slots are gone through in reverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
 from math import ceil, inf, log
 from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.cuda.memory import capacity
+from foldbatch.scheduler.rooms import Item, Rooms, Shape
+from foldbatch.scheduler.trace import CellSignature
 
 CLASSES = 4  # at most
-SHORTER = 0.8  # calls of the next class, as a part of this one's
-GROWTH = 1.5  # slots of a class, as a multiple of the calls of its longest batch, at most
+SHORTER = 0.8  # steps of the next class, as a part of this one's
+GROWTH = 1.5  # slots of a class, as a multiple of the steps of its longest batch, at most
 DEVIATIONS = 4  # above the mean, for which there is room
-TURNS = 2  # a launch of fewer blocks does the rest in a second turn; more would be too slow
+GRAIN = 16  # rooms are multiples of it
 
 
-class Item(NamedTuple):
-    """A call as far as slots are concerned: its op, and its size: blocks that can work on it side by side."""
+class Fit(NamedTuple):
+    """A class that a batch fits into, and the slot of each step: whole numbers that rise."""
 
-    op: int
-    size: int
-
-
-class Slot(NamedTuple):
-    """A place for calls of one op, with the size that it has room for."""
-
-    op: int
-    capacity: int
+    rooms: Rooms
+    slots: tuple[int, ...]
 
 
-class Signature(NamedTuple):
-    """The calls of a batch, of both directions."""
-
-    forward: tuple[Item, ...]
-    backward: tuple[Item, ...]
-
-    @property
-    def calls(self) -> int:
-        """How many calls there are."""
-        return len(self.forward) + len(self.backward)
-
-
-@dataclass(frozen=True, slots=True, eq=False)  # graphs are found by it: it has hundreds of slots
-class Capacities:
-    """A class: its slots, of both directions."""
-
-    forward: tuple[Slot, ...]
-    backward: tuple[Slot, ...]
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """All slots, in the order in which they run."""
-        return self.forward + self.backward
-
-
-class Placement(NamedTuple):
-    """A class that a batch fits into, and the slot of each call: whole numbers that rise."""
-
-    chosen: Capacities
-    places: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """Why a batch fits into no class."""
-
-    reason: str
-
-
-def fit(classes: Sequence[Capacities], signature: Signature) -> Placement | Miss:
-    """Return the smallest class that a batch fits into, with the places of its calls; else why none is.
-
-    >>> one = Capacities((Slot(0, 8), Slot(1, 8)), (Slot(2, 8),))
-    >>> fit([one], Signature((Item(1, 5),), (Item(2, 5),))).places
-    (1, 2)
-    >>> fit([one], Signature((Item(1, 5), Item(0, 5)), ())).reason
-    'its calls come in an order that no class has'
-    """
+def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
+    """Return the smallest class that a batch fits into, with the slots of its steps; else why none is."""
     if not classes:
-        return Miss("no class is learned yet")
-    ordered = sorted(classes, key=lambda chosen: len(chosen.slots))
-    for chosen in ordered:
-        forward = _placed(chosen.forward, signature.forward)
-        backward = _placed(chosen.backward[::-1], signature.backward[::-1])
-        if forward is not None and backward is not None:
-            last = len(chosen.slots) - 1
-            return Placement(chosen, (*forward, *(last - place for place in reversed(backward))))
-    if signature.calls > len(ordered[-1].slots):
-        return Miss("it has more calls than any class")
-    if any(_in_order(chosen, signature) for chosen in ordered):
-        return Miss("it has more rows than a class has room for")
-    return Miss("its calls come in an order that no class has")
+        return "no class is learned yet"
+    ordered = sorted(classes, key=lambda rooms: len(rooms.shape.items))
+    for rooms in ordered:
+        slots = _slots(rooms.shape.items, shape.items)
+        if slots is not None and _holds(rooms.shape, shape):
+            return Fit(rooms, tuple(slots))
+    if len(shape.items) > len(ordered[-1].shape.items):
+        return "it has more steps than any class"
+    if any(
+        _found([_kind(slot) for slot in rooms.shape.items], list(map(_kind, shape.items)))
+        for rooms in ordered
+    ):
+        return "it has more rows than a class has room for, or rows that lie otherwise"
+    return "its steps come in an order that no class has"
 
 
-def _in_order(chosen: Capacities, signature: Signature) -> bool:
-    """Whether calls fit, but for their sizes."""
-    both = (chosen.forward, signature.forward), (chosen.backward, signature.backward)
-    return all(_found([slot.op for slot in slots], [item.op for item in items]) for slots, items in both)
+def _holds(room: Shape, shape: Shape) -> bool:
+    """Whether what is not of one step has room, too."""
+    return (
+        room.slices <= shape.slices
+        and room.first <= shape.first
+        and room.copies >= shape.copies
+        and all(a >= b for a, b in zip(room.listed + room.rest, shape.listed + shape.rest, strict=True))
+    )
 
 
-def _placed(slots: Sequence[Slot], items: Sequence[Item]) -> list[int] | None:
+def _kind(item: Item) -> Hashable:
+    return item.cell, item.stages
+
+
+def _slots(slots: Sequence[Item], items: Sequence[Item]) -> list[int] | None:
     """Return the first slots that items fit into, in order; None if there are none."""
     places, free = [], 0
-    for op, size in items:
-        while free < len(slots) and (slots[free].op != op or size > TURNS * slots[free].capacity):
+    for item in items:
+        while free < len(slots) and not _fits(slots[free], item):
             free += 1
         if free == len(slots):
             return None
@@ -121,62 +75,84 @@ def _placed(slots: Sequence[Slot], items: Sequence[Item]) -> list[int] | None:
     return places
 
 
-def _found(ops: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether ops stand in a sequence in their order."""
-    rest = iter(ops)
-    return all(op in rest for op in wanted)
+def _fits(slot: Item, item: Item) -> bool:
+    return (
+        _kind(slot) == _kind(item)
+        and item.calls + bool(item.elements) <= slot.calls
+        and all(few <= room for few, room in zip(item.elements, slot.elements, strict=True))
+    )
 
 
-def learn(signatures: Sequence[Signature]) -> list[Capacities]:
+def _found(kinds: Sequence[Hashable], wanted: Sequence[Hashable]) -> bool:
+    """Whether kinds stand in a sequence in their order."""
+    rest = iter(kinds)
+    return all(kind in rest for kind in wanted)
+
+
+def learn(shapes: Sequence[Shape], cells: Sequence[CellSignature]) -> list[Rooms]:
     """Return classes that batches fit into: at most `CLASSES`, none for an empty list.
 
-    The longest batch and those with at least `SHORTER` of its calls have a class together. The next class is
+    The longest batch and those with at least `SHORTER` of its steps have a class together. The next class is
     made in the same way of those that are left, and the last one of all the others. A batch whose order would
     make a class too long is left out of it.
     """
-    longest = max((signature.calls for signature in signatures), default=0)
-    groups: dict[int, list[Signature]] = {}
-    for signature in sorted(set(signatures), key=lambda each: (-each.calls, each)):
-        if signature.calls:
-            group = min(CLASSES - 1, int(log(signature.calls / longest) / log(SHORTER)))
-            groups.setdefault(group, []).append(signature)
-    return [_class_of(group) for group in groups.values()]
+    longest = max((len(shape.items) for shape in shapes), default=0)
+    groups: dict[int, list[Shape]] = {}
+    for shape in sorted(shapes, key=lambda each: (-len(each.items), each.items)):
+        if shape.items:
+            group = min(CLASSES - 1, int(log(len(shape.items) / longest) / log(SHORTER)))
+            groups.setdefault(group, []).append(shape)
+    return [Rooms(_together(group), cells) for group in groups.values()]
 
 
-def _class_of(signatures: Sequence[Signature]) -> Capacities:
-    forward = _slots([signature.forward for signature in signatures])
-    backward = _slots([signature.backward[::-1] for signature in signatures])
-    return Capacities(forward, backward[::-1])
+def _together(shapes: Sequence[Shape]) -> Shape:
+    """Return the room that batches need, the longest of which comes first."""
+    kinds: list[Hashable] = []
+    most = GROWTH * max(len(shape.items) for shape in shapes)
+    for shape in shapes:
+        own = [_kind(item) for item in shape.items]
+        longer = kinds if _found(kinds, own) else list(merged(kinds, own))
+        if len(longer) <= most:
+            kinds = longer
+    seen: list[list[Item]] = [[] for _ in kinds]
+    for shape in shapes:
+        rest = iter(range(len(kinds)))
+        own = [_kind(item) for item in shape.items]
+        if _found(kinds, own):
+            for item in shape.items:
+                seen[next(place for place in rest if kinds[place] == _kind(item))].append(item)
+    every = list(zip(*((shape.listed, shape.rest) for shape in shapes), strict=True))
+    listed, rests = (tuple(room_for(numbers) for numbers in zip(*part, strict=True)) for part in every)
+    return Shape(
+        tuple(_room(items) for items in seen),
+        frozenset.intersection(*(shape.slices for shape in shapes)),
+        frozenset.intersection(*(shape.first for shape in shapes)),
+        frozenset[int]().union(*(shape.copies for shape in shapes)),
+        listed,
+        rests,
+    )
 
 
-def _slots(sequences: Sequence[tuple[Item, ...]]) -> tuple[Slot, ...]:
-    """Return slots for sequences, the longest of which comes first or nearly so."""
-    ops: list[int] = []
-    most = GROWTH * max(map(len, sequences))
-    for items in sequences:
-        own = [item.op for item in items]
-        together = ops if _found(ops, own) else list(merged(ops, own))
-        if len(together) <= most:
-            ops = together
-    sizes: list[list[int]] = [[] for _ in ops]
-    open_slots = [Slot(op, 1 << 60) for op in ops]
-    for items in sequences:
-        for place, item in zip(_placed(open_slots, items) or (), items, strict=False):
-            sizes[place].append(item.size)
-    return tuple(Slot(op, room_for(seen)) for op, seen in zip(ops, sizes, strict=True))
+def _room(items: Sequence[Item]) -> Item:
+    """Return a slot for items of one kind. Calls with elements have a free rank behind them."""
+    cell, stages, _, elements = items[0]
+    calls = [item.calls for item in items]
+    rooms = tuple(room_for([item.elements[s] for item in items]) for s in range(len(elements)))
+    return Item(cell, stages, room_for(calls, int(bool(elements))) if any(calls) else 0, rooms)
 
 
-def room_for(sizes: Sequence[int]) -> int:
-    """Return a capacity: the mean and `DEVIATIONS` above it, no less than the largest, rounded up.
+def room_for(sizes: Sequence[int], more: int = 0) -> int:
+    """Return a room: the mean and `DEVIATIONS` above it, no less than the largest, and `more`, rounded up.
 
-    >>> room_for([10, 12, 14]), room_for([1])
-    (20, 1)
+    >>> room_for([10, 12, 14]), room_for([1]), room_for([16], 1), room_for([0, 0])
+    (32, 16, 32, 0)
     """
-    seen = np.array(sizes or [1], np.float64)
-    return capacity(max(ceil(seen.mean() + DEVIATIONS * seen.std()), int(seen.max())))
+    seen = np.array(sizes, np.float64)
+    most = max(ceil(seen.mean() + DEVIATIONS * seen.std()), int(seen.max())) + more
+    return int(-(-most // GRAIN)) * GRAIN
 
 
-def merged(left: Sequence[int], right: Sequence[int]) -> Iterator[int]:
+def merged(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[Hashable]:
     """Yield a sequence that has both in it: in their order, and what follows each other in both once.
 
     Where they differ, it goes on with the one that comes sooner to what the other has there.
@@ -201,9 +177,9 @@ def merged(left: Sequence[int], right: Sequence[int]) -> Iterator[int]:
     yield from right[j:]
 
 
-def _ahead(sequence: Sequence[int], op: int, start: int) -> float:
-    """Return how far from a place on an op comes; infinity if it does not."""
+def _ahead(sequence: Sequence[Hashable], kind: Hashable, start: int) -> float:
+    """Return how far from a place on a kind comes; infinity if it does not."""
     try:
-        return sequence.index(op, start) - start
+        return sequence.index(kind, start) - start
     except ValueError:
         return inf

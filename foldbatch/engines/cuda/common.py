@@ -10,11 +10,7 @@ import struct
 
 KINDS = {"float32": "f4", "float64": "f8"}
 TOGETHER = 7  # arrays that one launch of ``flag`` looks at
-FAULTS, STALLED = (
-    5,
-    6,
-)  # places in a batch's status: the word of the device's faults; a barrier that nobody met
-WORDS = 12  # words of batches that one launch of ``fault`` looks at
+FAULTS = 5  # the place in a batch's status of the word of the device's faults
 
 # What the lanes of a block add up, in an order that depends on their number alone.
 BLOCK_SUM = """\
@@ -61,10 +57,11 @@ KERNEL add_{f}(i8 out, i8 a, i8 b, i8 n) {{
   {each} (({f}*)out)[i] = ((const {f}*)a)[i] + ((const {f}*)b)[i];
 }}
 """,
-    # rows [count] int64, distinct; values [count, width]; n is count * width
+    # at: out, values [count, width], rows [count] int64, distinct; count * width, and width
     "spread": """\
-KERNEL spread_{f}(i8 out, i8 values, i8 rows, i8 n, i8 width) {{
-  {each} (({f}*)out)[((const i8*)rows)[i / width] * width + i % width] = ((const {f}*)values)[i];
+KERNEL spread_{f}(i8 at) {{
+  const i8 *a = (const i8*)at, *rows = (const i8*)a[2], n = a[3], width = a[4];
+  {each} (({f}*)a[0])[rows[i / width] * width + i % width] = ((const {f}*)a[1])[i];
 }}
 """,
     # out [count, width]: row k is the sum of values[order[s]] for s from starts[k] to starts[k + 1]
@@ -137,17 +134,25 @@ KERNEL clip_factor(i8 out, i8 sums, i8 n, i8 limit) {
 }
 """
 
-# The first fault stays: word becomes code if a batch's word is set, code + 1 + k if flags[k] is the first.
+# The first fault stays. At: the word, the code, how many flags, how many words of batches, and the addresses
+# of both. The word becomes the code if a batch's word is set, code + 1 + k if flag k is the first.
 FAULT = """\
-KERNEL fault(i8 word, i8 code, i8 flags, i8 n, i8 w0, i8 w1, i8 w2, i8 w3, i8 w4, i8 w5, i8 w6, i8 w7, i8 w8,
-             i8 w9, i8 w10, i8 w11) {
-  if (BLOCK || LANE_X || LANE_Y || *(i8*)word) return;
-  i8 words[12] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11}, found = 0;
-  for (i8 k = n; k > 0; k--)
-    if (((const i8*)flags)[k - 1]) found = code + k;
-  for (i4 k = 0; k < 12; k++)
-    if (words[k] && *(const i8*)words[k]) found = code;
-  *(i8*)word = found;
+KERNEL fault(i8 at) {
+  const i8 *a = (const i8*)at, *flags = a + 4, *words = flags + a[2];
+  if (BLOCK || LANE_X || LANE_Y || *(i8*)a[0]) return;
+  i8 found = 0;
+  for (i8 k = a[2]; k > 0; k--)
+    if (*(const i8*)flags[k - 1]) found = a[1] + k;
+  for (i8 k = 0; k < a[3]; k++)
+    if (*(const i8*)words[k]) found = a[1];
+  *(i8*)a[0] = found;
+}
+"""
+# At: an array of so many words of 4 bytes
+ZEROS = """\
+KERNEL zeros(i8 at) {
+  const i8 *a = (const i8*)at, n = a[1];
+  for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) ((i4*)a[0])[i] = 0;
 }
 """
 
@@ -155,8 +160,8 @@ COMMON: dict[str, str] = {
     f"{name}_{kind}": text.format(f=kind, each=EACH)
     for name, text in TEXTS.items()
     for kind in KINDS.values()
-} | {"clip_factor": CLIP_FACTOR, "fault": FAULT}
-PRELUDE = BLOCK_SUM
+} | {"clip_factor": CLIP_FACTOR, "fault": FAULT, "zeros": ZEROS}
+TEXT = "\n".join([BLOCK_SUM, *COMMON.values()])
 
 
 def bits(number: float) -> int:

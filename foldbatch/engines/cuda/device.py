@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.common import COMMON, PRELUDE
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function, Span, Touched
+from foldbatch.engines.cuda.common import TEXT
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function, Module
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array, Parameter
 
@@ -60,10 +60,8 @@ class Device:
                 due.fire()
 
     @cached_property
-    def _common(self) -> dict[str, Function]:
-        texts = COMMON | MOVES
-        module = self.driver.load("\n".join([PRELUDE, *texts.values()]))
-        return {name: module.function(name) for name in texts}
+    def _common(self) -> Module:
+        return self.driver.load(f"{TEXT}\n{row_kernels.TEXT}")
 
     @cached_property
     def faults(self) -> Faults:
@@ -78,8 +76,7 @@ class Device:
 
     def names(self) -> dict[int, str]:
         """Return the names of the kernels loaded so far, by the identity of their functions."""
-        loaded = [*self._common.items(), *((name, kernel) for (_, name), kernel in self._kernels.items())]
-        return {id(kernel): name for name, kernel in loaded}
+        return {id(kernel): name for (_, name), kernel in self._kernels.items()}
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content."""
@@ -169,10 +166,15 @@ class Device:
 
     def wait(self) -> None:
         """Wait until what was launched is computed."""
-        event = self.driver.event()
-        self.driver.record(event, self.stream)
+        with self.lock:  # what others keep from now on may not be done when the event is
+            kept = list(self._in_flight.items())
+            event = self.driver.event()
+            self.driver.record(event, self.stream)
         self.driver.synchronize(event)
-        self._in_flight.clear()  # what is computed waits for copies on the other stream
+        with self.lock:  # what is computed waits for copies on the other stream
+            for place, held in kept:
+                if self._in_flight.get(place) is held:
+                    del self._in_flight[place]
 
     def launch(
         self,
@@ -180,22 +182,12 @@ class Device:
         blocks: int,
         threads: tuple[int, int],
         arguments: Sequence[int],
-        touched: Callable[[], Touched] | None = None,
-        *,
-        reads: Sequence[Any] = (),
-        writes: Sequence[Any] = (),
     ) -> None:
-        """Run a kernel, or one of `common.COMMON` or `row_kernels.MOVES` by its name.
-
-        Where `touched` is not given, the kernel reads and writes whole arrays.
-        """
+        """Run a kernel, or one of `common` or `row_kernels` by its name."""
         self.flush()
-        function = self._common[kernel] if isinstance(kernel, str) else kernel
-        if touched is None:
-            touched = lambda: Touched(spans(reads), spans(writes))  # noqa: E731 - made only where somebody checks
-        self.driver.launch(function, blocks, threads, arguments, self.stream, touched)
-
-
-def spans(arrays: Sequence[DeviceArray]) -> list[Span]:
-    """Return the memory of arrays."""
-    return [Span(array.pointer, array.nbytes) for array in arrays]
+        function = kernel
+        if isinstance(kernel, str):
+            function = self._kernels.get(("", kernel))
+            if function is None:
+                function = self._kernels["", kernel] = self._common.function(kernel)
+        self.driver.launch(function, blocks, threads, arguments, self.stream)

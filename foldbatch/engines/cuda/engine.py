@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, bind
-from foldbatch.engines.cuda.control import Ops, ops_of
+from foldbatch.engines.cuda.captured import Captured, InClass
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.due import DueRun
-from foldbatch.engines.cuda.held_run import HeldRun
-from foldbatch.engines.cuda.held_tables import HeldTables, Unmerged, held_tables, refused
-from foldbatch.engines.cuda.holding import Holding, hold
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.launchers import launcher_of
-from foldbatch.engines.cuda.launching import Calls, Launcher, calls_for
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
-from foldbatch.engines.cuda.packing import Packed, pack
+from foldbatch.engines.cuda.packing import SUMMED, Packed, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
+from foldbatch.engines.cuda.steps import Step, steps_of
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
@@ -35,8 +31,10 @@ from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Launched
 from foldbatch.model.model import Model
-from foldbatch.params import Array
+from foldbatch.params import Array, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+
+EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +46,32 @@ class Phase:
         kernels: the kernels, by number.
         walker: runs them.
         constants: arrays of the model, on the device, by buffer.
-        ops: what records of a control table can ask for.
     """
 
     bound: Bound
     kernels: Sequence[Kernel]
     walker: Walker
     constants: dict[int, Any]
-    ops: Ops
+
+    @property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Whether each buffer is not brought anew by each batch: ``[buffers]``."""
+        made = np.ones(len(self.bound.types), bool)
+        made[[n for kind in EACH for _, n in self.bound.brought[kind]]] = False
+        return made
+
+
+class Flag(NamedTuple):
+    """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
+
+    It has `width` numbers, or with a plan so many for each of its targets; at most `room`.
+    """
+
+    parameter: Parameter
+    buffer: int
+    width: int
+    plan: int
+    room: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +81,40 @@ class Ready:
     Attributes:
         phase: the kernels.
         batch: the schedule, with data.
-        tables: what is launched.
+        tables: what is launched; of a batch in a class, what is launched for all of its batches.
         packed: all whole numbers of it.
-        calls: the same for a launcher; None where it runs straight.
-        holding: where its examples are held on the device; else None.
-        held: the tables of held examples.
-        launcher: what runs `calls`.
+        steps: what is launched, forward and backward.
+        placed: the batch in its class; None where it has none.
+        looks: whether the host must look at ids that a cell computes.
+        cleared: the buffers that begin as zeros, and their bytes.
+        flagged: the gradients that are looked at.
+        rows_of: by sum of rows, how many targets it has at most.
+        fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
     """
 
     phase: Phase
     batch: Batch
     tables: Directions
     packed: Packed
-    calls: Calls | None = None
-    holding: Holding | None = None
-    held: HeldTables | None = None
-    launcher: Launcher | None = None
+    steps: tuple[Sequence[Step], Sequence[Step]]
+    placed: InClass | None
+    looks: bool
+    cleared: tuple[tuple[int, int], ...]
+    flagged: tuple[Flag, ...]
+    rows_of: Mapping[tuple[int, int], int]
+    fixed: NDArray[np.bool_]
+
+    @property
+    def ranks(self) -> Sequence[Ints] | None:
+        """Per cell, where the calls of each rank are; None where they are at their ranks."""
+        return None if self.placed is None else self.placed.placed.ranks
+
+    @property
+    def ranks_room(self) -> Sequence[int]:
+        """Per cell, for how many ranks there is room."""
+        if self.placed is not None:
+            return self.placed.rooms.sizes
+        return [len(table.order) for table in self.batch.schedule.cells]
 
 
 @dataclass(slots=True)
@@ -98,8 +132,7 @@ class CudaEngine:
         name: in `ENGINES`.
         model: what it runs.
         device: where.
-        engine: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
-        precision: what the device multiplies float32 in, for the model of cost.
+        launch: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
         debug: whether memory is filled with NaN before each batch.
     """
 
@@ -115,8 +148,7 @@ class CudaEngine:
         device: Device,
         arithmetic: Arithmetic = NUMPY,
         *,
-        engine: str = "auto",
-        precision: str = "fp32",
+        launch: str = "auto",
         debug: bool = False,
     ) -> None:
         self.name = name
@@ -124,11 +156,8 @@ class CudaEngine:
         self.device = device
         self.arithmetic = arithmetic
         self.updates = updates(device)
-        self.engine = engine
-        self.precision = precision
-        self.launchers: dict[
-            bool, Launcher
-        ] = {}  # for training and inference, where batches do not run straight
+        self.launch = launch
+        self._captured: dict[bool, Captured] = {}  # for training and inference
         self.debug = debug
 
     @staticmethod
@@ -157,7 +186,7 @@ class CudaEngine:
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
         }
-        return Phase(bound, kernels, Walker(self.device, kernels, functions), constants, ops_of(kernels))
+        return Phase(bound, kernels, Walker(self.device, functions), constants)
 
     def memory(self) -> Memory:
         """Return memory for batches that run one after the other."""
@@ -179,50 +208,60 @@ class CudaEngine:
         )
 
     def ready(self, batch: Batch, *, training: bool) -> Ready:
-        """Return a batch's packed table, with the kernels that read it."""
+        """Return a batch's packed table, with what is launched for it."""
         phase = self.training if training else self.inference
-        tables = launch_tables(phase.bound, batch.schedule)
-        packed = pack(phase.bound, phase.kernels, tables, batch.schedule, self._ids(batch, training=training))
-        ready = Ready(phase, batch, tables, packed)
-        launcher = self.launcher(training=training)
-        if launcher is None:
-            return ready
-        return replace(ready, calls=calls_for(phase.ops, ready, launcher), launcher=launcher)
-
-    def hold(self, batch: Batch) -> Holding:
-        """Return the examples of a batch held on the device; see `foldbatch.engines.cuda.holding.hold`."""
-        return hold(self.model, self.device, batch)
-
-    def ready_of(self, holding: Holding, numbers: Ints) -> Ready:
-        """Return held examples ready for training: ``numbers: [n] int64``."""
-        phase = self.training
-        held = held_tables(holding, phase.bound, phase.kernels, numbers)
-        results = tuple(numbers.tolist())
-        nothing = tuple([() for _ in self.model.cells])
-        merged: Any = Unmerged()
-        batch = Batch(merged, held.schedule, nothing, results, {})
-        ready = Ready(phase, batch, held.tables, held.packed, None, holding, held)
-        launchers = (self.launcher(training=True), self._persistent)
-        for launcher in launchers:
-            calls = None if launcher is None else calls_for(phase.ops, ready, launcher)
-            if calls is not None:
-                return replace(ready, calls=calls, launcher=launcher)
-        raise refused("one that must run kernel by kernel")  # its index arrays are not on the host
-
-    @cached_property
-    def _persistent(self) -> Launcher:
-        """What launches training batches that no other launcher takes and that cannot run straight."""
-        launcher: Launcher = launcher_of("persistent", self.device, self.training.kernels, self.training.ops)
-        return launcher
-
-    def launcher(self, *, training: bool) -> Launcher | None:
-        """Return what launches batches of a phase, made when first asked for; None: kernel by kernel."""
-        if training not in self.launchers:
-            phase = self.training if training else self.inference
-            self.launchers[training] = launcher_of(
-                self.engine, self.device, phase.kernels, phase.ops, self.precision
+        bound, ids = phase.bound, self._ids(batch, training=training)
+        looks = training and any(
+            (k, i) not in ids and len(batch.schedule.cells[k].order)
+            for k, cell in enumerate(self.model.cells)
+            for i in range(len(cell.sums))
+        )
+        captured = self.launcher(training=training)
+        placed = None
+        if captured is not None and not looks and batch.schedule.steps:
+            placed = captured.arranged(batch.schedule, ids)
+        if placed is not None:
+            tables, packed, steps = placed.room.tables, placed.packed, placed.room.steps
+        else:
+            tables = launch_tables(bound, batch.schedule)
+            packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
+            forward, backward = (
+                () if direction is None else tuple(steps_of(phase.kernels, direction, spaced=False))
+                for direction in (packed.forward, packed.backward)
             )
-        return self.launchers[training]
+            steps = forward, backward
+        rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
+        ready = Ready(phase, batch, tables, packed, steps, placed, looks, (), (), rows, phase.fixed)
+        return replace(ready, cleared=tuple(self._cleared(ready)), flagged=tuple(_flagged(ready)))
+
+    def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: Packed) -> int:
+        """Return how many targets a sum of rows has at most."""
+        if placed is None:
+            return len(packed.sums[key][1])
+        k, i = key
+        sums = self.model.cells[k].sums[i]
+        ids = placed.rooms.sizes[k] * self.model.feeds[k][int(sums.ids.key)].type.size
+        return min(ids, sums.parameter.type.shape[0])
+
+    def _cleared(self, ready: Ready) -> Iterator[tuple[int, int]]:
+        """Yield the buffers that begin as zeros, and their bytes."""
+        if ready.tables.backward is None:
+            return
+        brought = ready.phase.bound.brought
+        for parameter, number in brought["gradient"]:
+            if ready.tables.yields[parameter] > 1:
+                yield number, parameter.type.nbytes
+        for (k, i), number in brought["input"]:
+            yield number, self.model.feeds[k][i].type.nbytes * ready.ranks_room[k]
+
+    def launcher(self, *, training: bool) -> Captured | None:
+        """Return what captures batches of a phase; None where they run straight."""
+        if self.launch == "straight":
+            return None
+        if training not in self._captured:
+            phase = self.training if training else self.inference
+            self._captured[training] = Captured(self.device, phase.bound, phase.kernels)
+        return self._captured[training]
 
     def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
         """Return, by cell and number of its sums of rows, ids that examples give."""
@@ -235,7 +274,8 @@ class CudaEngine:
 
     def launched(self, ready: Ready) -> list[Launched]:
         """Return the launch table of a batch for a report."""
-        return launched_of(ready.phase.bound.keys, ready.tables)
+        bound = ready.phase.bound
+        return launched_of(bound.keys, launch_tables(bound, ready.batch.schedule))
 
     def wait(self) -> None:
         """Wait until the device has done what was launched; a step that is due is not launched."""
@@ -258,13 +298,8 @@ class CudaEngine:
         with self.device.lock:
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(heights_of(ready.tables))
-            shared = self.device, self.model, ready, memory.buffers[training], memory.staging
-            if ready.calls is None or ready.launcher is None:
-                run = CudaRun(*shared)
-            elif ready.held is None:
-                run = DueRun(*shared, ready.calls, ready.launcher)
-            else:
-                run = HeldRun(ready.held, *shared, ready.calls, ready.launcher)
+            captured = self.launcher(training=training)
+            run = CudaRun(self.device, self.model, ready, memory.buffers[training], memory.staging, captured)
             run.forward(feeds)
         return run
 
@@ -274,6 +309,18 @@ def heights_of(tables: Directions) -> Ints:
     both = [table.heights for table in (tables.forward, tables.backward) if table is not None]
     heights: Ints = np.maximum.reduce(both)
     return heights
+
+
+def _flagged(ready: Ready) -> Iterator[Flag]:
+    """Yield the gradients that a batch makes; those of tables last, which only have some rows."""
+    bound, packed = ready.phase.bound, ready.packed
+    for parameter, number in bound.brought["gradient"]:
+        if ready.tables.yields[parameter]:
+            yield Flag(parameter, number, parameter.type.size, 0, parameter.type.size)
+    for at, (key, (plan, _)) in enumerate(packed.sums.items()):
+        parameter = bound.model.cells[key[0]].sums[key[1]].parameter
+        width = parameter.type.size // max(1, parameter.type.shape[0])
+        yield Flag(parameter, len(bound.types) + SUMMED * at, width, plan, ready.rows_of[key] * width)
 
 
 def _listed(kernel: Kernel) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from foldbatch.engines.cuda.common import WORDS
 from foldbatch.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -49,28 +48,14 @@ class Faults:
         self.word: DeviceArray = device.empty((1,), "int64")
         device.driver.fill(self.word.pointer, 0, 8, device.stream)
 
-    def expect(
-        self, names: Sequence[str], undo: Callable[[], None], flags: DeviceArray, words: Sequence[DeviceArray]
-    ) -> None:
-        """Let the device set its word if an update is bad, before the update's kernels run.
+    def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
+        """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
+
+        The caller launches what sets the word, before the update's kernels.
 
         Args:
             names: of the gradients.
             undo: takes back what the host counts for this update.
-            flags: ``[len(names)] int64``: what is not 0 where a gradient is not finite.
-            words: each ``[1] int64`` or more, of which the first is not 0 where a batch is bad.
-        """
-        code = self.promised(names, undo)
-        for first in range(0, max(1, len(words)), WORDS):
-            pointers = [word.pointer for word in words[first : first + WORDS]]
-            pointers += [0] * (WORDS - len(pointers))
-            arguments = [self.word.pointer, code, flags.pointer, len(names), *pointers]
-            self._device.launch("fault", 1, (1, 1), arguments, reads=[flags, *words], writes=[self.word])
-
-    def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
-        """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
-
-        The caller launches what sets the word. Arguments are those of `expect`.
         """
         if len(self._updates) >= MANY:
             try:

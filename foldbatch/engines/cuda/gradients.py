@@ -36,10 +36,15 @@ class DeviceRows(SparseRows):
     places: Any = None
 
 
-def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int], **touched: Any) -> None:
+def blocks_for(size: int) -> int:
+    """Return how many blocks compute so many elements."""
+    return max(1, min(BLOCKS, -(-size // THREADS)))
+
+
+def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int]) -> None:
     """Run a kernel, as `Device.launch` does, on so many elements, if there are any."""
     if size:
-        device.launch(name, min(BLOCKS, -(-size // THREADS)), (THREADS, 1), arguments, **touched)
+        device.launch(name, blocks_for(size), (THREADS, 1), arguments)
 
 
 def like(array: DeviceArray, *others: DeviceArray) -> DeviceArray:
@@ -66,7 +71,7 @@ def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceAr
     made = like(array)
     arguments = made.pointer, array.pointer, array.size, bits(factor)
     name = f"{kernel}_{KINDS[array.dtype.name]}"
-    elementwise(array.device, name, array.size, arguments, reads=[array], writes=[made])
+    elementwise(array.device, name, array.size, arguments)
     return made
 
 
@@ -75,7 +80,7 @@ def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
     made = like(left, right)
     arguments = made.pointer, left.pointer, right.pointer, left.size
     name = f"add_{KINDS[left.dtype.name]}"
-    elementwise(left.device, name, left.size, arguments, reads=[left, right], writes=[made])
+    elementwise(left.device, name, left.size, arguments)
     return made
 
 
@@ -112,9 +117,8 @@ def spread(device: Device, gradient: SparseRows) -> DeviceArray:
     made = device.zeros(gradient.shape, values.dtype.name)
     made.guards = values.guards
     width = values.size // max(1, len(gradient.rows))
-    arguments = made.pointer, values.pointer, places.pointer, values.size, width
-    name = f"spread_{KINDS[values.dtype.name]}"
-    elementwise(device, name, values.size, arguments, reads=[values, places], writes=[made])
+    told = device.put(np.array([made.pointer, values.pointer, places.pointer, values.size, width]))
+    elementwise(device, f"spread_{KINDS[values.dtype.name]}", values.size, [told.pointer])
     return made
 
 
@@ -131,8 +135,7 @@ def sum_rows(values: DeviceArray, order: DeviceArray, starts: DeviceArray) -> De
         width = made.size // count
         arguments = made.pointer, values.pointer, order.pointer, starts.pointer, count, width
         name = f"sum_rows_{KINDS[values.dtype.name]}"
-        reads = [values, order, starts]
-        device.launch(name, min(BLOCKS, count), (32, 8), arguments, reads=reads, writes=[made])
+        device.launch(name, min(BLOCKS, count), (32, 8), arguments)
     return made
 
 
@@ -186,8 +189,7 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
                 pairs[2 * (k - run[0]) : 2 * (k - run[0]) + 2] = arrays[k].pointer, arrays[k].size
             largest = max(arrays[k].size for k in run)
             arguments = [flags.pointer + 8 * run[0], bits(factor), *pairs]
-            reads = [arrays[k] for k in run]
-            elementwise(device, f"flag_{kind}", largest, arguments, reads=reads, writes=[flags])
+            elementwise(device, f"flag_{kind}", largest, arguments)
     return flags
 
 
@@ -221,15 +223,15 @@ def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[
         arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
         if blocks:
             name = f"squares_{KINDS[array.dtype.name]}"
-            device.launch(name, blocks, (THREADS, 1), arguments, reads=[array], writes=[sums])
+            device.launch(name, blocks, (THREADS, 1), arguments)
     arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
-    device.launch("clip_factor", 1, (THREADS, 1), arguments, reads=[sums], writes=[answer])
+    device.launch("clip_factor", 1, (THREADS, 1), arguments)
     made: dict[str, Any] = {}
     for name, array in arrays.items():
         copy = like(array)
         arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
         kernel = f"scale_by_{KINDS[array.dtype.name]}"
-        elementwise(device, kernel, array.size, arguments, reads=[array, answer], writes=[copy])
+        elementwise(device, kernel, array.size, arguments)
         made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
     answer.guards = guards_of(list(arrays.values()))
     return made, pending(lambda: float(np.asarray(answer)[0]))

@@ -7,12 +7,12 @@ thread may have written. What is left are sums over rows and products, which sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foldbatch.engines.bindings import Bound, Key
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
-from foldbatch.engines.cuda.texts.kernel_text import KernelText, Setting, indented
+from foldbatch.engines.cuda.texts.kernel_text import CALLS, START, KernelText, Setting, indented
 from foldbatch.engines.cuda.texts.long_lines import SHARED
 from foldbatch.model.model import Model
 from foldbatch.static.op import UNBATCHED, Axis
@@ -35,12 +35,11 @@ class Task:
         columns: of a kernel that is not cut along rows: how many elements it computes; else 0.
         taken: slots whose rows it copies together: where none lie apart there is nothing to do. Empty for
             kernels that do more.
+        stored: `store` slots and results whose rows it brings to others that follow each other: where none
+            do, or are computed there, there is nothing to do. Empty for kernels that do more.
+        clears: whether it sets to zero what there is room for beyond the rows of a level.
         planned: the binding whose rows it adds by a plan; -1 for others.
         multiplied: the product.
-        reads: the slots that it reads.
-        writes: the slots that it writes.
-        brings: the results, and `store` slots, whose rows it brings to others.
-        tile: of a product: the name of the kernel that computes it where no library does.
     """
 
     name: str
@@ -50,10 +49,8 @@ class Task:
     taken: tuple[int, ...] = ()
     planned: int = -1
     multiplied: Multiplied | None = None
-    reads: frozenset[int] = frozenset()
-    writes: frozenset[int] = frozenset()
-    brings: frozenset[int] = frozenset()
-    tile: str = ""
+    stored: tuple[int, ...] = ()
+    clears: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,8 @@ def kernel_of(model: Model, key: Key, routine: Routine, name: str) -> Kernel:
     widths, arenas = _operands(model, key, routine)
     cut = Cut(routine, widths, arenas)
     parts = cut.cut()
-    setting = Setting(routine, key.cell, widths, frozenset(cut.copied))
+    whole = key.stage in ("before", "after")
+    setting = Setting(routine, key.cell, widths, frozenset(cut.copied), whole, cut.added)
     writer = _Writer(setting, name, arenas)
     for part in parts:
         writer.add(part)
@@ -126,10 +124,7 @@ class _Writer:
             self.planned.append(part)
         elif part.multiplied is not None:
             self._flush()
-            product, tile = part.multiplied, f"{self.name}_p{len(self.tasks)}"
-            self.tasks.append(
-                Task("", part.axis, multiplied=product, reads=part.reads, writes=part.writes, tile=tile)
-            )
+            self.tasks.append(Task("", part.axis, multiplied=part.multiplied))
         elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes):
             self._flush()
             self._alone(part)
@@ -171,7 +166,7 @@ class _Writer:
                 text.used.clear()
                 continue
             if (part.reads | part.writes) & written or part.writes & read:
-                lines += ["}", "BARRIER();", "if (r < rows) {"]
+                lines += ["}", "BARRIER();", "if (q < rows) {"]
                 read, written = set(), set()
             lines += ["  {", *indented(text.declared(body), 2), "  }"]
             read |= part.reads
@@ -179,11 +174,12 @@ class _Writer:
             done += 1
         if not done:
             return
+        number = text.numbered(axis, "q")
         loop = [
             f"const i8 rows = {text.rows(axis)}, lane = LANE_X, lanes = LANES_X;",
             "for (i8 r0 = BLOCK * LANES_Y; r0 < rows; r0 += BLOCKS * LANES_Y) {",
-            "  const i8 r = r0 + LANE_Y;",
-            "  if (r < rows) {",
+            f"  const i8 q = r0 + LANE_Y, r = {number if number == 'q' else f'q < rows ? {number} : 0'};",
+            "  if (q < rows) {",
             *indented(lines),
             "  }",
             *(["  BARRIER();"] if any(SHARED in part.writes for part in parts) else []),
@@ -191,7 +187,8 @@ class _Writer:
         ]
         x = min(WIDE, _power_of_two(max(part.elements for part in parts)))
         taken = tuple(part.taken for part in parts) if all(part.taken >= 0 for part in parts) else ()
-        self._write(parts, text, loop, axis, (x, BLOCK // x), taken=taken)
+        stored = tuple(part.stored for part in parts) if all(part.stored >= 0 for part in parts) else ()
+        self._write(text, loop, Task("", axis, (x, BLOCK // x), taken=taken, stored=stored))
 
     def _alone(self, part: Part) -> None:
         """Write a kernel of one part, cut along its elements."""
@@ -201,47 +198,31 @@ class _Writer:
             return
         if part.planned >= 0:
             x = min(WIDE, _power_of_two(part.elements))
-            self._write([part], text, body, part.axis, (x, BLOCK // x), planned=part.planned)
+            self._write(text, body, Task("", part.axis, (x, BLOCK // x), planned=part.planned))
+        elif part.clears:
+            x = min(WIDE, _power_of_two(part.elements))
+            self._write(text, body, Task("", part.axis, (x, BLOCK // x), clears=True))
         elif part.whole:
             barrier = any("BARRIER" in line for line in body)
-            self._write([part], text, body, part.axis, SUMMED if barrier else (BLOCK, 1), part.elements)
+            threads = SUMMED if barrier else (BLOCK, 1)
+            self._write(text, body, Task("", part.axis, threads, part.elements))
         else:
             lanes = "const i8 r = 0, lane = BLOCK * LANES_X + LANE_X, lanes = BLOCKS * LANES_X;"
             lines = [lanes, "(void)r;", *text.declared(body)]
-            self._write([part], text, lines, part.axis, (BLOCK, 1), part.elements)
+            self._write(text, lines, Task("", part.axis, (BLOCK, 1), part.elements))
 
-    def _write(
-        self,
-        parts: Sequence[Part],
-        text: KernelText,
-        lines: Sequence[str],
-        axis: Axis,
-        threads: tuple[int, int],
-        columns: int = 0,
-        taken: tuple[int, ...] = (),
-        planned: int = -1,
-    ) -> None:
+    def _write(self, text: KernelText, lines: Sequence[str], task: Task) -> None:
         name = f"{self.name}_{len(self.texts)}"
-        last = ", i8 plan" if planned >= 0 else ""
-        kernel = "KERNEL" if threads[0] * threads[1] <= BLOCK else "KERNEL_WIDE"
+        last = ", i8 plan" if task.planned >= 0 else ""
+        kernel = "KERNEL" if task.threads[0] * task.threads[1] <= BLOCK else "KERNEL_WIDE"
         head = [
             "const i8 *t = (const i8*)table, *o = t + launch;",
-            "const i8 start = t[level], calls = t[level + 1] - start;",
+            f"const i8 start = t[level + {START}], calls = t[level + {CALLS}];",
             *text.head,
         ]
-        self.texts.append(
-            "\n".join(
-                [
-                    f"{kernel} {name}(i8 table, i8 launch, i8 level{last}) {{",
-                    *indented([*head, *lines]),
-                    "}",
-                ]
-            )
-        )
-        reads = frozenset(slot for part in parts for slot in part.reads) - {SHARED}
-        writes = frozenset(slot for part in parts for slot in part.writes) - {SHARED}
-        brings = frozenset(part.brings for part in parts if part.brings >= 0)
-        self.tasks.append(Task(name, axis, threads, columns, taken, planned, None, reads, writes, brings))
+        opens = f"{kernel} {name}(i8 table, i8 launch, i8 level{last}) {{"
+        self.texts.append("\n".join([opens, *indented([*head, *lines]), "}"]))
+        self.tasks.append(replace(task, name=name))
 
 
 def _power_of_two(number: int) -> int:

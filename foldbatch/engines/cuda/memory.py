@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Buffer, Span
+from foldbatch.engines.cuda.drivers.driver import Buffer
 from foldbatch.engines.launch import Ints
 from foldbatch.types import TensorType
 
@@ -71,10 +71,6 @@ class DeviceMemory:
                     driver.fill(
                         int(self.addresses[number]), NAN, int(self.sizes[number]), self._device.stream
                     )
-
-    def span(self, number: int) -> Span:
-        """Return where a buffer lies."""
-        return Span(int(self.addresses[number]), int(self.sizes[number]))
 
     def bring(self, number: int, held: Any, offset: int = 0, nbytes: int | None = None) -> None:
         """Let memory that a batch brings be a buffer; `held` has a `pointer` and `nbytes`."""

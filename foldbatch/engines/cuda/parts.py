@@ -38,9 +38,11 @@ class Part:
         multiplied: a product that a library does; there are no lines then.
         adds: the arena of cotangents that it writes; -1 if it writes none.
         planned: the binding whose rows it adds by a plan; -1 if there is none.
-        brings: the result, or `store` slot, whose rows it brings to others; -1 if it brings none.
         taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
             something else.
+        stored: the `store` slot or the result whose rows it brings to others that follow each other; -1 if it
+            does something else.
+        clears: whether it sets to zero what there is room for beyond the rows of a level.
     """
 
     axis: Axis
@@ -52,8 +54,9 @@ class Part:
     multiplied: Multiplied | None = None
     adds: int = -1
     planned: int = -1
-    brings: int = -1
     taken: int = -1
+    stored: int = -1
+    clears: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +68,8 @@ class Cut:
         widths: by slot and result, how many rows of an arena one row is.
         arenas: by `store` slot and cotangent result, the arena that it is for.
         copied: see `kernel_text.Setting`.
+        added: by slot that one product fills, and nothing else reads, the `store` slot or the result that it
+            is: where its rows follow each other, the product adds to the arena itself.
         parts: the parts so far.
     """
 
@@ -72,6 +77,7 @@ class Cut:
     widths: Mapping[int, int]
     arenas: Mapping[int, int]
     copied: set[int] = field(default_factory=set)
+    added: dict[int, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
 
@@ -82,9 +88,27 @@ class Cut:
         for part in found:
             if part.multiplied is not None:
                 self.copied |= {n for n in part.reads if n in dict(self._operands())}
+        self.added |= dict(self._added(found))
         for part in [*found, *self._results()]:
             self._add(part)
         return self.parts
+
+    def _added(self, found: Sequence[Part]) -> Iterator[tuple[int, int]]:
+        """Yield what `added` says."""
+        slots = self.routine.slots
+        ends = [(n, n) for n, slot in enumerate(slots) if slot.binding.kind == "store"]
+        results = list(enumerate(self.routine.results, len(slots)))
+        for number, (kind, _), place in ((n, result.binding, result.place) for n, result in results):
+            whole = place.offset == 0 and place.strides == contiguous(place.shape)
+            if kind == "cotangent" and whole and prod(place.shape) == slots[place.slot].type.size:
+                ends.append((place.slot, number))
+        brought = [result.place.slot for _, result in results]
+        for slot, number in ends:
+            writers = [part for part in found if slot in part.writes]
+            alone = slots[slot].axis.rank > 0 and not any(slot in part.reads for part in found)
+            once = len(writers) == 1 and brought.count(slot) == (slot != number)
+            if alone and once and _is_whole(writers[0].multiplied, slots[slot].type.size):
+                yield slot, number
 
     def _operands(self) -> list[tuple[int, object]]:
         slots = enumerate(self.routine.slots)
@@ -226,7 +250,8 @@ class Cut:
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
         axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
         reads, arena = frozenset({place.slot}), self.arenas[number]
-        yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, brings=number)
+        if number not in self.added.values():
+            yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
         yield Part(
             axis,
             partial(sums.add_planned_lines, number=number, place=place, width=width),
@@ -235,7 +260,6 @@ class Cut:
             whole=True,
             adds=arena,
             planned=number,
-            brings=number,
         )
 
     def _result(self, number: int, kind: str, place: Place) -> Part:
@@ -249,7 +273,14 @@ class Cut:
                 lines = partial(moves.gradient_lines, number=number, place=place)
             case _:
                 lines = partial(moves.ranked_lines, number=number, place=place, axis=axis)
-        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape), brings=number)
+        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+
+
+def _is_whole(product: Multiplied | None, size: int) -> bool:
+    """Whether a product fills whole rows of so many elements, and reads none of them."""
+    if product is None or product.adds or product.by != "m":
+        return False
+    return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
 
 
 def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:
@@ -319,10 +350,15 @@ def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
 
 def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
     found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
-    if found:
-        yield from (_product(statement, each) for each in found)
-    else:
+    if not found:
         yield cut._whole(statement)
+        return
+    slots = sorted({place.slot for place in given(statement) if place.axis.rank})
+    if slots:
+        clear = partial(sums.clear_lines, slots=slots)
+        axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
+        yield Part(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
+    yield from (_product(statement, each) for each in found)
 
 
 def _product(statement: Statement, product: Multiplied) -> Part:

@@ -1,53 +1,120 @@
-"""Kernels that move rows of a batch's buffers, by name: taken, zeroed, added up; and the sums of losses."""
+"""Kernels around a model's own, by name: they begin and end a batch, and move, zero, sum and look at rows.
+
+Those with a parameter ``table`` find all they need in a batch's packed table, by numbers of buffers and
+places in the table: so their arguments are the same for all batches of a class. The others are given
+addresses.
+"""
 
 from __future__ import annotations
 
+from foldbatch.engines.cuda.common import FAULTS
+from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, CALLS, LIVE, STATUS_AT
+
+EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
+_HEAD = "const i8* t = (const i8*)table;"
+
 # Bytes move in words: ``words`` of 4 bytes a row, or of 1 byte where rows are no multiple of that.
-_ROWS = """\
+_TAKE = """\
 KERNEL take_{k}(i8 source, i8 rows, i8 count, i8 words, i8 target) {{
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X)
-    (({k}*)target)[e] = ((const {k}*)source)[((const i8*)rows)[e / words] * words + e % words];
+  {each} (({k}*)target)[e] = ((const {k}*)source)[((const i8*)rows)[e / words] * words + e % words];
 }}
 """
-_ZERO = """\
-KERNEL zero_{k}(i8 array, i8 rows, i8 count, i8 words) {{
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X)
-    (({k}*)array)[((const i8*)rows)[e / words] * words + e % words] = 0;
-}}
-"""
-# Adds terms to rows, as a plan tells (see `plans`); `width` numbers a row. ``add`` keeps what is there.
+# Adds terms to rows, as a plan tells (see `packing.plan_of`); `width` numbers a row. ``add`` keeps what is
+# there.
 _PLANNED = """\
-KERNEL add_rows_{k}(i8 terms, i8 plan, i8 width, i8 target, i8 add) {{
-  const i8* p = (const i8*)plan;
+DEVICE void planned_{k}(const {k}* terms, const i8* p, i8 width, {k}* target, i8 add) {{
   const i8 count = p[0];
   const i8 *rows = p + 1, *starts = rows + count, *order = starts + count + 1;
-  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * width; e += BLOCKS * LANES_X) {{
+  {each} {{
     const i8 q = e / width, column = e % width;
     f8 total = 0;
-    for (i8 j = starts[q]; j < starts[q + 1]; j++)
-      total += (f8)((const {k}*)terms)[order[j] * width + column];
-    {k}* to = ({k}*)target + (add ? rows[q] : q) * width + column;
+    for (i8 j = starts[q]; j < starts[q + 1]; j++) total += (f8)terms[order[j] * width + column];
+    {k}* to = target + (add ? rows[q] : q) * width + column;
     *to = add ? *to + ({k})total : ({k})total;
   }}
 }}
+KERNEL add_rows_{k}(i8 terms, i8 plan, i8 width, i8 target, i8 add) {{
+  planned_{k}((const {k}*)terms, (const i8*)plan, width, ({k}*)target, add);
+}}
+KERNEL summed_{k}(i8 table, i8 terms, i8 plan, i8 width, i8 target) {{
+  {head}
+  planned_{k}((const {k}*)BUFFER(terms), t + plan, width, ({k}*)BUFFER(target), 0);
+}}
 """
-# One block: each thread every so many numbers, then one thread their sums, in order.
+# A flag of the status becomes 1 where an array has a NaN or an infinity; with a plan, ``count`` is of each
+# target.
+_FLAGGED = """\
+KERNEL flagged_{k}(i8 table, i8 buffer, i8 count, i8 plan, i8 place) {{
+  {head}
+  const {k}* a = (const {k}*)BUFFER(buffer);
+  const i8 n = plan ? t[plan] * count : count;
+  b1 bad = 0;
+  {each} bad |= !(a[e] - a[e] == 0);
+  if (bad) (void)FIRST_OF((i8*)t[{status}] + place);
+}}
+"""
+_ZERO = """\
+KERNEL zero_{k}(i8 table, i8 buffer, i8 list, i8 words) {{
+  {head}
+  const i8 *rows = t + list + 1, n = t[list] * words;
+  {each} (({k}*)BUFFER(buffer))[rows[e / words] * words + e % words] = 0;
+}}
+"""
+# One block: each thread every so many calls of a level, then one thread their sums, in order.
 _TOTAL = """\
-KERNEL total_{k}(i8 values, i8 count, i8 target) {{
+KERNEL total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
+  {head}
   SHARED f8 part[1024];
+  const {k}* values = (const {k}*)BUFFER(buffer);
+  const i8 count = t[level + {calls}], *live = t[level + {live}] ? t + t[level + {live}] : 0;
   f8 total = 0;
-  for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)((const {k}*)values)[e];
+  for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)values[live ? live[e] : e];
   part[LANE_X] = total;
   BARRIER();
   if (LANE_X == 0) {{
     for (i8 i = 1; i < LANES_X; i++) total += part[i];
-    *(f8*)target = total;
+    ((f8*)t[{status}])[place] = total;
   }}
 }}
 """
-MOVES: dict[str, str] = {
-    **{f"take_{k}": _ROWS.format(k=k) for k in ("i4", "b1")},
-    **{f"zero_{k}": _ZERO.format(k=k) for k in ("i4", "b1")},
-    **{f"add_rows_{k}": _PLANNED.format(k=k) for k in ("f4", "f8")},
-    **{f"total_{k}": _TOTAL.format(k=k) for k in ("f4", "f8", "i4", "i8")},
-}
+_OTHERS = """\
+KERNEL begin(i8 table, i8 n) {{
+  {head}
+  {each} ((i8*)t[{status}])[e] = 0;
+}}
+KERNEL end(i8 table, i8 word) {{
+  {head}
+  if (BLOCK == 0 && LANE_X == 0) ((i8*)t[{status}])[{faults}] = *(const i8*)word;
+}}
+KERNEL clear(i8 table, i8 buffer, i8 bytes) {{
+  {head}
+  const i8 n = bytes / 4;
+  {each} ((i4*)BUFFER(buffer))[e] = 0;
+  for (i8 e = 4 * n + BLOCK * LANES_X + LANE_X; e < bytes; e += BLOCKS * LANES_X)
+    ((b1*)BUFFER(buffer))[e] = 0;
+}}
+KERNEL targets(i8 table, i8 plan, i8 target) {{
+  {head}
+  const i8 n = t[plan];
+  {each} ((i8*)BUFFER(target))[e] = t[plan + 1 + e];
+}}
+"""
+
+
+def _text(text: str, k: str = "", n: str = "n") -> str:
+    numbers = {"status": STATUS_AT, "faults": FAULTS, "calls": CALLS, "live": LIVE}
+    return text.format(k=k, head=_HEAD, each=EACH.format(n=n), **numbers)
+
+
+FLOATS = ("f4", "f8")
+TEXT = "\n".join(
+    [
+        f"#define BUFFER(number) t[t[{ADDRESSES_AT}] + (number)]",
+        *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
+        *(_text(_PLANNED, k, "count * width") for k in FLOATS),
+        *(_text(_FLAGGED, k) for k in FLOATS),
+        *(_text(_ZERO, k) for k in ("i4", "b1")),
+        *(_text(_TOTAL, k) for k in ("f4", "f8", "i4", "i8")),
+        _text(_OTHERS),
+    ]
+)

@@ -1,4 +1,10 @@
-"""A batch under way on a device: what is brought, launched, and read."""
+"""A batch under way on a device: what is brought, launched, and read.
+
+Nothing of a training batch is launched before somebody looks or updates: a captured step is one launch only
+if the update of the parameters is part of it, and that is asked for after the gradients were returned. So a
+batch returns gradients whose memory is there and whose numbers are not. An update by exactly these gradients
+goes with the step. Whatever else is asked of the device launches the step first, see `Device.flush`.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +17,16 @@ import numpy as np
 
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.cuda.arrays import DeviceArray
+from foldbatch.engines.cuda.captured import Captured, Key
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Span
-from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, elementwise
+from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, blocks_for, elementwise
 from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.packing import plan_of
 from foldbatch.engines.cuda.parameters import device_value
-from foldbatch.engines.cuda.plans import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.texts.expressions import KINDS
+from foldbatch.engines.cuda.updates import Update
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
@@ -32,25 +39,43 @@ if TYPE_CHECKING:
 
 
 class CudaRun:
-    """A batch under way; see `foldbatch.engines.engine.Run`."""
+    """A batch under way; see `foldbatch.engines.engine.Run`.
+
+    Attributes:
+        flags: where in the status it is told whether a gradient is finite, by the identity of its array, and
+            how many numbers there is room for in it.
+    """
 
     def __init__(
-        self, device: Device, model: Model, ready: Ready, memory: DeviceMemory, staging: Staging
+        self,
+        device: Device,
+        model: Model,
+        ready: Ready,
+        memory: DeviceMemory,
+        staging: Staging,
+        captured: Captured | None = None,
     ) -> None:
         self.device = device
         self.model = model
         self.ready = ready
         self.memory = memory
         self.staging = staging
-        self.launches = 0
+        self.flags: dict[int, tuple[int, int]] = {}
+        self._captured = captured if ready.placed is not None else None
+        self._launches = 0
         self._block: Block | None = None
-        self._table, self._end = Span(0, 0), 0
+        self._table, self._after, self._end = (
+            0,
+            0,
+            0,
+        )  # addresses of the table and of what follows it, and bytes
+        self._feeds: Sequence[Sequence[Array]] = ()
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
+        self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
-        self._status = self._new_status()
-
-    def _new_status(self) -> Status:
-        return Status(self.device, len(self._loss_keys))
+        self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
+        # whether the backward pass was asked for, or there is none
+        self._derived = ready.packed.backward is None
 
     @property
     def within(self) -> Callable[[], AbstractContextManager[None]]:
@@ -61,183 +86,218 @@ class CudaRun:
     def within(self, within: Callable[[], AbstractContextManager[None]]) -> None:
         self._status.within = within
 
+    @property
+    def launches(self) -> int:
+        """Levels of kernels that have run, 1 for a graph; a step that is due is launched to be counted."""
+        if self.device.due is self:
+            self.device.flush()
+        return self._launches
+
     # -- running
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
-        """Bring what the batch reads and yields, and launch."""
+        """Make a batch ready; without a backward pass, launch it."""
         if not len(self.ready.tables.forward.launches):
+            word = self._status.word
+            self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
             self._status.send()
             return
-        self._go_forward(feeds, self._bring_all())
+        self._feeds = feeds
+        self._bring()
+        self.device.due = self
+        if self._derived:
+            self.device.flush()
 
-    def _bring_all(self) -> list[DeviceArray]:
-        """Bring parameters, and make memory for what the batch yields; return what must begin as zeros."""
-        bound, cells = self.ready.phase.bound, self.ready.batch.schedule.cells
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
+        assert self.ready.packed.backward is not None, "forward must have run for training"
+        if not len(self.ready.tables.forward.launches):
+            return {}
+        device = self.device
+        with device.lock:
+            if device.due is self and (cotangents or self.ready.looks):
+                device.flush()
+            self._derived = True
+            if device.due is not self:  # it has run forward
+                self._backward(cotangents)
+                assert self._block is not None
+                self.staging.done(self._block)
+            parts = self._gradients()
+            if any(len(terms) > 1 for terms in parts.values()):
+                device.flush()
+            return {parameter: total(terms) for parameter, terms in parts.items()}
+
+    def fire(self, update: Update | None = None) -> None:
+        """Launch what was asked for, and an update of parameters by its gradients."""
+        packed, memory = self.ready.packed, self.memory
+        more = np.zeros(0, np.int64) if update is None else update.numbers
+        count = len(packed.numbers)
+        block, table = self._brought(packed.numbers.nbytes + more.nbytes)
+        addresses = [*memory.addresses.tolist(), *(array.pointer for array in self._sums)]
+        packed.filled(table[:count], addresses, self._status.word.pointer)
+        table[count:] = more
+        self.staging.send(block, self._end)
+        self._block, self._table = block, block.device.pointer
+        self._after = self._table + packed.numbers.nbytes
+        enqueue = partial(self._enqueue, update)
+        if self._captured is not None and self._derived and self.ready.placed is not None:
+            fixed = memory.addresses[self.ready.fixed].tobytes()
+            key = Key(self.ready.placed.rooms, self._table, fixed, update and update.key)
+            if self._captured.run(key, enqueue):
+                self._launches = 1
+        else:
+            enqueue()
+        self._status.send()
+        self.staging.done(block)
+        self._feeds = ()
+
+    def _enqueue(self, update: Update | None) -> None:
+        """Enqueue the batch: what is told of it here is the same for all batches of a class."""
+        self._around("begin", self._status.word.size, self._status.word.size)
+        for number, nbytes in self.ready.cleared:
+            self._around("clear", -(-nbytes // 4), number, nbytes)
+        self._run(0)
+        for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
+            kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
+            self._around(f"total_{kind}", 1, number, self.ready.packed.wholes[k], place)
+        if self._derived and self.ready.packed.backward is not None:
+            self._backward(())
+            for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
+                kind = KINDS[flag.parameter.type.dtype]
+                self._around(f"flagged_{kind}", flag.room, flag.buffer, flag.width, flag.plan, place)
+        self.device.launch("end", 1, (1, 1), (self._table, self.device.faults.word.pointer))
+        for kernel, blocks, at in () if update is None else update.launches:
+            self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
+
+    def _around(self, name: str, size: int, *numbers: int) -> None:
+        """Run a kernel of `row_kernels` on so many elements."""
+        self.device.launch(name, blocks_for(size), (THREADS, 1), (self._table, *numbers))
+
+    def _run(self, direction: int) -> None:
+        rows = (self.ready.tables.forward, self.ready.tables.backward)[direction].launches  # type: ignore[union-attr]
+        self._launches += int((rows[:, 2] - rows[:, 1]).sum())
+        self.ready.phase.walker.run(self.ready.steps[direction], self._table, self.memory.addresses.tolist())
+
+    def _backward(self, cotangents: Cotangents) -> None:
+        """Enqueue the backward pass and the sums of rows of tables."""
+        ready, bound = self.ready, self.ready.phase.bound
+        for arena, (place, room) in ready.packed.zeros.items():
+            kind, words = _words(self.model.arenas[arena].nbytes)
+            self._around(f"zero_{kind}", room * words, bound.buffers["cotangents", arena], place, words)
+        self._seed(cotangents)
+        self._run(1)
+        for at, (k, i) in enumerate(ready.packed.sums):
+            sums, (plan, _) = self.model.cells[k].sums[i], ready.packed.sums[k, i]
+            width, room = _width(sums.parameter), ready.rows_of[k, i]
+            values, target = bound.buffers[sums.values.kind, k, sums.values.key], len(bound.types) + 2 * at
+            name = f"summed_{KINDS[sums.parameter.type.dtype]}"
+            self._around(name, room * width, values, plan, width, target)
+            self._around("targets", room, plan, target + 1)
+
+    def _bring(self) -> None:
+        """Bring parameters, and make memory for what the batch yields."""
+        ready, bound, rows = self.ready, self.ready.phase.bound, self.ready.ranks_room
         for parameter, number in bound.brought["parameter"]:
             self.memory.bring(number, device_value(self.device, parameter))
         for (k, i), number in bound.brought["metric"]:
             type_ = self.model.cells[k].graph.metrics[i].type
-            self._bring("metric", (k, i), number, (len(cells[k].order), *type_.shape), type_.dtype)
-        return [] if self.ready.tables.backward is None else self._make_gradients()
+            self._bring_one("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        if ready.packed.backward is None:
+            return
+        for parameter, number in bound.brought["gradient"]:
+            if ready.tables.yields[parameter]:
+                type_ = parameter.type
+                self._bring_one("gradient", parameter, number, type_.shape, type_.dtype)
+        for (k, i), number in bound.brought["input"]:
+            type_ = self.model.feeds[k][i].type
+            self._bring_one("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        for (k, i), (_, targets) in ready.packed.sums.items():
+            type_ = self.model.cells[k].sums[i].parameter.type
+            values = self.device.empty((len(targets), *type_.shape[1:]), type_.dtype)
+            values.guards = (self._status,)
+            self._sums += [values, self.device.empty((len(targets),), "int64")]
 
-    def _go_forward(self, feeds: Sequence[Sequence[Array]], zeros: Sequence[DeviceArray]) -> None:
-        """Launch all values and losses, kernel by kernel."""
-        device, cells = self.device, self.ready.batch.schedule.cells
-        for array in zeros:
-            device.driver.fill(array.pointer, 0, array.nbytes, device.stream)
-        self._block = self._send(feeds)
-        self._run(self.ready.packed.forward)
-        for place, ((k, i), number) in enumerate(zip(self._loss_keys, self._loss_buffers(), strict=True)):
-            count = len(cells[k].order)
-            if count:
-                kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
-                target = self._status.word.pointer + 8 * (WORDS + place)
-                terms = self.memory.span(number)
-                device.launch(
-                    f"total_{kind}",
-                    1,
-                    (THREADS, 1),
-                    [terms.pointer, count, target],
-                    reads=[terms],
-                    writes=[Span(target, 8)],
-                )
-        self._status.send()
-        self.staging.done(self._block)
-
-    def _loss_buffers(self) -> list[int]:
-        return [number for _, number in self.ready.phase.bound.brought["loss"]]
-
-    def _bring(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+    def _bring_one(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> None:
         made = self._made[kind][key] = self.device.empty(shape, dtype)
         made.guards = (self._status,)
         self.memory.bring(number, made)
-        return made
 
-    def _make_gradients(self) -> list[DeviceArray]:
-        """Make memory for what backward yields; return what several are added to."""
-        bound = self.ready.phase.bound
-        made = []
-        for parameter, number in bound.brought["gradient"]:
-            count = self.ready.tables.yields[parameter]
-            if count:
-                type_ = parameter.type
-                array = self._bring("gradient", parameter, number, type_.shape, type_.dtype)
-                made += [array] if count > 1 else []
-        for (k, i), number in bound.brought["input"]:
-            type_, rows = self.model.feeds[k][i].type, len(self.ready.batch.schedule.cells[k].order)
-            made.append(self._bring("input", (k, i), number, (rows, *type_.shape), type_.dtype))
-        return made
-
-    def _send(self, feeds: Sequence[Sequence[Array]]) -> Block:
-        """Pack the table and the examples' data, and copy them; return the block that they went by."""
-        packed = self.ready.packed
-        block, table = self._brought(packed.numbers.nbytes, feeds)
-        packed.filled(table, self.memory.addresses, self._status.word.pointer)
-        self.staging.send(block, self._end)
-        return block
-
-    def _brought(self, nbytes: int, feeds: Sequence[Sequence[Array]]) -> tuple[Block, Ints]:
-        """Return a block with the examples' data in it, behind room for a table, and this room."""
+    def _brought(self, nbytes: int) -> tuple[Block, Ints]:
+        """Pack the examples' data behind a table of so many bytes; return the block and the table."""
+        ready = self.ready
         end = -(-nbytes // GRAIN) * GRAIN
         places = []
-        for (k, i), number in self.ready.phase.bound.brought["feed"]:
-            data = feeds[k][i]
-            places.append((number, data, end))
-            end += -(-data.nbytes // GRAIN) * GRAIN
+        for (k, i), number in ready.phase.bound.brought["feed"]:
+            data = self._feeds[k][i]
+            size = ready.ranks_room[k] * data[:0].itemsize * int(np.prod(data.shape[1:]))
+            places.append((k, number, data, end, size))
+            end += -(-size // GRAIN) * GRAIN
         block = self.staging.next(end)
-        for number, data, start in places:
-            self.memory.bring(number, block.device, start, data.nbytes)
-            target = block.host[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
-            target[...] = data
-        self._table, self._end = Span(block.device.pointer, nbytes), end
+        for k, number, data, start, size in places:
+            self.memory.bring(number, block.device, start, size)
+            target = block.host[start : start + size].view(data.dtype).reshape(-1, *data.shape[1:])
+            target[... if ready.ranks is None else ready.ranks[k]] = data
+        self._end = end
         return block, block.host[:nbytes].view(np.int64)
 
-    def _run(self, direction: Any) -> None:
-        rows = direction.table.launches
-        self.launches += int((rows[:, 2] - rows[:, 1]).sum())
-        status = Span(self._status.word.pointer, self._status.word.nbytes)
-        self.ready.phase.walker.run(direction.steps, self._table, self.memory, status)
+    def _gradients(self) -> dict[Parameter, list[Gradient]]:
+        """Return the gradients, by parameter, and note their flags."""
+        parts: dict[Parameter, list[Gradient]] = {}
+        sums = iter(zip(self.ready.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
+        for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
+            parameter = flag.parameter
+            array: Any = self._made["gradient"].get(parameter)
+            gradient = array
+            if flag.plan:
+                (_, targets), array, places = next(sums)
+                gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places)
+            self.flags[id(array)] = place, flag.room
+            parts.setdefault(parameter, []).append(gradient)
+        if self.ready.looks:
+            self._sum_looked(parts)
+        return parts
 
-    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
-        packed, device = self.ready.packed, self.device
-        assert packed.backward is not None, "forward must have run for training"
-        if self._block is None:  # nothing was launched
-            return {}
-        with device.lock:
-            for arena, (place, count) in packed.zeros.items():
-                kind, words = _words(self.model.arenas[arena].nbytes)
-                rows, reads = self._arena("cotangents", arena), [self._table]
-                arguments = [rows.pointer, self._table.pointer + 8 * place, count, words]
-                elementwise(device, f"zero_{kind}", count * words, arguments, reads=reads, writes=[rows])
-            self._seed(cotangents)
-            self._run(packed.backward)
-            parts: dict[Parameter, list[Gradient]] = {
-                parameter: [array]  # type: ignore[list-item] # to its users it is an array
-                for parameter, array in self._made["gradient"].items()
-            }
-            self._sum_rows(parts)
-            self.staging.done(self._block)
-            return {parameter: total(terms) for parameter, terms in parts.items()}
+    def first_not_finite(self, arrays: Sequence[DeviceArray]) -> int | None:
+        """Return the number of the first of some of its gradients with a NaN or an infinity; waits."""
+        words = self._status.words()
+        return next((k for k, array in enumerate(arrays) if words[self.flags[id(array)][0]]), None)
+
+    def flag_of(self, array: DeviceArray) -> int:
+        """Return the address of the flag of one of its gradients."""
+        return self._status.word.pointer + 8 * self.flags[id(array)][0]
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
         if not cotangents:
             return
         numbers = np.array([number for number, _ in cotangents], np.int64)
-        rows = self.ready.batch.schedule.row_of.take(numbers)
-        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
+        arenas, rows = self._lie(numbers)
         for arena in np.unique(arenas).tolist():
             own = np.flatnonzero(arenas == arena).tolist()
             type_ = self.model.arenas[arena]
             terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
             plan = self.device.put(plan_of(rows[own]))
-            sums = self._arena("cotangents", arena)
-            self._add_rows(terms, (plan, 0), type_.size, len(own), sums, type_.dtype, add=True)
+            target = self._arena("cotangents", arena)
+            arguments = [terms.pointer, plan.pointer, type_.size, target, 1]
+            elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", len(own) * type_.size, arguments)
 
-    def _add_rows(
-        self,
-        terms: Span | DeviceArray,
-        plan: tuple[Span | DeviceArray, int],
-        width: int,
-        rows: int,
-        target: Span | DeviceArray,
-        dtype: str,
-        *,
-        add: bool,
-    ) -> None:
-        """Add terms to rows as a plan tells, which begins at some byte of memory."""
-        held, begin = plan
-        arguments = [terms.pointer, held.pointer + begin, width, target.pointer, int(add)]
-        name, reads = f"add_rows_{KINDS[dtype]}", [terms, held]
-        elementwise(self.device, name, rows * width, arguments, reads=reads, writes=[target])
-
-    def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
-        """Add the gradients of tables, whose rows and ids the kernels have left."""
+    def _sum_looked(self, parts: dict[Parameter, list[Gradient]]) -> None:
+        """Add the gradients of tables whose ids a cell computed: the host must look at them."""
         for k, cell in enumerate(self.model.cells):
-            if not len(self.ready.batch.schedule.cells[k].order):
-                continue
             for i, sums in enumerate(cell.sums):
-                type_ = sums.parameter.type
-                number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
-                values = self.memory.span(number)
-                plan: tuple[Span | DeviceArray, int]
-                if (k, i) in self.ready.packed.sums:
-                    place, rows = self.ready.packed.sums[k, i]
-                    plan = (self._table, 8 * place)
-                else:  # a cell computed the ids: the host must look at them
-                    self._status.look()  # first at whether they are in range
-                    made = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
-                    held = self.device.put(made)
-                    rows, plan = made[1 : 1 + made[0]], (held, 0)
-                width = type_.size // max(1, type_.shape[0])
+                if (k, i) in self.ready.packed.sums or not len(self.ready.batch.schedule.cells[k].order):
+                    continue
+                self._status.look()  # first at whether they are in range
+                plan = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
+                type_, rows, held = sums.parameter.type, plan[1 : 1 + plan[0]], self.device.put(plan)
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
-                self._add_rows(values, plan, width, len(rows), target, type_.dtype, add=False)
                 target.guards = (self._status,)
-                places = self.device.empty((len(rows),), "int64")
-                if len(rows):
-                    start = plan[0].pointer + plan[1] + 8
-                    self.device.driver.copy(places.pointer, start, places.nbytes, self.device.stream)
+                number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
+                values, width = int(self.memory.addresses[number]), _width(sums.parameter)
+                arguments = [values, held.pointer, width, target.pointer, 0]
+                name = f"add_rows_{KINDS[type_.dtype]}"
+                elementwise(self.device, name, len(rows) * width, arguments)
+                places = self.device.put(rows)
                 sparse = DeviceRows(rows.copy(), target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
@@ -253,14 +313,12 @@ class CudaRun:
         number = bound.buffers[binding.kind, k, binding.key]
         type_ = bound.types[number]
         assert type_ is not None, "a kept buffer is memory of the engine"
-        return self._read(int(self.memory.addresses[number]), (rows, *type_.shape), type_.dtype)
-
-    def _read(self, pointer: int, shape: tuple[int, ...], dtype: str) -> Array:
-        host = self.device.driver.pinned(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        pointer, shape = int(self.memory.addresses[number]), (rows, *type_.shape)
+        host = self.device.driver.pinned(int(np.prod(shape)) * np.dtype(type_.dtype).itemsize)
         if host.nbytes:
             self.device.driver.copy_out(host, pointer, self.device.stream)
             self.device.synchronize()
-        return host.view(dtype).reshape(shape)
+        return host.view(type_.dtype).reshape(shape)
 
     # -- reading
 
@@ -271,38 +329,55 @@ class CudaRun:
     @property
     def metrics(self) -> Mapping[tuple[int, int], Array]:
         """The metrics, by cell and number, ``[n, *shape]``, by rank, copied to the host."""
-        return {key: np.asarray(array) for key, array in self._made["metric"].items()}
+        return {key: self._by_rank(key, array) for key, array in self._made["metric"].items()}
 
     @property
     def inputs(self) -> Mapping[tuple[int, int], Array]:
         """The gradients of data, by cell and feed, ``[n, *shape]``, by rank, copied to the host."""
-        return {key: np.asarray(array) for key, array in self._made["input"].items()}
+        return {key: self._by_rank(key, array) for key, array in self._made["input"].items()}
+
+    def _by_rank(self, key: tuple[int, int], array: DeviceArray) -> Array:
+        found = np.asarray(array)
+        return found if self.ready.ranks is None else found[self.ready.ranks[key[0]]]
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
         self._status.look()
         values = np.array(numbers, np.int64)
         arrays: list[Array] = [np.zeros(0)] * len(values)
-        arenas = arenas_of(self.ready.batch, self.model.signatures).take(values)
-        rows = self.ready.batch.schedule.row_of.take(values)
+        arenas, rows = self._lie(values)
         for arena in np.unique(arenas).tolist():
             places = np.flatnonzero(arenas == arena)
             type_ = self.model.arenas[arena]
             index = self.device.put(rows[places].astype(np.int64))
             taken = self.device.empty((len(places), *type_.shape), type_.dtype)
             kind, words = _words(type_.nbytes)
-            held = self._arena("values", arena)
-            arguments = [held.pointer, index.pointer, len(places), words, taken.pointer]
-            size, reads = len(places) * words, [held, index]
-            elementwise(self.device, f"take_{kind}", size, arguments, reads=reads, writes=[taken])
+            source = self._arena("values", arena)
+            arguments = [source, index.pointer, len(places), words, taken.pointer]
+            elementwise(self.device, f"take_{kind}", len(places) * words, arguments)
             copied = np.asarray(taken)
             for i, place in enumerate(places.tolist()):
                 arrays[place] = copied[i, ...]
         return arrays
 
-    def _arena(self, kind: str, arena: int) -> Span:
-        """Return the memory of the values or cotangents of an arena."""
-        return self.memory.span(self.ready.phase.bound.buffers[kind, arena])
+    def _lie(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Return the arena and the row of values, by their numbers in the batch."""
+        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
+        rows = self.ready.batch.schedule.row_of.take(numbers)
+        if self.ready.placed is not None:
+            for arena, moved in enumerate(self.ready.placed.placed.rows):
+                own = arenas == arena
+                rows[own] = moved[rows[own]]
+        return arenas, rows
+
+    def _arena(self, kind: str, arena: int) -> int:
+        """Return the address of the values or cotangents of an arena."""
+        return int(self.memory.addresses[self.ready.phase.bound.buffers[kind, arena]])
+
+
+def _width(parameter: Parameter) -> int:
+    """Return how many numbers a row of a table has."""
+    return parameter.type.size // max(1, parameter.type.shape[0])
 
 
 def _words(nbytes: int) -> tuple[str, int]:

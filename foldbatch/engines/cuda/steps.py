@@ -13,6 +13,7 @@ import numpy as np
 
 from foldbatch.engines.cuda.kernels import Kernel, Task
 from foldbatch.engines.cuda.matrices import Matrix
+from foldbatch.engines.cuda.packing import Direction
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, LaunchTable
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 
@@ -28,9 +29,10 @@ class Step:
         task: what is done.
         row: the launch's row of the launch table.
         blocks: of the kernel.
-        arguments: of the kernel, after the address of the table; of a product those of its tile.
+        arguments: after the address of the table.
         extents: m, k and count of the product.
         matrices: where the product's three matrices begin.
+        adds: whether the product is added to what is there.
     """
 
     task: Task
@@ -39,6 +41,7 @@ class Step:
     arguments: tuple[int, ...] = ()
     extents: tuple[int, int, int] = (0, 0, 0)
     matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +67,36 @@ def places_of(kernel: Kernel) -> list[Place]:
     return made
 
 
-def steps_of(
-    kernels: Sequence[Kernel],
-    table: LaunchTable,
-    launches: int,
-    bounds: int,
-    plans: Mapping[tuple[int, int, int], tuple[int, int]],
-) -> Iterator[Step]:
+def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[Step]:
     """Yield the steps of a direction.
 
     Args:
         kernels: by their numbers in the launch table.
-        table: the launch table.
-        launches: where its rows begin in the packed table.
-        bounds: where the bounds of its levels begin there.
-        plans: by launch, level and binding, where a plan lies there, and how many targets it has.
+        direction: where it lies in a packed table.
+        spaced: whether levels have room for more rows than there are.
     """
+    table = direction.table
     places = {number: places_of(kernels[number]) for number in np.unique(table.launches[:, 0]).tolist()}
     levels, columns = table.bounds.tolist(), table.launches.shape[1]
     for number, row in enumerate(table.launches.tolist()):
         kernel, slots = kernels[row[0]], places[row[0]]
-        tasks = [task for task in kernel.tasks if not task.taken or _is_apart(kernel, row, task)]
-        launch = launches + number * columns
+        tasks = [task for task in kernel.tasks if _is_due(kernel, row, task, spaced=spaced)]
+        launch = direction.launches + number * columns
         for level in range(row[1], row[2]):
             rows = _rows(kernel, row, table, *levels[level])
             for task in tasks:
                 _, count = rows[task.axis]
-                arguments: tuple[int, ...] = (launch, bounds + 2 * level)
+                arguments: tuple[int, ...] = (launch, direction.levels[level])
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        yield _product(task, row, slots, rows, arguments)
+                        yield _product(kernel, task, row, slots, rows, arguments)
                     continue
                 if not count and not task.columns:
                     continue
                 if task.planned >= 0:
-                    if (number, level, task.planned) not in plans:
+                    if (number, level, task.planned) not in direction.plans:
                         continue
-                    plan, count = plans[number, level, task.planned]
+                    plan, count = direction.plans[number, level, task.planned]
                     arguments = (*arguments, plan)
                 x, y = task.threads
                 blocks = -(-task.columns // x) if task.columns else -(-count // y)
@@ -124,16 +120,31 @@ def _rows(
     return rows
 
 
-def _is_apart(kernel: Kernel, row: Sequence[int], task: Task) -> bool:
-    """Whether rows that a task copies together lie apart, or are to be summed."""
-    for slot in task.taken:
-        summed = kernel.routine.slots[slot].binding.kind == "cotangent" and field(row, slot, COPIES) >= 0
-        if field(row, slot, FIRST) < 0 and (summed or slot in kernel.setting.copied):
-            return True
-    return False
+def _is_due(kernel: Kernel, row: Sequence[int], task: Task, *, spaced: bool) -> bool:
+    """Whether a task has anything to do in a launch."""
+    if task.clears:
+        return spaced
+    if task.taken:
+        return any(_is_apart(kernel, row, slot) for slot in task.taken)
+    if task.stored:
+        return any(_adds(kernel, row, slot) for slot in task.stored)
+    return True
+
+
+def _is_apart(kernel: Kernel, row: Sequence[int], slot: int) -> bool:
+    """Whether rows that are copied together lie apart, or are to be summed."""
+    summed = kernel.routine.slots[slot].binding.kind == "cotangent" and field(row, slot, COPIES) >= 0
+    return field(row, slot, FIRST) < 0 and (summed or slot in kernel.setting.copied)
+
+
+def _adds(kernel: Kernel, row: Sequence[int], binding: int) -> bool:
+    """Whether cotangents are brought to rows that follow each other, where they are not computed already."""
+    there = binding < len(kernel.routine.slots) and field(row, binding, STORES)
+    return field(row, binding, FIRST) >= 0 and not there
 
 
 def _product(
+    kernel: Kernel,
     task: Task,
     row: Sequence[int],
     slots: Sequence[Place],
@@ -149,7 +160,13 @@ def _product(
         p.count * count if p.by == "count" else p.count,
     )
     a, b, c = (_where(matrix, row, slots[matrix.slot], rows) for matrix in (p.a, p.b, p.c))
-    return Step(task, row, arguments=arguments, extents=extents, matrices=(a, b, c))
+    adds, binding = p.adds, kernel.setting.added.get(p.c.slot, -1)
+    if binding >= 0 and field(row, binding, FIRST) >= 0:
+        slot, adds = slots[p.c.slot], not field(row, binding, STORES)
+        grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
+        begin = field(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
+        c = field(row, binding, BASE), begin
+    return Step(task, row, 0, arguments, extents, (a, b, c), adds)
 
 
 def _where(matrix: Matrix, row: Sequence[int], slot: Place, rows: Mapping[Axis, tuple[int, int]]) -> Where:

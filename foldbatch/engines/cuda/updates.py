@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import EACH, KINDS, bits
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS
-from foldbatch.engines.cuda.gradients import elementwise, flags_of, guards_of, on_device, places_of
-from foldbatch.engines.cuda.parameters import device_value
-from foldbatch.engines.cuda.update_records import (
-    CHANGE,
-    CLEAR,
-    FAULT,
-    SPREAD,
-    Update,
+from foldbatch.engines.cuda.drivers.driver import Function
+from foldbatch.engines.cuda.gradients import (
+    THREADS,
     blocks_for,
-    owned,
-    update_text,
+    elementwise,
+    flags_of,
+    guards_of,
+    on_device,
+    places_of,
 )
+from foldbatch.engines.cuda.parameters import device_value
+from foldbatch.engines.launch import Ints
 from foldbatch.params import Parameter, SparseRows
 from foldbatch.updates import Change, RemoteUpdates, Rule
 
@@ -40,12 +41,14 @@ ROUNDED = """\
 """
 
 STEP = """\
-KERNEL step({parameters}) {{
+KERNEL step(i8 told_) {{
+  const i8* list_ = (const i8*)told_;
+  const i8 {parameters};
   if (*(const i8*)word_) return;
   {numbers}
-  i8 n = n_;
+  const i8 n = n_;
   {each} {{
-    i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
+    const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
     {f} g = rounded_{f}(((const {f}*)g_)[i], ({f})as_f8(factor_));
     {reads}
     {lines}
@@ -59,17 +62,20 @@ KERNEL step({parameters}) {{
 def kernel_text(rule: Rule, kind: str) -> str:
     """Return the text of a rule's kernel for ``f4`` or ``f8``.
 
-    Its arguments are addresses of the parameter, the gradient, each moment and the rows (0 for all of them);
+    It finds in memory the addresses of the parameter, the gradient, each moment and the rows (0 for all);
     how many numbers the gradient has, and a row; the address of a word that must be 0; the bits of the
     gradient's factor and of each number.
 
     >>> print(kernel_text(Rule(("m = keep * m + g", "p = p - sqrt(m)"), ("m",), ("keep",)), "f4"))
-    KERNEL step(i8 p_, i8 g_, i8 m_, i8 rows_, i8 n_, i8 width_, i8 word_, i8 factor_, i8 keep_) {
+    KERNEL step(i8 told_) {
+      const i8* list_ = (const i8*)told_;
+      const i8 p_ = list_[0], g_ = list_[1], m_ = list_[2], rows_ = list_[3], n_ = list_[4],
+        width_ = list_[5], word_ = list_[6], factor_ = list_[7], keep_ = list_[8];
       if (*(const i8*)word_) return;
       f4 keep = (f4)as_f8(keep_);
-      i8 n = n_;
+      const i8 n = n_;
       for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) {
-        i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
+        const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
         f4 g = rounded_f4(((const f4*)g_)[i], (f4)as_f8(factor_));
         f4 p = ((f4*)p_)[at_], m = ((f4*)m_)[at_];
         m = keep * m + g;
@@ -81,13 +87,12 @@ def kernel_text(rule: Rule, kind: str) -> str:
     """
     tables = ("p", *rule.moments)
     names = ["p", "g", *rule.moments, "rows", "n", "width", "word", "factor", *rule.numbers]
-    assert len(names) <= ARGUMENTS, f"a kernel takes {ARGUMENTS} arguments at most: {names}"
     root = "sqrtf(" if kind == "f4" else "sqrt("
     lines = [re.sub(r"\bsqrt\(", root, line) + ";" for line in rule.lines]
     new = [name for name in rule.locals if name != "g"]
     return STEP.format(
         f=kind,
-        parameters=", ".join(f"i8 {name}_" for name in names),
+        parameters=_wrapped([f"{name}_ = list_[{k}]" for k, name in enumerate(names)]),
         numbers="\n  ".join(f"{kind} {name} = ({kind})as_f8({name}_);" for name in rule.numbers),
         each=EACH,
         reads=f"{kind} " + ", ".join([*(f"{name} = (({kind}*){name}_)[at_]" for name in tables), *new]) + ";",
@@ -96,45 +101,43 @@ def kernel_text(rule: Rule, kind: str) -> str:
     )
 
 
-class _Step(NamedTuple):
-    """A change as a kernel's arguments; of what it reads, the gradient comes first."""
-
-    text: str
-    arguments: Sequence[int]
-    reads: Sequence[DeviceArray]
-    writes: Sequence[DeviceArray]
-    spread: _Spread | None
+def _wrapped(names: Sequence[str], each: int = 5) -> str:
+    """Return names as a list, so many a line."""
+    lines = [", ".join(names[k : k + each]) for k in range(0, len(names), each)]
+    return ",\n    ".join(lines)
 
 
-class _Spread(NamedTuple):
-    """A sparse gradient that becomes a whole one: rows of `width` numbers, and zeros elsewhere."""
+class Update(NamedTuple):
+    """An update, ready to be launched: what its kernels are told lies in memory.
 
-    target: DeviceArray
-    values: DeviceArray
-    places: DeviceArray
-    width: int
+    Attributes:
+        launches: kernels, by name or not; their blocks; and where their numbers begin.
+        numbers: ``[*] int64``.
+        key: equal where kernels, blocks and places are.
+    """
 
-    @property
-    def kind(self) -> int:
-        """The number of the dtype in `KINDS`."""
-        return list(KINDS).index(self.values.dtype.name)
+    launches: Sequence[tuple[str | Function, int, int]]
+    numbers: Ints
+    key: Hashable
 
-    @property
-    def arguments(self) -> tuple[int, ...]:
-        """Those of the kernel ``spread``."""
-        return (
-            self.target.pointer,
-            self.values.pointer,
-            self.places.pointer,
-            self.values.size,
-            self.width,
-        )
 
-    def run(self, device: Device) -> None:
-        """Spread the gradient now."""
-        device.driver.fill(self.target.pointer, 0, self.target.nbytes, device.stream)
-        name, reads = f"spread_{KINDS[self.values.dtype.name]}", [self.values, self.places]
-        elementwise(device, name, self.values.size, self.arguments, reads=reads, writes=[self.target])
+class _Told(NamedTuple):
+    """A kernel, how many numbers it computes at most, and what it is told."""
+
+    kernel: str | Function
+    size: int
+    numbers: Sequence[int]
+
+
+def _together(told: Sequence[_Told]) -> Update:
+    """Return kernels as an update."""
+    launches: list[tuple[str | Function, int, int]] = []
+    flat: list[int] = []
+    for kernel, size, numbers in told:
+        launches.append((kernel, blocks_for(size), len(flat)))
+        flat += numbers
+    key = tuple((kernel if isinstance(kernel, str) else id(kernel), *rest) for kernel, *rest in launches)
+    return Update(launches, np.array(flat, np.int64), key)
 
 
 class DeviceUpdates(RemoteUpdates):
@@ -147,7 +150,7 @@ class DeviceUpdates(RemoteUpdates):
         """Return an array of the device, like a parameter, of one number."""
         made = self.device.empty(parameter.type.shape, parameter.type.dtype)
         kernel = f"fill_{KINDS[parameter.type.dtype]}"
-        elementwise(self.device, kernel, made.size, [made.pointer, made.size, bits(number)], writes=[made])
+        elementwise(self.device, kernel, made.size, [made.pointer, made.size, bits(number)])
         return made
 
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
@@ -157,85 +160,73 @@ class DeviceUpdates(RemoteUpdates):
         """
         with self.device.lock:
             try:  # whatever may fail comes before anything is changed or expected
-                steps = [self._step(change) for change in changes]
                 there = [change for change in changes if isinstance(_values(change.gradient), DeviceArray)]
                 arrays = [on_device(self.device, _values(change.gradient)) for change in there]
-                if len(there) == len(changes) and self._with_due(steps, there, arrays, undo):
-                    return
-                flags = flags_of(self.device, arrays, there[0].factor if there else 1.0)
+                held: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
+                steps = [told for change in changes for told in self._steps(change, held)]
+                due = self.device.due
+                # a factor above 1 may make a gradient infinite, which the step's own look does not see
+                if len(there) < len(changes) or any(abs(change.factor) > 1 for change in changes):
+                    due = None
+                if not _owned(due, arrays):
+                    due = None
+                    found = flags_of(self.device, arrays, there[0].factor if there else 1.0)
+                    flags = [found.pointer + 8 * k for k in range(len(arrays))]
+                else:
+                    flags = [due.flag_of(array) for array in arrays]
             except BaseException:
                 undo()
                 raise
-            words = [guard.word for guard in guards_of(arrays)]
-            self.device.faults.expect([change.name for change in there], undo, flags, words)
-            for step in steps:
-                if step.spread is not None:
-                    step.spread.run(self.device)
-                kernel = self.device.kernel(ROUNDED + step.text, "step")
-                reads, size = [*step.reads, *step.writes], step.reads[0].size
-                elementwise(self.device, kernel, size, step.arguments, reads=reads, writes=step.writes)
-
-    def _with_due(
-        self,
-        steps: Sequence[_Step],
-        changes: Sequence[Change],
-        arrays: Sequence[DeviceArray],
-        undo: Callable[[], None],
-    ) -> bool:
-        """Launch the step that is due with an update by its gradients, if this is one; return whether."""
-        device, due = self.device, self.device.due
-        # a factor above 1 may make a gradient infinite, which the step's own look does not see
-        if not owned(due, arrays) or any(abs(change.factor) > 1 for change in changes):
-            return False
-        ops: dict[str, int] = {}
-        records = [(ops.setdefault(step.text, len(ops)), step.arguments) for step in steps]
-        counts = {step.text: len(step.arguments) for step in steps}
-        text = update_text(tuple(counts.items()), ROUNDED)
-        (status,) = guards_of(arrays)
-        code = device.faults.promised([change.name for change in changes], undo)
-        flags = [status.word.pointer + 8 * due.flags[id(array)] for array in arrays]
-        fault = device.faults.word.pointer, code, len(flags), status.word.pointer, *flags
-        spreads = [step.spread for step in steps if step.spread is not None]
-        groups: list[tuple[str, Any]] = [(FAULT, [(0, fault)])]
-        if spreads:
-            groups += [
-                (CLEAR, [(0, (spread.target.pointer, spread.target.nbytes // 4)) for spread in spreads])
-            ]
-            groups += [(SPREAD, [(spread.kind, spread.arguments) for spread in spreads])]
-        groups.append((CHANGE, records))
-        everything = [array for step in steps for array in (*step.reads, *step.writes)]
-        everything += [array for spread in spreads for array in (spread.values, spread.places)]
-        blocks = blocks_for([step.reads[0].size for step in steps])
-        key = text, blocks, *(len(group) for _, group in groups)
-        device.due = None
-        kernels = [(device.kernel(text, name), group) for name, group in groups]
-        due.fire(Update(kernels, blocks, everything, key))
-        return True
+            faults, words = self.device.faults, [guard.word.pointer for guard in guards_of(arrays)]
+            code = faults.promised([change.name for change in there], undo)
+            fault = [faults.word.pointer, code, len(flags), len(words), *flags, *words]
+            update = _together([_Told("fault", 1, fault), *steps])
+            if due is not None:
+                self.device.due = None
+                due.fire(update)
+                return
+            told = self.device.put(update.numbers)
+            for kernel, blocks, at in update.launches:
+                self.device.launch(kernel, blocks, (THREADS, 1), (told.pointer + 8 * at,))
 
     def look(self) -> None:
         """Wait, and raise the error of the first bad update."""
         self.device.faults.look()
 
-    def _step(self, change: Change) -> _Step:
-        """Return what changes a parameter, all of it made ready."""
+    def _steps(self, change: Change, held: list[DeviceArray]) -> Iterator[_Told]:
+        """Yield what changes a parameter, all of it made ready."""
         device, gradient = self.device, change.gradient
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
-        rows, width, spread = [], 1, None
-        if isinstance(gradient, SparseRows) and change.by_rows:
-            rows, width = [places_of(device, gradient)], tables[0].size // max(1, gradient.shape[0])
-        elif isinstance(gradient, SparseRows):
-            values, places = on_device(device, gradient.values), places_of(device, gradient)
-            target = device.empty(gradient.shape, values.dtype.name)
-            spread = _Spread(target, values, places, values.size // max(1, len(gradient.rows)))
-            gradient = target
-        g = on_device(device, _values(gradient))
-        word = device.faults.word
-        arguments = [table.pointer for table in (tables[0], g, *tables[1:])]
-        arguments += [rows[0].pointer if rows else 0, g.size, width, word.pointer]
-        arguments += map(bits, (change.factor, *change.numbers))
+        g, rows, width = on_device(device, _values(gradient)), 0, 1
+        size = _room(device.due, g)
+        if isinstance(gradient, SparseRows):
+            width = tables[0].size // max(1, gradient.shape[0])
+            places = places_of(device, gradient)
+            rows = places.pointer
+            held += [places, g]
+            if not change.by_rows:  # it becomes a whole gradient, with zeros elsewhere
+                target = device.empty(gradient.shape, g.dtype.name)
+                told = [target.pointer, g.pointer, rows, g.size, width]
+                yield _Told("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
+                yield _Told(f"spread_{KINDS[g.dtype.name]}", size, told)
+                g, rows, width, size = target, 0, 1, target.size
+        numbers = [table.pointer for table in (tables[0], g, *tables[1:])]
+        numbers += [rows, g.size, width, device.faults.word.pointer]
+        numbers += map(bits, (change.factor, *change.numbers))
         text = kernel_text(change.rule, KINDS[tables[0].dtype.name])
-        return _Step(text, arguments, [g, word, *rows], tables, spread)
+        held.append(g)
+        yield _Told(device.kernel(ROUNDED + text, "step"), size, numbers)
+
+
+def _room(due: Any, array: DeviceArray) -> int:
+    """Return how many numbers a gradient has, or has room for, where it is one of a step that is due."""
+    return int(due.flags[id(array)][1]) if due is not None and id(array) in due.flags else array.size
+
+
+def _owned(due: Any, arrays: Sequence[DeviceArray]) -> bool:
+    """Whether arrays are gradients of the step that is due, each once."""
+    return due is not None and len(arrays) > 0 and all(id(array) in due.flags for array in arrays)
 
 
 def _values(gradient: Any) -> Any:

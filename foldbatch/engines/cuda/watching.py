@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Span as Bytes
 from foldbatch.engines.cuda.matrices import Multiplied
-from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.packing import Packed
 from foldbatch.engines.cuda.steps import Step
-from foldbatch.engines.launch import Ints
+from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
 from foldbatch.timelines.spans import Span
 
@@ -21,13 +20,8 @@ if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Phase, Ready
 
 # What a driver enqueues on a stream; everything else is not timed.
-ENQUEUED = frozenset(
-    ("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay", "launch_together", "multiply_at")
-)
-SHOWN = {
-    "replay": "graph",
-    "launch_together": "persistent kernel",
-}  # names of calls, where they are no kernel's
+ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))
+SHOWN = {"replay": "graph"}  # names of calls, where they are no kernel's
 AT_ONCE = "of the host: this device does each call at once, so copies and kernels are never side by side"
 BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
 
@@ -131,7 +125,7 @@ class StreamsWatched:
 
     def watched(self, ready: Ready, part: int) -> Ready:
         """Return a batch whose steps have names, cells, levels and rows."""
-        walker: Any = _Labelled(ready.phase, ready.packed.numbers, self._timed)
+        walker: Any = _Labelled(ready.phase, ready.packed, self._timed)
         return replace(ready, phase=replace(ready.phase, walker=walker))
 
     def spans(self) -> Sequence[Span]:
@@ -157,27 +151,33 @@ def _without(driver: Any, timed: Timed) -> Any:
 class _Labelled:
     """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.walk.Walker`."""
 
-    def __init__(self, phase: Phase, numbers: Ints, timed: Timed) -> None:
+    def __init__(self, phase: Phase, packed: Packed, timed: Timed) -> None:
         self._phase = phase
-        self._numbers = numbers
+        self._numbers = packed.numbers
         self._timed = timed
-        self._first: dict[int, int] = {}  # by launch, where the bounds of its first level lie
+        self._levels: dict[int, int] = {}  # by the place of its record
+        for direction in (packed.forward, packed.backward):
+            if direction is not None:
+                self._levels |= {place: level for level, place in enumerate(direction.levels)}
 
-    def run(self, steps: Sequence[Step], table: Bytes, memory: DeviceMemory, status: Bytes) -> None:
+    def run(self, steps: Sequence[Step], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps."""
         for step in steps:
-            launch, at = step.arguments[:2]
-            first = self._first.setdefault(launch, at)
+            at = step.arguments[1]
             name, cell = named(self._phase.bound, step.row[0])
             product = step.task.multiplied
-            rows = int(self._numbers[at + 1] - self._numbers[at])
-            arguments: dict[str, int | str] = {"cell": cell, "level": (at - first) // 2, "rows": rows}
+            rows = int(self._numbers[at + CALLS])
+            arguments: dict[str, int | str] = {
+                "cell": cell,
+                "level": self._levels[at] - step.row[1],
+                "rows": rows,
+            }
             if product is not None:
                 arguments["product"] = _extents(product, step)
                 name = f"{name} product"
             self._timed.label = name, arguments
             try:
-                self._phase.walker.run([step], table, memory, status)
+                self._phase.walker.run([step], table, addresses)
             finally:
                 self._timed.label = None
 

@@ -32,7 +32,7 @@ def test_a_quick_run_checks_and_times_everything(tmp_path, capsys):
     assert [way["where"] for way in straight[:2]] == [f"SST Tree-LSTM, hidden 6, batch {b}" for b in (3, 1)]
     assert straight[0]["copies in"] == 1 and straight[0]["launches"] > 10
     left_out = [name.rpartition(", ")[2] for name in found["left_out"]]
-    assert {way["way"] for way in found["ways"]} | set(left_out) >= {"straight", "captured", "persistent"}
+    assert {way["way"] for way in found["ways"]} | set(left_out) >= {"straight", "captured"}
     assert found["steps"][0]["cost"]["forward"]["copies_in"] == 1
     assert not [name for name in found["left_out"] if "foldbatch" in name]
     assert "the CPU stands for one" in page

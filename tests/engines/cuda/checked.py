@@ -1,9 +1,9 @@
-"""Programs of the CUDA engine on a driver that records, guards and delays: no faults, and the same numbers always."""
+"""Programs of the CUDA engine on a driver that is late: the same numbers in every order of the device's work."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -11,14 +11,10 @@ from unittest import mock
 
 import numpy as np
 
-from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.drivers.driver import Driver
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from foldbatch.engines.cuda.recording.calls import describe
-from foldbatch.engines.cuda.recording.faults import faults
-from foldbatch.engines.cuda.recording.guarded import Guarded
-from foldbatch.engines.cuda.recording.late import Late
-from foldbatch.engines.cuda.recording.recorder import Recorder
+from tests.engines.cuda import on_cpu
+from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.late import Late
 
 # How eager the streams are: the one that computes, then the one that copies batches to the device.
 ORDERS: dict[str, tuple[float, float]] = {
@@ -28,47 +24,63 @@ ORDERS: dict[str, tuple[float, float]] = {
     "computing first": (1, 0),
     "mixed": (0.2, 0.2),
 }
+ENQUEUED = ("launch", "multiply", "replay", "copy_in", "copy_out", "copy", "fill")
 
 
-def recorder(order: str = "late", *, hides: bool = False, driver: Driver | None = None) -> Recorder:
-    """Return a recorder over a driver that is late, over one that guards its memory, over the emulator."""
-    return Recorder(Late(Guarded(driver or Emulator(), hides=hides), ORDERS[order]))
+class Asked:
+    """A driver that notes what it is asked, and asks another one.
+
+    Attributes:
+        calls: the name of each method that was called, with its arguments, in order.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self._kept = False  # for a graph, so that nothing is enqueued
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self.driver, name)
+        if not callable(asked):
+            return asked
+
+        def ask(*arguments: Any, **options: Any) -> Any:
+            if not self._kept or name == "end_capture":
+                self.calls.append((name, arguments))
+            self._kept = name == "begin_capture" or (self._kept and name != "end_capture")
+            return asked(*arguments, **options)
+
+        return ask
+
+    def enqueued(self, begin: int = 0) -> list[str]:
+        """Return the names of what was enqueued from a call on."""
+        return [name for name, _ in self.calls[begin:] if name in ENQUEUED]
 
 
-def assert_faultless(recorded: Recorder, allowed: Sequence[str] = ()) -> None:
-    """Fail where a record has faults but of the rules that are allowed; see `foldbatch.engines.cuda.recording.faults`."""
-    calls = recorded.finish()
-    wrong = [fault for fault in faults(calls) if fault.rule not in allowed]
-    shown = "\n".join(f"{fault.rule} in call {fault.call}: {fault.text}" for fault in wrong[:20])
-    if wrong:
-        last = wrong[0].call
-        assert not wrong, (
-            f"{len(wrong)} faults\n{shown}\nup to the first:\n{describe(calls[: last + 1], last - 20)}"
-        )
+def late(order: str = "late") -> Asked:
+    """Return a driver that notes what it is asked, and does it late."""
+    return Asked(Late(Emulator(), ORDERS[order]))
 
 
 @contextmanager
-def recording(recorded: Recorder | None = None, allowed: Sequence[str] = ()) -> Iterator[Recorder]:
-    """Let programs that are compiled for "cuda-on-cpu" use a recorder; fail at the end where there are faults."""
-    recorded = recorded or recorder()
+def driven(driver: Any = None) -> Iterator[Any]:
+    """Let programs that are compiled for "cuda-on-cpu" use a driver, by default a late one."""
+    driver = driver or late()
     device = cache(on_cpu.device.__wrapped__)  # a new one: the usual one has its driver already
-    with mock.patch.multiple(on_cpu, DRIVER=lambda: recorded, device=device):
-        yield recorded
+    with mock.patch.multiple(on_cpu, DRIVER=lambda: driver, device=device):
+        yield driver
     gc.collect()
-    assert_faultless(recorded, allowed)
 
 
-def in_every_order(run: Callable[[], Any], *, hides: bool = False, allowed: Sequence[str] = ()) -> Any:
+def in_every_order(run: Callable[[], Any]) -> Any:
     """Run a program in every order of the device's work, and return what `run` returns, the same each time.
 
     Args:
         run: compiles for "cuda-on-cpu", and returns numbers: dicts, lists and arrays of the host.
-        hides: see `foldbatch.engines.cuda.recording.guarded.Guarded`.
-        allowed: rules that may be broken.
     """
     results = []
     for order in ORDERS:
-        with recording(recorder(order, hides=hides), allowed):
+        with driven(late(order)):
             results.append(run())
         np.testing.assert_equal(results[-1], results[0], err_msg=f"the order of work is: {order}")
     return results[0]

@@ -8,7 +8,9 @@ from functools import cache
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.drivers import card
+from foldbatch.errors import BackendError
+from tests.engines.cuda.emulator import Emulator
 
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
 
@@ -17,3 +19,11 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there i
 def device() -> Device:
     """Return one device for all tests: its kernels are loaded once."""
     return Device(Emulator())
+
+
+def gpu_answers() -> bool:
+    """Whether there are CuPy, a driver and a GPU."""
+    try:
+        return bool(card.check())
+    except BackendError:
+        return False

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Driver, Span, Touched
+from foldbatch.engines.cuda.drivers.driver import Driver
 
 PRECAUTIONS = ("computing waits", "copying waits", "packing waits", "reading waits")
 TEXT = """
@@ -19,13 +19,12 @@ KERNEL summed(i8 table, i8 count, i8 total, i8 place) {
 COUNT, ROUNDS = 4, 6
 
 
-def run(driver: Driver, forgotten: Collection[str] = (), *, says: bool = True) -> list[list[int]]:
+def run(driver: Driver, forgotten: Collection[str] = ()) -> list[list[int]]:
     """Add numbers up on the device, ever more, and return the sums after each round: those of 1, 1 + 2, 1 + 2 + 3, ...
 
     Args:
         driver: does it.
         forgotten: precautions that are left out.
-        says: whether launches say what they touch.
     """
     computing, copying = driver.stream(), driver.stream()
     summed = driver.load(TEXT).function("summed")
@@ -46,11 +45,8 @@ def run(driver: Driver, forgotten: Collection[str] = (), *, says: bool = True) -
         driver.record(copied, copying)
         if "computing waits" not in forgotten:
             driver.wait(computing, copied)
-        sums = Span(total.pointer, 8 * COUNT)
-        here = Span(total.pointer + 8 * COUNT * turn, 8 * COUNT)
-        touched = Touched([Span(table.pointer, 8 * COUNT), sums], [sums, here])
         arguments = [table.pointer, COUNT, total.pointer, turn]
-        driver.launch(summed, 2, (2, 1), arguments, computing, (lambda: touched) if says else None)
+        driver.launch(summed, 2, (2, 1), arguments, computing)
         driver.record(used, computing)
     result, done = driver.pinned(8 * COUNT * ROUNDS), driver.event()
     driver.copy_out(result, total.pointer + 8 * COUNT, computing)

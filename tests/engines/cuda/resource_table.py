@@ -20,10 +20,10 @@ from benchmarks.fold_model import fold_model
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
-from foldbatch.engines.cuda.common import COMMON, PRELUDE
+from foldbatch.engines.cuda import row_kernels
+from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, nvrtc, resources
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.row_kernels import MOVES
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SIZE = 32  # of states in the models of the zoo; only numbers in texts depend on it
 WORDS = Vocabulary([f"word{i}" for i in range(100)])
-OWN = "\n".join([PRELUDE, *COMMON.values(), *MOVES.values()])  # kernels that every program needs
+OWN = f"{TEXT}\n{row_kernels.TEXT}"  # kernels that every program needs
 
 
 @cache

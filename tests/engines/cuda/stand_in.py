@@ -17,7 +17,7 @@ import numpy as np
 from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.emulator import Emulator
+from tests.engines.cuda.emulator import Emulator
 
 
 class OutOfMemoryError(MemoryError):
@@ -50,6 +50,7 @@ class StandIn:
         self.free = 1 << 30
         self.current: Any = None
         self.streams = 0
+        self.gpu = 0  # CuPy's current device
         self.milliseconds = 0  # of the clock of events: each takes one
         self.is_hip = False
         self.kept: dict[int, list[Callable[[], None]]] = {}  # by stream that is captured
@@ -122,9 +123,6 @@ class StandIn:
         def launch(*arguments: int) -> None:
             started("launch", *arguments)
 
-        def launch_together(*arguments: int) -> None:
-            started("launch together", *arguments, 0)
-
         def started(name: str, *arguments: int) -> None:
             *grid, start, extra = arguments
             addresses = (ctypes.c_void_p * 16).from_address(start)
@@ -133,8 +131,7 @@ class StandIn:
             if grid[0] <= len(functions):
                 function = functions[grid[0] - 1]
                 packed = struct.pack("16q", *values)
-                blocks = 1 if name == "launch together" else grid[1]  # one waits for no others
-                owner.do(grid[8], lambda: function.emulate(function.address, blocks, packed))
+                owner.do(grid[8], lambda: function.emulate(function.address, grid[1], packed))
 
         def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
             owner.asked.append(("copy", nbytes, kind, stream))
@@ -144,18 +141,21 @@ class StandIn:
             owner.asked.append(("fill", pointer, nbytes, stream))
             owner.do(stream, lambda: ctypes.memset(pointer, byte, nbytes))
 
+        def make_current(number: int) -> None:
+            owner.gpu = number
+            owner.asked.append(("device", number))
+
         def unowned(pointer: int, nbytes: int, holder: Any, device: int) -> Any:
             return SimpleNamespace(pointer=pointer, nbytes=nbytes, holder=holder, device=device)
 
         runtime = SimpleNamespace(
-            getDevice=lambda: 0,
-            setDevice=lambda number: owner.asked.append(("device", number)),
+            getDevice=lambda: owner.gpu,
+            setDevice=make_current,
             getDeviceCount=lambda: devices,
             getDeviceProperties=lambda number: {
                 "name": b"Stand-in",
                 "major": 9,
                 "minor": 0,
-                "multiProcessorCount": 1,  # blocks run one after the other
             },
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
@@ -166,16 +166,12 @@ class StandIn:
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
             CUDARuntimeError=CUDARuntimeError,
-            streamCaptureModeThreadLocal=1,
+            streamCaptureModeRelaxed=2,
             is_hip=False,
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
-            driver=SimpleNamespace(
-                launchKernel=launch,
-                launchCooperativeKernel=launch_together,
-                occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: 1,
-            ),
+            driver=SimpleNamespace(launchKernel=launch),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             function=SimpleNamespace(Module=Module),
             alloc=alloc,

@@ -3,160 +3,151 @@ from itertools import pairwise
 
 import pytest
 
-from foldbatch.engines.cuda.capacities import (
-    CLASSES,
-    GROWTH,
-    TURNS,
-    Capacities,
-    Item,
-    Miss,
-    Signature,
-    Slot,
-    fit,
-    learn,
-    merged,
-    room_for,
-)
+from foldbatch.engines.cuda.capacities import CLASSES, GROWTH, Fit, fit, learn, merged, room_for
+from foldbatch.scheduler.rooms import Item, Shape
+from foldbatch.scheduler.schedule import ALL
+from foldbatch.scheduler.trace import CellSignature, Operand
 
-COPY, PRODUCT, GATES, LOSS, SUMS = range(5)
+CELLS = [CellSignature(name, k, True, (Operand(0, (0,)),), (0,), 1) for k, name in enumerate("abc")]
+NONE: frozenset = frozenset()
 
 
-def _signature(widths, *, copies=0.5, dice=None):
-    """Return what a recursion over levels of some widths runs: copies of rows are left out at random."""
-    dice = dice or random.Random(len(widths))
-
-    def level(width):
-        ops = [*([COPY] if dice.random() < copies else []), PRODUCT, GATES]
-        return [Item(op, width) for op in ops]
-
-    forward = [item for width in widths for item in level(width)]
-    backward = [item for width in widths[::-1] for item in level(width)]
-    return Signature((*forward, Item(LOSS, 1)), (*backward, Item(SUMS, widths[0])))
+def _shape(widths, kinds=None):
+    """Return what a recursion over levels of some widths runs, after the leaves."""
+    kinds = kinds or [1] * len(widths)
+    items = [
+        Item(0, ALL, widths[0], ()),
+        *(Item(k, ("step",), w, ()) for k, w in zip(kinds, widths, strict=True)),
+    ]
+    return Shape(tuple(items), NONE, NONE, NONE, (0, 0, 0), (0,))
 
 
-def _tree_batches(count, dice):
-    """Return widths of levels of batches of trees: half as many a level, 10 to 22 levels."""
+def _trees(count, dice):
+    """Return batches of trees: half as many calls a level, 10 to 22 levels."""
     return [
-        [max(1, int(dice.gauss(900, 60) / 2**i)) for i in range(dice.randint(10, 22))] for _ in range(count)
+        _shape([max(1, int(dice.gauss(900, 60) / 2**i)) for i in range(dice.randint(10, 22))])
+        for _ in range(count)
     ]
 
 
 def _chains(count, dice):
-    return [[64 - 2 * i for i in range(dice.randint(20, 30))] for _ in range(count)]
+    return [_shape([64 - 2 * i for i in range(dice.randint(20, 30))]) for _ in range(count)]
 
 
-def _subsequence(items, ops):
-    rest = iter(ops)
-    return all(item in rest for item in items)
+def _fits(classes, shape):
+    """Return the class that a batch fits into, after a look at its slots; or None."""
+    found = fit(classes, shape)
+    if not isinstance(found, Fit):
+        assert found
+        return None
+    slots = found.rooms.shape.items
+    assert all(left < right for left, right in pairwise(found.slots))
+    for place, item in zip(found.slots, shape.items, strict=True):
+        assert slots[place][:2] == item[:2]
+        assert slots[place].calls >= item.calls
+    return found.rooms
 
 
-def _assert_placed(found, signature):
-    """Assert that the calls in their slots, in order, are exactly the calls of the batch."""
-    items = [*signature.forward, *signature.backward]
-    slots = found.chosen.slots
-    assert len(found.places) == len(items)
-    assert all(left < right for left, right in pairwise(found.places))
-    assert [slots[place].op for place in found.places] == [item.op for item in items]
-    assert all(
-        item.size <= TURNS * slots[place].capacity for place, item in zip(found.places, items, strict=True)
-    )
-    directions = len(found.chosen.forward)
-    assert sum(place < directions for place in found.places) == len(signature.forward)
-
-
-@pytest.mark.parametrize("kind", [_tree_batches, _chains])
+@pytest.mark.parametrize("kind", [_trees, _chains])
 def test_a_handful_of_classes_has_room_for_new_batches_of_a_data_set(kind):
     dice = random.Random(0)
-    batches = [_signature(widths, dice=dice) for widths in kind(150, dice)]
-    classes = learn(batches[:100])
+    batches = kind(150, dice)
+    classes = learn(batches[:100], CELLS)
     assert 0 < len(classes) <= CLASSES
-    for batch in batches[:100]:
-        _assert_placed(fit(classes, batch), batch)
-    founds = [fit(classes, batch) for batch in batches[100:]]
-    assert sum(isinstance(found, Miss) for found in founds) <= 1
-    empty = [len(found.chosen.slots) - len(found.places) for found in founds if not isinstance(found, Miss)]
-    assert sum(empty) < 0.5 * sum(batch.calls for batch in batches[100:])
+    assert all(_fits(classes, batch) for batch in batches[:100])
+    founds = [_fits(classes, batch) for batch in batches[100:]]
+    assert founds.count(None) <= 1
+    empty = sum(
+        len(rooms.shape.items) - len(batch.items)
+        for rooms, batch in zip(founds, batches[100:], strict=True)
+        if rooms
+    )
+    assert empty < 0.5 * sum(len(batch.items) for batch in batches[100:])
 
 
-def test_random_batches_fit_exactly_or_tell_why_not():
+def test_random_batches_fit_or_it_is_told_why_not():
     dice = random.Random(1)
     for _ in range(60):
+        lengths = [dice.randint(1, 12) for _ in range(6)]
         batches = [
-            Signature(
-                *(
-                    tuple(Item(dice.randrange(3), dice.randint(1, 40)) for _ in range(dice.randint(0, 12)))
-                    for _ in range(2)
-                )
-            )
-            for _ in range(6)
+            _shape([dice.randint(1, 40) for _ in range(n)], [dice.randrange(3) for _ in range(n)])
+            for n in lengths
         ]
-        classes = learn(batches[:4])
-        fits = [fit(classes, batch) for batch in batches]
-        for batch, found in zip(batches, fits, strict=True):
-            if isinstance(found, Miss):
-                assert found.reason
-                for chosen in classes:  # what one direction alone decides
-                    enough = [slot.capacity * TURNS for slot in chosen.slots]
-                    both = [slot.op for slot in chosen.forward], [slot.op for slot in chosen.backward]
-                    in_order = all(
-                        _subsequence([item.op for item in items], ops)
-                        for items, ops in zip(batch, both, strict=True)
-                    )
-                    largest = max(item.size for items in batch for item in items)
-                    assert not in_order or largest > min(enough)
-            else:
-                _assert_placed(found, batch)
-        longest = max(batch.calls for batch in batches[:4])
-        assert all(len(chosen.slots) <= GROWTH * 2 * longest for chosen in classes)
-
-
-def test_backward_levels_are_counted_from_the_leaves():
-    deep, flat = _signature([64, 32, 16, 8, 4, 2, 1], copies=1), _signature([64, 32, 16, 8, 4, 2], copies=1)
-    (chosen,) = learn([deep, flat])
-    rooms = [slot.capacity for slot in chosen.backward if slot.op == GATES]
-    assert rooms == [1, 2, 4, 8, 16, 32, 64]
+        classes = learn(batches[:4], CELLS)
+        for batch in batches:
+            _fits(classes, batch)
+        assert all(len(rooms.shape.items) <= GROWTH * 13 for rooms in classes)
 
 
 def test_a_batch_that_does_not_fit_is_told_why():
-    (chosen,) = learn([_signature([8, 4, 2], copies=0)])
+    (rooms,) = learn([_shape([8, 4, 2])], CELLS)
     reasons = {
-        "it has more calls than any class": _signature([8, 4, 2, 1], copies=0),
-        "it has more rows than a class has room for": _signature([17, 4, 2], copies=0),
-        "its calls come in an order that no class has": _signature([8], copies=1),
+        "it has more steps than any class": _shape([8, 4, 2, 1]),
+        "it has more rows than a class has room for, or rows that lie otherwise": _shape([17, 4, 2]),
+        "its steps come in an order that no class has": _shape([8], [2]),
     }
-    for reason, signature in reasons.items():
-        assert fit([chosen], signature) == Miss(reason)
-    assert fit([], _signature([8])) == Miss("no class is learned yet")
-    assert learn([]) == []
+    for reason, shape in reasons.items():
+        assert fit([rooms], shape) == reason
+    assert fit([], _shape([8])) == "no class is learned yet"
+    assert learn([], CELLS) == []
+
+
+@pytest.mark.parametrize("change", [{"copies": {0}}, {"listed": (1, 0, 0)}, {"rest": (1,)}])
+def test_what_is_not_of_one_level_must_fit_too(change):
+    changed = {name: frozenset(value) if isinstance(value, set) else value for name, value in change.items()}
+    (rooms,) = learn([_shape([8])], CELLS)
+    assert not isinstance(fit([rooms], _shape([8])._replace(**changed)), Fit)
+    (rooms,) = learn([_shape([8])._replace(**changed)], CELLS)
+    assert isinstance(fit([rooms], _shape([8])), Fit)
+
+
+def test_rows_that_follow_each_other_in_a_class_must_do_so_in_a_batch():
+    whole = _shape([8])._replace(slices=frozenset({(1, 0)}), first=frozenset({(1, 0)}))
+    (rooms,) = learn([whole], CELLS)
+    assert not isinstance(fit([rooms], _shape([8])), Fit)
+    (rooms,) = learn([whole, _shape([8])], CELLS)
+    assert rooms.shape.slices == NONE
+    assert isinstance(fit([rooms], whole), Fit)
 
 
 def test_the_smallest_class_that_fits_is_taken():
-    small, large = (Capacities((Slot(GATES, 4),) * count, ()) for count in (2, 5))
-    assert fit([large, small], Signature((Item(GATES, 4),) * 2, ())).chosen is small
-    assert fit([large, small], Signature((Item(GATES, 4),) * 3, ())).chosen is large
+    small, large = (learn([_shape([4] * count)], CELLS)[0] for count in (2, 5))
+    assert fit([large, small], _shape([4, 4])).rooms is small
+    assert fit([large, small], _shape([4] * 3)).rooms is large
+
+
+def test_calls_with_elements_have_a_free_rank_behind_them():
+    """There the elements of the last one end."""
+    one = _shape([8])._replace(items=(Item(0, ALL, 16, (5,)),))
+    cells = [CellSignature("a", 0, False, (), (0,), 1, (1,)), *CELLS[1:]]
+    (rooms,) = learn([one], cells)
+    assert rooms.shape.items == (Item(0, ALL, 32, (16,)),)
 
 
 def test_orders_that_would_make_a_class_too_long_are_left_out():
     dice = random.Random(2)
-    batches = [Signature(tuple(Item(op, 1) for op in dice.sample([0, 1] * 10, 20)), ()) for _ in range(20)]
-    (chosen,) = learn(batches)
-    assert len(chosen.slots) <= GROWTH * 20
-    fits = [fit([chosen], batch) for batch in batches]
-    assert 0 < sum(not isinstance(found, Miss) for found in fits)
+    batches = [_shape([1] * 20, dice.sample([0, 1] * 10, 20)) for _ in range(20)]
+    (rooms,) = learn(batches, CELLS)
+    assert len(rooms.shape.items) <= GROWTH * 21
+    assert any(_fits([rooms], batch) for batch in batches)
 
 
 def test_a_merged_sequence_has_both_in_it():
+    def within(items, sequence):
+        rest = iter(sequence)
+        return all(item in rest for item in items)
+
     dice = random.Random(3)
     for _ in range(200):
         left, right = ([dice.randrange(4) for _ in range(dice.randint(0, 9))] for _ in range(2))
         together = list(merged(left, right))
-        assert _subsequence(left, together)
-        assert _subsequence(right, together)
+        assert within(left, together)
+        assert within(right, together)
         assert len(together) <= len(left) + len(right)
     assert list(merged([0, 1, 2], [0, 1, 2])) == [0, 1, 2]
 
 
 def test_room_is_four_deviations_above_the_mean():
-    assert room_for([100, 100]) == 100 + 4  # rounded up to a class
+    assert room_for([100, 100]) == 112
     assert room_for([90, 110]) == 144  # 100 + 4 * 10
-    assert room_for([1] * 99 + [50]) == 52  # no less than the largest
+    assert room_for([1] * 99 + [50]) == 64  # no less than the largest

@@ -1,187 +1,119 @@
-import threading
+"""Graphs: captured from the second batch of a class on, tried again, given up, and told of."""
+
+from __future__ import annotations
+
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from foldbatch.engines.cuda import captured
-from foldbatch.engines.cuda.captured import FIRST, GRAPHS, Captured
-from foldbatch.engines.cuda.control import Call, Op, Ops
-from foldbatch.engines.cuda.drivers.driver import Span
-from foldbatch.engines.cuda.launching import Launched
+import foldbatch as fb
+from foldbatch.engines.cuda.captured import FIRST, GRAPHS, TRIES, Captured, Key
+from foldbatch.engines.cuda.device import Device
+from tests.engines.cuda.checked import Asked
+from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 
-LEVEL, TILE, NOTE = range(3)
-OPS = Ops(
-    (Op("level", 32, 2), Op("tile", 256, 2), Op("note_at", 256, 0)), {"level": 0, "tile": 1, "note_at": 2}
-)
+pytestmark = needs_compiler
 
 
-class _Driver:
-    """Writes down launches, of each stream; captures wait until they may go on."""
-
-    multiprocessors = 3
-
-    def __init__(self):
-        self.streams = []
-        self.may_capture = threading.Event()
-
-    def stream(self):
-        self.streams.append([])
-        return len(self.streams) - 1
-
-    def load(self, text):
-        return SimpleNamespace(function=lambda name: name)
-
-    def launch(self, function, blocks, threads, arguments, stream, touched=None):
-        self.streams[stream].append((function, blocks, arguments))
-
-    def begin_capture(self, stream):
-        self.may_capture.wait(5)
-        self.streams[stream].clear()
-
-    def end_capture(self, stream):
-        return list(self.streams[stream])
-
-    def replay(self, graph, stream, touched=None):
-        self.streams[stream].append(graph)
+@pytest.fixture
+def captured() -> Captured:
+    model: Any = SimpleNamespace(signatures=[])
+    return Captured(Device(Asked(Emulator())), SimpleNamespace(model=model), [])  # type: ignore[arg-type]
 
 
-def _is_wide(call):
-    return call.arguments[0] == 0  # the products of the first level
+def key(table: int = 0, update: str = "") -> Key:
+    return Key(ROOMS, table, b"", update)
 
 
-@pytest.fixture(params=[False])
-def launcher(request, monkeypatch):
-    monkeypatch.setattr(captured, "source", lambda *texts, walks: "")
-    driver = _Driver()
-    device = SimpleNamespace(driver=driver, stream=driver.stream())
-    task = SimpleNamespace(multiplied=object(), tile="tile")
-    wide = {"wide": _is_wide} if request.param else {}
-    made = Captured(device, [SimpleNamespace(tasks=[task])], OPS, "", **wide)
-    yield made
-    driver.may_capture.set()
+ROOMS: Any = object()
 
 
-def _calls(levels):
-    """Return calls of both directions: a kernel and a product a level."""
-    forward = [
-        Call(op, (level, 7), 10, f"step of {level}") for level in range(levels) for op in (LEVEL, TILE)
-    ]
-    return forward, [*forward[::-1], Call(NOTE, (), 1)]
+def asked(captured: Captured) -> list[str]:
+    """Return what the driver was asked for since the last time."""
+    driver: Any = captured.device.driver
+    names = [name for name, _ in driver.calls if name in ("begin_capture", "end_capture", "replay", "fill")]
+    driver.calls.clear()
+    return names
 
 
-def _launched(table=4096, update=None, straight=lambda step: None):
-    return Launched(Span(table, 8), 0, update, straight, lambda: None)
+def enqueue(captured: Captured) -> Any:
+    buffer = captured.device.allocate(8)
+    asked(captured)
+    return lambda: captured.device.driver.fill(buffer.pointer, 0, 8, captured.device.stream)
 
 
-def _learned(launcher, levels=3):
-    assert launcher.arranged(*_calls(levels)) is None
+def test_a_graph_is_captured_after_the_first_batch_and_then_replayed(captured: Captured) -> None:
+    do = enqueue(captured)
+    assert not captured.run(key(), do)
+    assert asked(captured) == ["fill"]
+    assert captured.run(key(), do)
+    assert asked(captured) == ["begin_capture", "end_capture", "replay"]
+    assert captured.run(key(), do)
+    assert asked(captured) == ["replay"]
+    assert len(captured.milliseconds) == 1
+
+
+def test_each_table_has_a_graph_and_each_kind_of_update_begins_straight(captured: Captured) -> None:
+    do = enqueue(captured)
+    assert [captured.run(key(table), do) for table in (1, 2, 1)] == [False, True, True]
+    assert [captured.run(key(1, "other"), do) for _ in range(2)] == [False, True]
+
+
+def test_graphs_that_were_not_used_for_long_are_given_up(captured: Captured) -> None:
+    do = enqueue(captured)
+    for table in range(GRAPHS + 2):
+        captured.run(key(table), do)
+    asked(captured)
+    captured.run(key(1), do)
+    assert asked(captured)[0] == "begin_capture"
+    captured.run(key(GRAPHS + 1), do)
+    assert asked(captured) == ["replay"]
+
+
+@pytest.mark.parametrize("at", ["begin_capture", "end_capture"])
+def test_a_capture_that_fails_is_tried_again_and_others_go_on(captured: Captured, at: str) -> None:
+    do, driver = enqueue(captured), captured.device.driver.driver  # type: ignore[attr-defined]
+    right, told = getattr(driver, at), []
+
+    def refuse(stream: Any) -> None:
+        told.append(at)
+        if at == "end_capture":
+            right(stream)
+        raise RuntimeError("no graphs now")
+
+    captured.run(key(), do)
+    assert captured.run(key(7), do)
+    setattr(driver, at, refuse)
+    for _ in range(TRIES + 2):
+        assert not captured.run(key(), do)
+    assert told.count(at) >= TRIES
+    assert captured.run(key(7), do)  # one that is there
+    setattr(driver, at, right)
+    assert captured.run(key(8), do)
+    assert captured.captures().reasons == ("a graph was not captured: RuntimeError: no graphs now",)
+
+
+def test_no_garbage_is_collected_while_a_graph_is_captured(captured: Captured) -> None:
+    import gc  # noqa: PLC0415 - of this test alone
+
+    seen = []
+    captured.run(key(), lambda: None)
+    captured.run(key(), lambda: seen.append(gc.isenabled()))
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_classes_are_learned_from_the_first_batches() -> None:
+    block = fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Function(fb.ops.sum) >> fb.Loss()
+    program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
+    examples = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]
+    for _ in range(FIRST + 2):
+        float(program.value_and_grad(examples)[0])
+    launcher = program.engine.launcher(training=True)
+    assert (launcher.hits, dict(launcher.misses)) == (2, {"no class is learned yet": FIRST})
+    assert launcher.captures().milliseconds
+    before = launcher.classes
     launcher.learn()
-
-
-def test_slots_that_a_batch_does_not_fill_have_records_of_no_op(launcher):
-    _learned(launcher)
-    records = launcher.arranged(*_calls(2)).records
-    assert records[:, 0].tolist() == [0, 1, 0, 1, -1, -1, -1, -1, 1, 0, 1, 0, 2]
-    assert records[:, 1].tolist() == [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0]
-    assert launcher.arranged(*_calls(4)) is None
-    assert launcher.captures().hit_rate == 0.5
-
-
-def test_kernels_are_launched_one_by_one_until_the_graph_is_there(launcher):
-    _learned(launcher)
-    driver, arranged = launcher.device.driver, launcher.arranged(*_calls(2))
-    assert launcher.launch(arranged, _launched()) == 9  # no empty slots
-    one_by_one = list(driver.streams[0])
-    assert one_by_one[0] == ("at_level", 10, (4096, 0))
-    assert one_by_one[1] == ("at_tile", 6, (4096, 1))  # two on each of three multiprocessors
-    assert one_by_one[-1] == ("at_note_at", 1, (4096, 12))
-    driver.may_capture.set()
-    launcher.wait()
-    assert launcher.launch(arranged, _launched()) == 1
-    graph = driver.streams[0][-1]
-    assert len(graph) == 13
-    assert [node for node in graph if node in one_by_one] == one_by_one
-    assert len(launcher.milliseconds) == 1
-
-
-def test_each_block_of_staging_and_each_kind_of_update_has_a_graph(launcher):
-    class _Update:
-        key = "adam"
-
-        def launches(self, first):
-            return [("fault_at", 1, (256, 1), (first,)), ("update_all", 9, (256, 1), (first + 1, first + 3))]
-
-    _learned(launcher)
-    driver, arranged = launcher.device.driver, launcher.arranged(*_calls(3))
-    driver.may_capture.set()
-    for _ in range(2):
-        for table, update in ((4096, None), (8192, None), (4096, _Update())):
-            launcher.launch(arranged, _launched(table, update))
-            launcher.wait()
-    assert len(launcher.milliseconds) == 3
-    without, other, updating = driver.streams[0][-3:]
-    assert len(without) == len(other) == 13
-    assert {arguments[0] for _, _, arguments in other} == {8192}
-    assert updating[:13] == without
-    assert updating[13:] == [("fault_at", 1, (4096, 13)), ("update_all", 9, (4096, 14, 16))]
-
-
-def test_classes_are_learned_from_the_first_batches_and_again_from_those_that_miss(launcher):
-    for _ in range(FIRST):
-        assert launcher.arranged(*_calls(3)) is None
-    (first,) = launcher.classes
-    assert launcher.arranged(*_calls(3)).chosen is first
-    for _ in range(2 * FIRST):
-        assert first in launcher.classes
-        assert launcher.arranged(*_calls(9)) is None
-    assert launcher.arranged(*_calls(9)) is not None
-    assert launcher.arranged(*_calls(3)).chosen is first  # its graphs serve on
-    assert launcher.misses == {
-        "no class is learned yet": FIRST,
-        "it has more calls than any class": 2 * FIRST,
-    }
-
-
-def test_graphs_that_were_not_used_for_long_are_given_up(launcher):
-    _learned(launcher)
-    launcher.device.driver.may_capture.set()
-    arranged = launcher.arranged(*_calls(3))
-    for table in range(GRAPHS + 1):
-        launcher.launch(arranged, _launched(table))
-        launcher.wait()
-    launcher.device.driver.may_capture.clear()
-    assert launcher.launch(arranged, _launched(GRAPHS)) == 1
-    assert launcher.launch(arranged, _launched(0)) == 13
-
-
-def test_where_a_capture_fails_kernels_are_launched_one_by_one_and_it_is_told(launcher):
-    _learned(launcher)
-    driver, arranged = launcher.device.driver, launcher.arranged(*_calls(3))
-    driver.end_capture = lambda stream: 1 // 0
-    launcher.launch(arranged, _launched())
-    driver.may_capture.set()
-    launcher.wait()
-    assert launcher.launch(arranged, _launched()) > 1
-    assert launcher.launch(arranged, _launched(512)) > 1
-    (reason,) = launcher.captures().reasons
-    assert (
-        reason == "no graph is captured, as one failed: ZeroDivisionError: integer division or modulo by zero"
-    )
-
-
-@pytest.mark.parametrize("launcher", [True], indirect=True)
-def test_wide_products_run_straight_between_graphs(launcher):
-    _learned(launcher)
-    driver = launcher.device.driver
-    launched = _launched(straight=driver.streams[0].append)
-    few, none = launcher.arranged(*_calls(2)), launcher.arranged([], [Call(NOTE, (), 1)])
-    assert launcher.launch(few, launched) == 9
-    assert driver.streams[0].count("step of 0") == 2
-    driver.streams[0].clear()
-    driver.may_capture.set()
-    launcher.wait()
-    assert launcher.launch(few, launched) == 5
-    first, step, second, again, third = driver.streams[0]
-    assert step == again == "step of 0"
-    assert [len(graph) for graph in (first, second, third)] == [1, 8, 2]
-    assert launcher.launch(none, launched) == 3  # a batch without them
+    assert launcher.classes == before  # which have graphs

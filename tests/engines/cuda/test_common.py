@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.common import COMMON, PRELUDE, TEXTS, bits
+from foldbatch.engines.cuda.common import BLOCK_SUM, COMMON, TEXTS, bits
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.engines.cuda.threaded import run_threaded
 
@@ -17,7 +17,7 @@ pytestmark = needs_compiler
 
 def test_every_kernel_is_called_what_its_text_says():
     assert all(f"KERNEL {name}(" in text for name, text in COMMON.items())
-    assert len(COMMON) == 2 * len(TEXTS) + 2
+    assert len(COMMON) == 2 * len(TEXTS) + 3
 
 
 @pytest.mark.parametrize("number", [0.0, -0.1, math.inf, 1e-300])
@@ -49,7 +49,7 @@ def test_elements_are_visited_once_on_any_number_of_blocks(blocks):
 @pytest.mark.parametrize("threads", [(1, 1), (48, 1), (64, 1)])
 def test_threads_of_a_block_add_up_squares_together_without_races(threads):
     array, sums, answer = np.arange(150.0), np.zeros(8), np.zeros(2)
-    text = "\n".join([PRELUDE, COMMON["squares_f8"], COMMON["clip_factor"]])
+    text = "\n".join([BLOCK_SUM, COMMON["squares_f8"], COMMON["clip_factor"]])
     arguments = [address(sums), address(array), 150]
     run_threaded(text, "squares_f8", 2, threads, arguments, [array, sums], "thread")
     arguments = [address(answer), address(sums), 8, bits(10.0)]

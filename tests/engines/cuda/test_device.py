@@ -7,19 +7,17 @@ import weakref
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.device import IN_FLIGHT, Device, spans
-from foldbatch.engines.cuda.drivers.driver import Span, Touched
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from tests.engines.cuda.emulated import device, needs_compiler
+from foldbatch.engines.cuda.device import IN_FLIGHT, Device
+from tests.engines.cuda.emulated import device
+from tests.engines.cuda.emulator import Emulator
 
 
 class Waits(Emulator):
-    """Counts waits, and keeps what launches touch."""
+    """Counts waits."""
 
     def __init__(self) -> None:
         self.events = 0
         self.waited = []
-        self.touched = []
 
     def event(self):
         self.events += 1
@@ -27,9 +25,6 @@ class Waits(Emulator):
 
     def synchronize(self, event):
         self.waited.append(event)
-
-    def launch(self, function, blocks, threads, arguments, stream, touched=None):
-        self.touched.append(touched())
 
 
 @pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(1.5, "float32")])
@@ -79,14 +74,17 @@ def test_pinned_memory_stays_until_its_copy_is_done_also_if_nobody_asks_for_it(m
     assert all(array() is None for array in made)
 
 
-@needs_compiler
-def test_a_launch_says_what_it_touches():
+def test_a_wait_lets_go_of_nothing_that_others_keep_meanwhile():
+    """Else the memory of a copy that is not done would serve others."""
     driver = Waits()
     one = Device(driver)
-    array = one.zeros((2,), "float32")
-    _ = array * 2
-    (touched,) = driver.touched
-    assert touched.reads == spans([array]) == [Span(array.pointer, 8)]
-    assert len(touched.writes) == 1
-    one.launch("fill_f4", 1, (1, 1), [array.pointer, 2, 0], lambda: Touched([], spans([array])))
-    assert driver.touched[1].reads == []
+    one.put(np.zeros(3))
+
+    def other_thread(event):
+        if not driver.waited:
+            driver.waited.append(event)
+            one.put(np.ones(3))
+
+    driver.synchronize = other_thread
+    one.wait()
+    assert len(one._in_flight) == 1

@@ -8,9 +8,9 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.engine import CudaEngine, heights_of
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.trees import TREES, model, program
 
 pytestmark = needs_compiler

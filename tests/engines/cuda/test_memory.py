@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from foldbatch.engines.cuda.drivers.spans import array_at
 from foldbatch.engines.cuda.memory import DeviceMemory, capacity
 from foldbatch.types import TensorType
+from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.spans import array_at
 
 V, IDS = TensorType((3,)), TensorType((), "int64")
 

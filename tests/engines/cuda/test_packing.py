@@ -11,10 +11,10 @@ from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine, Ready
 from foldbatch.engines.cuda.packing import SUMMED
-from foldbatch.engines.cuda.recording.nothing import Nothing
 from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from foldbatch.engines.launch import FIRST, INDEX, WIDTH, binding
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.trees import TREES, program
 
 pytestmark = needs_compiler
@@ -33,14 +33,15 @@ def test_the_head_tells_where_the_rest_lies() -> None:
     assert numbers[ADDRESSES_AT] == HEADER
     assert numbers[INDEX_AT] == HEADER + buffers + SUMMED * len(batch.packed.sums)
     np.testing.assert_array_equal(numbers[numbers[INDEX_AT] :][: len(forward.index)], forward.index)
-    for direction in (batch.packed.forward, batch.packed.backward):
+    for direction, steps in zip((batch.packed.forward, batch.packed.backward), batch.steps, strict=True):
         assert direction is not None
-        assert direction.steps
-        for step in direction.steps:
+        assert steps
+        levels = [[start, stop - start] for start, stop in direction.table.bounds.tolist()]
+        for step in steps:
             if step.task.name:
                 launch, level, *_ = step.arguments
                 assert numbers[launch : launch + len(step.row)].tolist() == list(step.row)
-                assert numbers[level : level + 2].tolist() in direction.table.bounds.tolist()
+                assert numbers[level : level + 2].tolist() in levels
 
 
 def test_addresses_are_filled_in_last() -> None:
@@ -60,18 +61,19 @@ def test_a_plan_adds_each_row_of_a_level_once() -> None:
     both = fb.AllOf(there >> fb.GetItem(0), fb.Slice(step=-1) >> back >> fb.GetItem(0))
     block = fb.Map(fb.Vector(2) >> fb.Linear(2)) >> both >> fb.Zip() >> fb.Map(fb.Concat() >> loss)
     made = fb.compile(block, "numpy")
-    engine = CudaEngine("cuda-on-cpu", made.model, Device(Nothing()))
+    engine = CudaEngine("cuda-on-cpu", made.model, Device(Emulator()))
     batch = engine.ready(made.schedule([[[1, 2]] * 3, [], [[3, 4]] * 2]), training=True)
     backward = batch.packed.backward
     assert backward is not None
-    planned = [step for step in backward.steps if step.task.planned >= 0]
+    planned = [step for step in batch.steps[1] if step.task.planned >= 0]
     assert planned
     numbers = batch.packed.numbers
     for step in planned:
         _, level, plan = step.arguments
         fields = binding(step.row, step.task.planned)
         assert fields[FIRST] < 0
-        low, high = numbers[level : level + 2]
+        low, count = numbers[level : level + 2]
+        high = low + count
         segments = batch.phase.kernels[step.row[0]].routine.segments
         if step.task.axis in segments:
             at = binding(step.row, segments[step.task.axis])[INDEX]
@@ -97,10 +99,10 @@ def test_rows_of_cotangents_that_nobody_stores_are_set_to_zero() -> None:
     batch = ready()
     made = program().schedule(TREES).schedule.zero_rows
     for arena, (place, count) in batch.packed.zeros.items():
-        assert batch.packed.numbers[place : place + count].tolist() == list(made[arena])
+        assert batch.packed.numbers[place : place + 1 + count].tolist() == [count, *made[arena]]
 
 
 def test_a_batch_without_examples_is_packed() -> None:
-    packed = ready([]).packed
-    assert len(packed.forward.table.launches) == 0
-    assert packed.forward.steps == ()
+    batch = ready([])
+    assert len(batch.packed.forward.table.launches) == 0
+    assert batch.steps == ((), ())

@@ -10,10 +10,10 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.params import Parameter
 from tests.engines.cuda.emulated import device, needs_compiler
+from tests.engines.cuda.emulator import Emulator
 
 pytestmark = needs_compiler
 

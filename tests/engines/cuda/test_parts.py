@@ -225,4 +225,4 @@ def test_a_part_says_what_it_reads_and_writes() -> None:
     assert loop.writes == softmax.reads
     assert summed.reads == softmax.writes
     assert (loop.elements, softmax.elements, summed.elements) == (2400, 40, 2400)
-    assert result.brings == len(routine.slots)
+    assert (result.reads, result.stored) == (summed.writes, -1)

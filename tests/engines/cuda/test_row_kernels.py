@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.plans import plan_of
-from foldbatch.engines.cuda.row_kernels import MOVES
+from foldbatch.engines.cuda.packing import plan_of
+from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, STATUS_AT
 from tests.engines.cuda.emulated import device, needs_compiler
 
 pytestmark = needs_compiler
 BLOCKS = (1, 3)
 
 
-def test_every_kernel_is_called_what_its_text_says() -> None:
-    assert all(f"KERNEL {name}(" in text for name, text in MOVES.items())
+def table(numbers: list[int], *buffers: Any, status: Any = None) -> tuple[int, Any]:
+    """Return the address of a packed table of buffers and of numbers, their place, and what holds it."""
+    head = [0] * HEADER
+    head[ADDRESSES_AT], head[STATUS_AT] = HEADER, 0 if status is None else status.pointer
+    made = device().put(np.array([*head, *(buffer.pointer for buffer in buffers), *numbers]))
+    return HEADER + len(buffers), made
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -32,10 +38,37 @@ def test_rows_are_taken(blocks: int, dtype: str) -> None:
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_rows_are_set_to_zero(blocks: int, dtype: str) -> None:
-    array, index = device().put(np.ones((4, 3), dtype)), device().put(np.array([0, 3]))
+    array = device().put(np.ones((4, 3), dtype))
+    at, made = table([2, 0, 3, 1], array)  # two rows, and one more that there is room for
     kernel = "zero_i4" if dtype == "float32" else "zero_b1"
-    device().launch(kernel, blocks, (256, 1), [array.pointer, index.pointer, 2, 3])
+    device().launch(kernel, blocks, (256, 1), [made.pointer, 0, at, 3])
     assert np.asarray(array).tolist() == [[0] * 3, [1] * 3, [1] * 3, [0] * 3]
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_buffers_begin_as_zeros(blocks: int) -> None:
+    """To their last byte."""
+    array, status = device().put(np.ones(11, bool)), device().put(np.ones(5, np.int64))
+    _, made = table([], array, status=status)
+    device().launch("clear", blocks, (256, 1), [made.pointer, 0, 10])
+    device().launch("begin", blocks, (256, 1), [made.pointer, 4])
+    assert np.asarray(array).tolist() == [False] * 10 + [True]
+    assert np.asarray(status).tolist() == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_gradients_of_tables_are_summed_told_and_looked_at(blocks: int) -> None:
+    terms, status = device().put(np.array([[1.0], [2.0], [np.inf]])), device().zeros((9,), "int64")
+    values, places = device().zeros((2, 1), "float64"), device().zeros((2,), "int64")
+    plan = plan_of(np.array([7, 3, 7])).tolist()
+    at, made = table(plan, terms, values, places, status=status)
+    device().launch("summed_f8", blocks, (256, 1), [made.pointer, 0, at, 1, 1])
+    device().launch("targets", blocks, (256, 1), [made.pointer, at, 2])
+    device().launch("flagged_f8", blocks, (256, 1), [made.pointer, 1, 1, at, 6])
+    device().launch("flagged_f8", blocks, (256, 1), [made.pointer, 0, 2, 0, 7])
+    assert np.asarray(values).tolist() == [[2], [np.inf]]
+    assert np.asarray(places).tolist() == [3, 7]
+    assert np.asarray(status).tolist()[6:] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -60,8 +93,15 @@ def test_terms_are_added_as_a_plan_tells(blocks: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("count", [1, 700])
-def test_losses_are_summed(kind: str, count: int) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_losses_are_summed(kind: str, count: int, apart: bool) -> None:
+    """Those of calls, where there is room between them."""
     name = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}[kind]
-    values, total = device().put(np.arange(count).astype(kind)), device().zeros((1,), "float64")
-    device().launch(f"total_{name}", 1, (256, 1), [values.pointer, count, total.pointer])
-    assert np.asarray(total).tolist() == [sum(range(count))]
+    values, status = device().put(np.arange(2 * count).astype(kind)), device().zeros((9,), "int64")
+    live = list(range(0, 2 * count, 2))
+    at, made = table([0, count, 0, 2 * count, *live], values, status=status)
+    if apart:
+        at, made = table([0, count, at + 4, 2 * count, *live], values, status=status)
+    device().launch(f"total_{name}", 1, (256, 1), [made.pointer, 0, at, 8])
+    total = np.asarray(status)[8:].view(np.float64)
+    assert total.tolist() == [sum(live) if apart else sum(range(count))]

@@ -12,8 +12,10 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.errors import ExampleError
+from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
+from tests.engines.cuda.checked import driven
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.on_cpu import always_captured
 from tests.engines.cuda.trees import SIZE, TREES, program
 
 pytestmark = needs_compiler
@@ -129,3 +131,49 @@ def test_a_run_names_the_example_of_an_id_out_of_range() -> None:
 def test_a_report_names_it_too() -> None:
     with pytest.raises(ExampleError, match="example 1"):
         computed_ids().describe([[0, 1], [2]])
+
+
+def due(launch: str = "straight") -> fb.Program:
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    block = words >> fb.RNN(fb.GRUCell(4)) >> fb.GetItem(1) >> fb.Function(ops.sum) >> fb.Loss()
+    return fb.compile(block, "cuda-on-cpu", share=None, seed=3, launch=launch)
+
+
+EXAMPLES = [[1, 2, 3], [4], [1, 5], [2, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("launch", ["straight", "captured"])
+def test_a_step_is_launched_when_somebody_looks_and_an_update_goes_with_it(launch: str) -> None:
+    with driven() as driver, always_captured():
+        made, optimizer = due(launch), fb.Adam(lr=0.01)
+        for _ in range(3):
+            optimizer.update(made.params, made.value_and_grad(EXAMPLES)[1])
+        begin = len(driver.calls)
+        loss, gradients = made.value_and_grad(EXAMPLES)
+        assert driver.enqueued(begin) == []
+        optimizer.update(made.params, gradients)
+        asked = driver.enqueued(begin)
+        assert (asked.count("copy_in"), asked.count("copy_out")) == (1, 1)
+        assert ("replay" in asked) == (launch == "captured")
+        begin = len(driver.calls)
+        float(loss)
+        assert driver.enqueued(begin) == []
+
+
+def test_results_between_both_passes_are_computed_and_change_nothing() -> None:
+    plain, looked = due(), due()
+    wanted, made = plain.value_and_grad(EXAMPLES)[1], looked.step(EXAMPLES)
+    for name, gradient in wanted.items():
+        found, right = (g.dense() if hasattr(g, "dense") else g for g in (made.gradients[name], gradient))
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(right))
+
+
+def test_gradients_that_are_not_finite_change_nothing() -> None:
+    made, optimizer = due(), fb.Adam(lr=0.01)
+    optimizer.update(made.params, made.value_and_grad(EXAMPLES)[1])
+    name = next(name for name, value in made.params.items() if value.ndim == 2)
+    made.params[name][...] = np.inf
+    loss, gradients = made.value_and_grad(EXAMPLES)
+    optimizer.update(made.params, gradients)
+    with pytest.raises(ParameterError, match="finite"), pytest.warns(NotFiniteWarning):
+        _ = float(loss), made.params[name]

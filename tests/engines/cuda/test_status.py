@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.ranges import OutOfRangeError
+from tests.engines.cuda.emulator import Emulator
 
 
 @pytest.fixture
@@ -40,6 +40,14 @@ def test_an_id_out_of_range_is_an_error_of_each_look(device):
             look()
         error = caught.value
         assert (error.cell, error.rank, error.id, error.size) == (2, 4, -7, 10)
+
+
+def test_the_rank_is_that_of_the_batch_where_a_class_has_room_between(device):
+    status = told(device, [1, 34, -7, 10, 1], [0.0])
+    status._ranks = [np.zeros(0, np.int64), np.array([0, 1, 32, 33, 34])]
+    with pytest.raises(OutOfRangeError) as caught:
+        status.look()
+    assert caught.value.rank == 4
 
 
 def test_errors_are_raised_within_what_may_change_them(device):

@@ -4,6 +4,8 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.steps import BLOCKS
+from foldbatch.engines.launch import BASE, FIRST, STORES
+from foldbatch.engines.launch import binding as fields_of
 
 
 def tree(hidden: int = 8) -> fb.Block:
@@ -28,9 +30,9 @@ EXAMPLES = [((1.0, 2.0), (3.0, (4.0, 5.0))), (1.0, 2.0), 7.0]
 
 def test_a_step_does_not_know_where_memory_is():
     _, made = ready(EXAMPLES)
-    steps = made.packed.forward.steps
+    steps = made.steps[0]
     assert steps
-    again = ready(EXAMPLES)[1].packed.forward.steps
+    again = ready(EXAMPLES)[1].steps[0]
     assert [(s.blocks, s.arguments, s.extents, s.matrices) for s in steps] == [
         (s.blocks, s.arguments, s.extents, s.matrices) for s in again
     ]
@@ -41,8 +43,8 @@ def test_each_level_of_a_recursion_runs_its_kernels_and_products():
     depth = max(map(program.depth, EXAMPLES)) - 2  # without the leaves and the loss
     kernels = made.phase.kernels
     recursive = [n for n, key in enumerate(made.phase.bound.keys) if key.stage == "step"]
-    for direction in (made.packed.forward, made.packed.backward):
-        steps = [step for step in direction.steps if step.row[0] in recursive]
+    for direction in made.steps:
+        steps = [step for step in direction if step.row[0] in recursive]
         for number in {step.row[0] for step in steps}:
             own = [step for step in steps if step.row[0] == number]
             products = [step for step in own if step.task.multiplied is not None]
@@ -53,7 +55,7 @@ def test_each_level_of_a_recursion_runs_its_kernels_and_products():
 def test_products_have_the_rows_of_their_level():
     _, made = ready(EXAMPLES)
     table = made.packed.forward.table
-    for step in made.packed.forward.steps:
+    for step in made.steps[0]:
         product = step.task.multiplied
         if product is not None and product.by == "m":
             levels = table.bounds[step.row[1] : step.row[2]]
@@ -63,4 +65,26 @@ def test_products_have_the_rows_of_their_level():
 def test_many_rows_take_no_more_than_so_many_blocks():
     program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)) >> fb.Sum(), "cuda-on-cpu")
     made = program.engine.ready(program.schedule([np.arange(1e6)]), training=False)
-    assert max(step.blocks for step in made.packed.forward.steps) == BLOCKS
+    assert max(step.blocks for step in made.steps[0]) == BLOCKS
+
+
+def test_products_add_to_the_arena_themselves_and_kernels_with_nothing_to_do_are_left_out():
+    program = fb.compile(tree(40), "cuda-on-cpu")
+    made = program.engine.ready(program.schedule(EXAMPLES), training=True)
+    found = 0
+    for step in made.steps[1]:
+        kernel, product = made.phase.kernels[step.row[0]], step.task.multiplied
+        binding = -1 if product is None else kernel.setting.added.get(product.c.slot, -1)
+        if binding >= 0 and fields_of(step.row, binding)[FIRST] >= 0:
+            fields, found = fields_of(step.row, binding), found + 1
+            assert (step.matrices[2][0], step.adds) == (fields[BASE], not fields[STORES])
+            assert not any(binding in task.stored for task in kernel.tasks)
+    assert found
+    for step in made.steps[1]:
+        starts = [fields_of(step.row, binding) for binding in step.task.stored]
+        slots = len(made.phase.kernels[step.row[0]].routine.slots)
+        due = [
+            f[FIRST] >= 0 and not (b < slots and f[STORES])
+            for b, f in zip(step.task.stored, starts, strict=True)
+        ]
+        assert any(due) or not due

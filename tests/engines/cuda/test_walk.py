@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.drivers.driver import Product
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.kernels import BLOCK
 from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.static import ops
@@ -16,6 +15,7 @@ from foldbatch.static.graph import Graph, apply, constant, input_node
 from foldbatch.static.op import ragged
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.walking import FUSED, Together, by_cuda, use  # noqa: F401 - a fixture
 from tests.engines.numpy.launching import At, Batch, poisoned
 from tests.static.run_kernel import interpret, random_rows, routine_of_graph, run_graph

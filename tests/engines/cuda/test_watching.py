@@ -8,7 +8,6 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.cuda.watching import AT_ONCE, BY_EVENTS, HostClock, StreamsWatched, Timed
 from tests.engines.cuda.emulated import needs_compiler
-from tests.engines.cuda.one_by_one import OneByOne
 
 EXAMPLES = [[[1, 2], [3, 4]], [[0, 1]]]
 
@@ -39,7 +38,7 @@ class Driver:
     def copy_in(self, pointer, source, stream):
         return "copied"
 
-    def launch(self, function, blocks, threads, arguments, stream, touched=None):
+    def launch(self, function, blocks, threads, arguments, stream):
         return "launched"
 
     def begin_capture(self, stream):
@@ -117,6 +116,5 @@ def test_the_driver_comes_back_whichever_of_two_timelines_ends_first():
 @needs_compiler
 def test_a_step_that_is_due_is_watched_when_it_is_launched():
     program = _program()
-    program.engine.launchers[True] = OneByOne(program.engine)
     timeline = program.profile(EXAMPLES, steps=3)
     assert len([span for span in timeline.spans if span.name == "copy_in"]) == 3

@@ -7,17 +7,18 @@ import struct
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers import emulator
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Span, Touched
-from foldbatch.engines.cuda.drivers.emulator import Emulator, HostBuffer, parameters
-from foldbatch.engines.cuda.drivers.spans import array_at, joined, span_of, without
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS
+from foldbatch.engines.cuda.drivers.nvrtc import HEADER
+from tests.engines.cuda.emulator import Emulator, HostBuffer, parameters
+from tests.engines.cuda.spans import span_of
 
 AT_ONCE = 8  # blocks; as in emulator_threads.h
 THREADS_AT_ONCE = 512
@@ -82,28 +83,18 @@ def run_threaded(
 
 
 class Threaded(Emulator):
-    """An emulator whose launches are run by real threads.
+    """An emulator whose launches are run by real threads, which have all memory of the device.
 
     Args:
         sanitize: see `run_threaded`.
-        named: whether a launch has no memory but what it says to touch, and must leave what it only reads as it
-            is. Else it has all memory of the device.
         most: blocks of a launch, and threads of a block along x and y, at most: kernels take any number.
     """
 
     name = "the CPU, a thread for each lane"
 
-    def __init__(
-        self,
-        sanitize: str | None = None,
-        *,
-        named: bool = False,
-        most: tuple[int, int, int] = (8, 1024, 1024),
-    ) -> None:
-        super().__init__()
+    def __init__(self, sanitize: str | None = None, most: tuple[int, int, int] = (8, 1024, 1024)) -> None:
         self.sanitize = sanitize
         self.most = most
-        self.recording = named
         self._buffers: weakref.WeakSet[HostBuffer] = weakref.WeakSet()
 
     def allocate(self, nbytes: int) -> HostBuffer:
@@ -111,8 +102,8 @@ class Threaded(Emulator):
         self._buffers.add(buffer)
         return buffer
 
-    def load(self, source: str) -> _Text:
-        return _Text(source)
+    def load(self, source: str) -> Any:
+        return SimpleNamespace(function=lambda name: (source, name))
 
     def launch(
         self,
@@ -121,53 +112,21 @@ class Threaded(Emulator):
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
-        self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments), touched)
-
-    def blocks_together(self, function: tuple[str, str], threads: tuple[int, int]) -> int:
-        return self.most[0]
+        self.enqueue(stream, self._run, function, blocks, threads, tuple(arguments))
 
     def _run(
-        self,
-        function: tuple[str, str],
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        touched: Callable[[], Touched] | None,
+        self, function: tuple[str, str], blocks: int, threads: tuple[int, int], arguments: Sequence[int]
     ) -> None:
         source, kernel = function
         blocks, *lanes = (min(pair) for pair in zip((blocks, *threads), self.most, strict=True))
-        threads = (lanes[0], lanes[1])
-        if not self.recording:
-            memory = [buffer.array((buffer.nbytes,), "uint8") for buffer in self._buffers]
-            run_threaded(source, kernel, blocks, threads, arguments, memory, self.sanitize)
-            return
-        assert touched is not None, f"{kernel} does not say what it touches"
-        reads, writes = touched()
-        buffers = [_bytes(span) for span in joined([*reads, *writes])]
-        unwritten = without(reads, writes)
-        before = [_bytes(span).copy() for span in unwritten]
-        run_threaded(source, kernel, blocks, threads, arguments, buffers, self.sanitize)
-        for span, old in zip(unwritten, before, strict=True):
-            assert (_bytes(span) == old).all(), f"{kernel} writes what it says to read, {span}"
-
-
-class _Text:
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def function(self, name: str) -> tuple[str, str]:
-        return self.source, name
+        memory = [buffer.array((buffer.nbytes,), "uint8") for buffer in self._buffers]
+        run_threaded(source, kernel, blocks, (lanes[0], lanes[1]), arguments, memory, self.sanitize)
 
 
 def address_of(array: np.ndarray) -> int:
     """Return the address of an array's first element."""
     return span_of(array).pointer
-
-
-def _bytes(span: Span) -> np.ndarray:
-    return array_at(span.pointer, (span.nbytes,), (1,), "uint8")
 
 
 def _shared(match: re.Match) -> str:
@@ -186,7 +145,7 @@ def _compiled(source: str, sanitize: str | None) -> str:
     text = "\n".join(
         [
             (here / "emulator_threads.h").read_text(),
-            (Path(emulator.__file__).parent / "device.h").read_text(),
+            HEADER.read_text(),
             _SHARED.sub(_shared, source),
             f"Emulated emulated_kernels[] = {{{', '.join(f'(Emulated){name}' for name in parameters(source))}}};",
         ]

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Driver, Function, Span
-from foldbatch.engines.cuda.drivers.emulator import Emulator
+from foldbatch.engines.cuda.drivers.driver import Driver, Function
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import pack
+from foldbatch.engines.cuda.steps import steps_of
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
@@ -32,6 +32,7 @@ from foldbatch.static.graph import Graph, Node
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
 from tests.backends import TESTED
+from tests.engines.cuda.emulator import Emulator
 from tests.engines.numpy import launching
 from tests.static import run_kernel
 from tests.static.run_kernel import routine_of_graph
@@ -58,7 +59,7 @@ def kernel_of_routine(routine: Routine, row: Sequence[int] | None = None) -> Ker
             width, arena = (1, key) if fields is None else (fields[WIDTH], fields[BASE])
             operands[key] = SimpleNamespace(columns=range(width), arena=arena)
     model: Any = SimpleNamespace(signatures=[SimpleNamespace(operands=operands)])
-    made = kernel_of(model, SimpleNamespace(cell=0), routine, "NAMED")  # type: ignore[arg-type]
+    made = kernel_of(model, SimpleNamespace(cell=0, stage="step"), routine, "NAMED")  # type: ignore[arg-type]
     name = "k" + hashlib.sha256(made.text.encode()).hexdigest()[:16]
     tasks = tuple(replace(task, name=task.name.replace("NAMED", name)) for task in made.tasks)
     return replace(made, tasks=tasks, text=made.text.replace("NAMED", name))
@@ -86,25 +87,36 @@ class Together:
         rows = table.launches
         kernel = kernel_of_routine(routine, rows[0].tolist() if len(rows) else None)
         self.prepare([kernel])
-        bound: Any = SimpleNamespace(types=[None] * len(buffers))
-        packed = pack(bound, [kernel], Directions(table, None, {}, table.index), SimpleNamespace(), {})  # type: ignore[arg-type]
+        bound: Any = SimpleNamespace(types=[None] * len(buffers), brought={"loss": ()})
+        tables = Directions(table, None, {}, table.index)
+        packed = pack(bound, [kernel], tables, scheduled(table, routine), {})
         memory = DeviceMemory(self.device, bound.types)
         arrays = [self.device.put(np.asarray(buffer)) for buffer in buffers]
         for number, array in enumerate(arrays):
             memory.bring(number, array)
         status = self.device.zeros((STATUS,), "int64")
         numbers = np.empty_like(packed.numbers)
-        packed.filled(numbers, memory.addresses, status.pointer)
+        packed.filled(numbers, memory.addresses.tolist(), status.pointer)
         told = self.device.put(numbers)
-        walker = Walker(self.device, [kernel], self.functions)
-        here, word = (Span(array.pointer, array.nbytes) for array in (told, status))
-        walker.run(packed.forward.steps, here, memory, word)
+        steps = tuple(steps_of([kernel], packed.forward, spaced=False))
+        Walker(self.device, self.functions).run(steps, told.pointer, memory.addresses.tolist())
         bad, rank, id_, size = self.device.read(status)[:4].tolist()
         if bad:
             raise OutOfRangeError(rank, id_, size)
         for buffer, array in zip(buffers, arrays, strict=True):
             if buffer.flags.writeable and 0 not in buffer.strides:
                 buffer[...] = self.device.read(array)
+
+
+def scheduled(table: LaunchTable, routine: Routine) -> Any:
+    """Return what of a schedule tells the levels of a table: their calls, and where these's elements begin."""
+    steps = [(0, ("step",), start, stop) for start, stop in table.bounds.tolist()]
+    segments = {}
+    for slot in routine.segments.values() if len(table.launches) else ():
+        at = fields_of(table.launches[0], slot)[INDEX]
+        segments[int(routine.slots[slot].binding.key)] = table.index[at:]
+    listed = tuple(segments.get(k, np.zeros(1, np.int64)) for k in range(1 + max(segments, default=-1)))
+    return SimpleNamespace(steps=steps, cells=[SimpleNamespace(segments=listed)], zero_rows=())
 
 
 def with_index(table: LaunchTable, routine: Routine) -> LaunchTable:

@@ -1,4 +1,4 @@
-"""Whether there is a GPU to compute on: a glance for ``auto``, and a sentence on what is missing."""
+"""Whether there is a GPU to compute on, and a sentence on what is missing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,6 @@ OTHERWISE = "or take the backend numba"
 DRIVER = "libcuda.so.1"  # NVIDIA's driver, as far as programs see it
 NO_DEVICE = 100  # the driver's status when there is no GPU
 DRIVERS = {12: "525.60", 13: "580"}  # by version of CUDA, the first driver for it
-
-
-def answers() -> bool:
-    """Whether there are CuPy, a driver and a GPU; nothing is imported or said."""
-    if find_spec("cupy") is None:
-        return False
-    try:
-        _devices()
-    except BackendError:
-        return False
-    return True
 
 
 def check() -> Any:

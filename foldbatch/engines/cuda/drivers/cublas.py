@@ -157,25 +157,6 @@ class Blas:
         if status:
             self._checked(status)
 
-    def multiply_at(self, product: Product, words: int) -> None:
-        """Do one product, whose addresses cuBLAS reads on the device; see `driver.Driver`.
-
-        Raises:
-            BackendError: when cuBLAS refuses.
-        """
-        p = product
-        assert p.count == 1, "each product has addresses of its own"
-        assert p.m > 0 < p.n, "an empty product has no addresses"
-        assert p.k > 0, "an empty product has no addresses"
-        at = as_columns(p)
-        kind, compute = KINDS[p.dtype], self._compute[p.dtype]
-        zero, one = self._constants[p.dtype]
-        # Operands have changed places: cuBLAS's A is B.
-        b, a, c = (ctypes.c_void_p(words + 8 * place) for place in (1, 0, 2))
-        head = (self._handle, at.across_a, at.across_b, at.m, at.n, at.k, one)
-        operands = (b, kind, at.lead_a, a, kind, at.lead_b, one if p.adds else zero, c, kind, at.lead_c)
-        self._checked(self._library.cublasGemmBatchedEx(*head, *operands, 1, compute, DEFAULT_ALGORITHM))
-
     def _checked(self, status: int) -> None:
         if status:
             said = self._library.cublasGetStatusString(status).decode()

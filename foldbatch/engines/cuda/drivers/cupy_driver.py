@@ -15,18 +15,21 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from foldbatch.engines.cuda.drivers.card import check, cublas
 from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product, Touched
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product
 from foldbatch.engines.cuda.drivers.nvrtc import architecture, compiled, nvrtc
 from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PAGE = 4096
 _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
 
@@ -74,8 +77,26 @@ class CupyClock:
         return self._start + milliseconds / 1e3
 
 
+def _here(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a method of a driver run with its GPU as the thread's current one, and leave that as it was."""
+
+    @wraps(method)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        driver: Any = arguments[0]
+        before = driver.current()
+        if before == driver.number:
+            return method(*arguments, **options)
+        driver.make_current(driver.number)
+        try:
+            return method(*arguments, **options)
+        finally:
+            driver.make_current(before)
+
+    return run
+
+
 class CupyDriver:
-    """A GPU; see `driver.Driver`.
+    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so.
 
     Args:
         cupy: the module.
@@ -85,20 +106,16 @@ class CupyDriver:
         BackendError: when there is no NVRTC for the GPU, or no cuBLAS.
     """
 
-    recording = False
-
     def __init__(self, cupy: Any, precision: str) -> None:
         self._cupy = cupy
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
-        self._start_together = cupy.cuda.driver.launchCooperativeKernel
-        self._occupancy = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         self._precision = precision
-        self._device = runtime.getDevice()
+        self.current, self.make_current = runtime.getDevice, runtime.setDevice
+        self.number: int = self.current()
         self._major: int = runtime.runtimeGetVersion() // 1000
-        properties = runtime.getDeviceProperties(self._device)
+        properties = runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
-        self.multiprocessors: int = properties["multiProcessorCount"]
         capability = properties["major"], properties["minor"]
         self._architecture = architecture(capability, nvrtc(self._major).architectures)
         self._cublas = cublas(self._major)
@@ -111,10 +128,7 @@ class CupyDriver:
         self._local = threading.local()
 
     def _words(self) -> tuple[Any, int]:
-        """Return a thread's memory for the arguments of a launch, and the address of their addresses.
-
-        A thread that has none yet is made to work on the driver's GPU.
-        """
+        """Return a thread's memory for the arguments of a launch, and the address of their addresses."""
         try:
             words: tuple[Any, int] = self._local.words
         except AttributeError:
@@ -122,7 +136,6 @@ class CupyDriver:
                 expected = "the process that the program was compiled in"
                 fix = "start processes with multiprocessing.get_context('spawn'), or compile in each of them"
                 raise BackendError("backend cuda", expected, "one forked from it", fix) from None
-            self._runtime.setDevice(self._device)
             values = (ctypes.c_longlong * ARGUMENTS)()
             start = ctypes.addressof(values)
             addresses = (ctypes.c_void_p * ARGUMENTS)(*range(start, start + 8 * ARGUMENTS, 8))
@@ -130,6 +143,7 @@ class CupyDriver:
             words = self._local.words = values, ctypes.addressof(addresses)
         return words
 
+    @_here
     def allocate(self, nbytes: int) -> CupyBuffer:
         self._words()
         cupy = self._cupy
@@ -144,56 +158,69 @@ class CupyDriver:
                 "backend cuda", f"{_size(nbytes)} more memory on {self.name}", found, fix
             ) from None
 
+    @_here
     def pinned(self, nbytes: int) -> Array:
         if not nbytes:
             return np.empty(0, np.uint8)
         memory = self._cupy.cuda.alloc_pinned_memory(capacity(nbytes))
         return np.frombuffer(memory, np.uint8, nbytes)
 
+    @_here
     def stream(self) -> Any:
         self._words()
         made = self._cupy.cuda.Stream(non_blocking=True)
         self._first = self._first or made
         return made
 
+    @_here
     def event(self) -> Any:
         self._words()
         return self._cupy.cuda.Event(disable_timing=True)
 
+    @_here
     def record(self, event: Any, stream: Any) -> None:
         event.record(stream)
 
+    @_here
     def wait(self, stream: Any, event: Any) -> None:
         stream.wait_event(event)
 
+    @_here
     def synchronize(self, event: Any) -> None:
         event.synchronize()
 
+    @_here
     def clock(self, stream: Any) -> CupyClock:
         """Return what tells when streams do things; waits for what a stream has to do now."""
         return CupyClock(self._cupy, stream)
 
+    @_here
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
         kind = self._runtime.memcpyHostToDevice
         self._runtime.memcpyAsync(pointer, _address(source), source.nbytes, kind, stream.ptr)
 
+    @_here
     def copy_out(self, target: Array, pointer: int, stream: Any) -> None:
         kind = self._runtime.memcpyDeviceToHost
         self._runtime.memcpyAsync(_address(target), pointer, target.nbytes, kind, stream.ptr)
 
+    @_here
     def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         kind = self._runtime.memcpyDeviceToDevice
         self._runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
 
+    @_here
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Any) -> None:
         self._runtime.memsetAsync(pointer, byte, nbytes, stream.ptr)
 
+    @_here
     def load(self, source: str) -> CupyModule:
         self._words()
         module = self._cupy.cuda.function.Module()
         module.load(compiled(source, self._architecture, self._major).code)
         return CupyModule(module)
 
+    @_here
     def launch(
         self,
         function: Any,
@@ -201,31 +228,13 @@ class CupyDriver:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
         # CuPy's functions make two objects of each argument, which takes several times as long as this
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 
-    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
-        self._words()
-        each: int = self._occupancy(function.ptr, threads[0] * threads[1], 0)
-        return each * self.multiprocessors
-
-    def launch_together(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        values, addresses = self._words()
-        _PACKED[len(arguments)](values, 0, *arguments)
-        self._start_together(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses)
-
+    @_here
     def multiply(self, product: Product, stream: Any) -> None:
         p = product
         if p.m and p.n and p.k and p.count:
@@ -233,9 +242,6 @@ class CupyDriver:
         elif not p.adds:
             for pointer, nbytes in stretches(p):
                 self.fill(pointer, 0, nbytes, stream)
-
-    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
-        self._blas(stream).multiply_at(product, words)
 
     def _blas(self, stream: Any) -> Blas:
         blas = self._products.get(stream.ptr)
@@ -245,21 +251,27 @@ class CupyDriver:
             self._follow(stream)
         return blas
 
+    @_here
     def begin_capture(self, stream: Any) -> None:
-        """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream."""
-        self._words()
-        self._blas(stream)  # its memory cannot be allocated later
-        stream.begin_capture(self._runtime.streamCaptureModeThreadLocal)
+        """See `driver.Driver`. Graphs of one stream share its memory for products: run them on one stream.
 
+        The mode is relaxed: what other threads do meanwhile is no part of the graph, and must not end it.
+        """
+        self._words()
+        stream.begin_capture(self._runtime.streamCaptureModeRelaxed)
+
+    @_here
     def end_capture(self, stream: Any) -> Any:
         graph = stream.end_capture()
         graph.upload(stream)
         return graph
 
-    def replay(self, graph: Any, stream: Any, touched: Callable[[], Touched] | None = None) -> None:
+    @_here
+    def replay(self, graph: Any, stream: Any) -> None:
         self._words()
         graph.launch(stream)
 
+    @_here
     def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of CuPy over a buffer, which it holds.
 
@@ -268,7 +280,7 @@ class CupyDriver:
         """
         cuda = self._cupy.cuda
         self._follow(cuda.get_current_stream())
-        memory = cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, self._device)
+        memory = cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, self.number)
         return self._cupy.ndarray(shape, dtype, cuda.MemoryPointer(memory, 0))
 
     def _follow(self, stream: Any) -> None:

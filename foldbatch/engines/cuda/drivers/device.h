@@ -1,6 +1,6 @@
 // What every kernel text begins with. The text is CUDA C++ and, for tests, C: so it keeps to what both know.
 // A block has LANES_X times LANES_Y threads, at most 256, or 1024 of a KERNEL_WIDE; a thread is LANE_X, LANE_Y of
-// block BLOCK of BLOCKS. Kernels that call others as functions (see `texts.functions`) have THREADS threads along x.
+// block BLOCK of BLOCKS.
 
 #ifdef __CUDACC_RTC__
 #define FB_CUDA 1
@@ -21,11 +21,9 @@ typedef unsigned char b1;
 // Blocks a multiprocessor must hold are named, else the compiler aims at more and spills registers for it.
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
 #define KERNEL_WIDE extern "C" __global__ void __launch_bounds__(1024, 1)
-#define KERNEL_TOGETHER extern "C" __global__ void __launch_bounds__(256, 1)
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define BARRIER() __syncthreads()
-#define THREADS 256
 #define LANE_X ((i8)threadIdx.x)
 #define LANE_Y ((i8)threadIdx.y)
 #define LANES_X ((i8)blockDim.x)
@@ -36,65 +34,8 @@ typedef unsigned char b1;
 #define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
 
-// Copies of 1, 2 or 4 numbers to shared memory that go on while the threads compute: COPIED waits for all but the
-// newest `left` groups of them. Of the numbers only the first `some` are read, none where it is negative; for the others zeros are
-// written. Both addresses are multiples of the size of all.
-#if __CUDA_ARCH__ >= 800
-#define COPY_LATER_1(to, from, some) copy_later<1>(to, from, some)
-#define COPY_LATER_2(to, from, some) copy_later<2>(to, from, some)
-#define COPY_LATER_4(to, from, some) copy_later<4>(to, from, some)
-#define GROUP_COPIES() asm volatile("cp.async.commit_group;" ::: "memory")
-#define COPIED(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
-template <int width, typename T>
-DEVICE void copy_later(T* to, const T* from, i8 some) {
-  const u4 target = (u4)__cvta_generic_to_shared(to);
-  const int nbytes = (int)sizeof(T) * (some <= 0 ? 0 : some < width ? (int)some : width);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"((int)sizeof(T) * width),
-               "r"(nbytes)
-               : "memory");
-}
-#else
-#define COPY_NOW
-#endif
-
-// A barrier of all blocks of a launch, which must run side by side. Each block adds one to words[0]; when that is a
-// multiple of their number, all have come. A block that waits two seconds gives up and says so in words[1]: then
-// nobody waits any more, and the kernel ends with wrong results instead of never.
-#define GRID_BARRIER(words) grid_barrier(words)
-DEVICE void grid_barrier(i8* words) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    const u8 blocks = gridDim.x, goal = (atomicAdd((u8*)words, 1ull) / blocks + 1) * blocks;
-    u8 now, begin, clock, failed;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-    for (;;) {
-      asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(now) : "l"(words) : "memory");
-      if (now >= goal) break;
-      asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(failed) : "l"(words + 1) : "memory");
-      asm volatile("mov.u64 %0, %globaltimer;" : "=l"(clock));
-      if (failed || clock - begin > 2000000000ull) {
-        atomicExch((u8*)words + 1, 1ull);
-        break;
-      }
-    }
-    __threadfence();
-  }
-  __syncthreads();
-}
 #define F4_INF __int_as_float(0x7f800000)
 #define F8_INF __longlong_as_double(0x7ff0000000000000ll)
-#endif
-
-#ifndef FB_CUDA
-#define COPY_NOW
-#endif
-#ifdef COPY_NOW
-#define COPY_LATER_1(to, from, some) (*(to) = (some) > 0 ? *(from) : 0)
-#define COPY_LATER_2(to, from, some) (COPY_LATER_1(to, from, some), COPY_LATER_1((to) + 1, (from) + 1, (some) - 1))
-#define COPY_LATER_4(to, from, some) (COPY_LATER_2(to, from, some), COPY_LATER_2((to) + 2, (from) + 2, (some) - 2))
-#define GROUP_COPIES() ((void)0)
-#define COPIED(left) ((void)0)
 #endif
 
 // Elements that lie side by side and are loaded or stored at once.

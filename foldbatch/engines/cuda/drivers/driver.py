@@ -1,15 +1,14 @@
 """What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, graphs, events.
 
-`cupy_driver` does it on a GPU, `emulator` on the CPU for tests, and `recorder` writes down what is asked of
-another driver. Everything is enqueued on a stream and done later, in that stream's order; only
-`Driver.synchronize` waits. An address is a whole number; 0 is none.
+`cupy_driver` does it on a GPU. Everything is enqueued on a stream and done later, in that stream's order;
+only `Driver.synchronize` waits. An address is a whole number; 0 is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from foldbatch.params import Array
 
@@ -32,20 +31,6 @@ class Buffer(Protocol):
 
     pointer: int
     nbytes: int
-
-
-class Span(NamedTuple):
-    """Bytes that a launch may read or write: their address, and how many."""
-
-    pointer: int
-    nbytes: int
-
-
-class Touched(NamedTuple):
-    """All memory that a launch may touch, for drivers that check."""
-
-    reads: Sequence[Span]
-    writes: Sequence[Span]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +92,9 @@ class Driver(Protocol):
 
     Attributes:
         name: of the device, for people.
-        recording: whether `launch` looks at what a kernel touches.
-        multiprocessors: how many there are, or what stands for them.
     """
 
     name: str
-    recording: bool
-    multiprocessors: int
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return memory with any content.
@@ -180,47 +161,19 @@ class Driver(Protocol):
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Stream,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
         """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
-        ...
-
-    def launch_together(
-        self,
-        function: Function,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Stream,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        """Run a kernel as `launch` does, all blocks side by side, so that they can wait for each other."""
-        ...
-
-    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
-        """Return how many blocks of a kernel can run side by side on the whole device."""
         ...
 
     def multiply(self, product: Product, stream: Stream) -> None:
         """Do matrix products."""
         ...
 
-    def multiply_at(self, product: Product, words: int, stream: Stream) -> None:
-        """Do one matrix product, of matrices whose addresses are read when it is done.
-
-        Args:
-            product: its count is 1, and none of m, n and k is 0. Its addresses are not looked at.
-            words: where the addresses of A, B and C lie on the device: ``[3] int64``.
-            stream: where it is enqueued.
-        """
-        ...
-
     def begin_capture(self, stream: Stream) -> None:
         """Keep what is enqueued on a stream from now on, and do nothing of it.
 
         Until `end_capture`, the thread that captures may enqueue launches, products, fills and copies within
-        the device. It may allocate nothing, load nothing and wait for nothing, and use no events. Other
-        threads may do all this, on other streams.
+        the device. It may allocate nothing, load nothing and wait for nothing, and use no events.
         """
         ...
 
@@ -228,14 +181,8 @@ class Driver(Protocol):
         """Return all that was kept, ready to run. A graph does not hold the memory that it uses."""
         ...
 
-    def replay(self, graph: Graph, stream: Stream, touched: Callable[[], Touched] | None = None) -> None:
-        """Run a graph, in one launch.
-
-        Args:
-            graph: all that was kept, which runs in the same order.
-            stream: any; where the graph is enqueued.
-            touched: memory that the graph may touch beyond what its launches said when they were kept.
-        """
+    def replay(self, graph: Graph, stream: Stream) -> None:
+        """Run all that a graph kept, in the same order, in one launch; the stream may be any."""
         ...
 
     def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:

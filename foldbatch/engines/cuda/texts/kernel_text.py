@@ -6,6 +6,8 @@ Every kernel of a routine has the parameters ``table, launch, level``: the addre
 ==============  =====================================================================================
 ``t``, ``o``    the table, and the launch's row in it
 ``start``       the first call of the level, by rank; ``calls`` how many calls there are
+``live``        the numbers of the level's rows that are calls, and then of the others; 0 where calls come
+                first. Only a level of several, between which there is room, has such; ``live2`` of elements
 ``g2``          of segments slot 2: where each call's elements begin; ``first2`` the level's first element,
                 ``rows2`` how many there are
 ``s3``          slot 3: its row 0 of the level, or where ``at3`` is not 0, row 0 of the arena
@@ -26,7 +28,9 @@ from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, S
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.statements import Place, Routine
 
-INDEX_AT, ADDRESSES_AT, STATUS_AT, CONTROL_AT, HEADER = 0, 1, 2, 3, 4  # places in the head of a packed table
+INDEX_AT, ADDRESSES_AT, STATUS_AT, HEADER = 0, 1, 2, 3  # places in the head of a packed table
+START, CALLS, LIVE, ROOM, LEVEL = 0, 1, 2, 3, 4  # places in the record of a level
+ELEMENTS = 3  # numbers of each sequence that follow there: how many elements, and `LIVE` and `ROOM` of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,16 @@ class Setting:
         cell: the number of its cell, which a check of ids tells.
         widths: by slot, how many rows of an arena are one row of the slot; 1 where there is no arena.
         copied: the slots whose rows are copied together where they do not follow each other.
+        whole: whether its level is all calls of a cell, between which there may be room.
+        added: see `parts.Cut`.
     """
 
     routine: Routine
     cell: int
     widths: Mapping[int, int]
     copied: frozenset[int]
+    whole: bool = False
+    added: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -114,11 +122,34 @@ class KernelText:
         number = self.routine.segments[axis]
         if number not in self._axes:
             self._axes.add(number)
+            at = LEVEL + ELEMENTS * int(self.routine.slots[number].binding.key)
             self.head += [
                 f"const i8* g{number} = t + t[{INDEX_AT}] + {field_of(number, INDEX)} + start;",
-                f"const i8 first{number} = g{number}[0], rows{number} = g{number}[calls] - first{number};",
+                f"const i8 first{number} = g{number}[0], rows{number} = t[level + {at}];",
             ]
         return number
+
+    def numbered(self, axis: Axis, number: str) -> str:
+        """Return the row of the level that comes so many rows after the first, along an axis.
+
+        Beyond those that there are, it returns the ones that there is room for.
+        """
+        if axis.rank == 0 or not self.setting.whole:
+            return number
+        name, at = "live", LIVE
+        if axis is not CALL:
+            ragged = self.ragged(axis)
+            name, at = f"live{ragged}", LEVEL + ELEMENTS * int(self.routine.slots[ragged].binding.key) + 1
+        line = f"const i8* {name} = t[level + {at}] ? t + t[level + {at}] : 0;"
+        if line not in self.head:
+            self.head.append(line)
+        return f"({name} ? {name}[{number}] : {number})"
+
+    def room(self, axis: Axis) -> str:
+        """Return how many rows the level has room for along an axis."""
+        if axis is CALL:
+            return f"t[level + {ROOM}]"
+        return f"t[level + {LEVEL + ELEMENTS * int(self.routine.slots[self.ragged(axis)].binding.key) + 2}]"
 
     # -- slots
 

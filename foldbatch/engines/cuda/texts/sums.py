@@ -5,6 +5,7 @@ Each sum is added up in a fixed order, so that its bits repeat.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from foldbatch.engines.cuda.texts.elements import index_lines
@@ -14,6 +15,7 @@ from foldbatch.engines.cuda.texts.rows import in_range
 from foldbatch.engines.launch import BASE
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import axis_of, given, written
+from foldbatch.static.op import Axis
 from foldbatch.static.statements import Place, Statement
 
 PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
@@ -41,7 +43,10 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
         *indented(lines),
         f"  {total} total = 0;",
         f"  if (e < {count})",
-        f"    for (i8 r = LANE_Y; r < {text.rows(read.axis)}; r += LANES_Y) {{ {added(kind, value)} }}",
+        f"    for (i8 q = LANE_Y; q < {text.rows(read.axis)}; q += LANES_Y) {{",
+        f"      const i8 r = {text.numbered(read.axis, 'q')};",
+        f"      {added(kind, value)}",
+        "    }",
         "  part[LANE_Y * LANES_X + LANE_X] = total;",
         "  BARRIER();",
         f"  if (LANE_Y == 0 && e < {count}) {{",
@@ -82,10 +87,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
         [
             *lines,
             f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
-            f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
-            f"  for (i8 i = 0; i < {prod(ids.shape)}; i++) {{",
-            *indented(body, 2),
-            "  }",
+            *_over(text, axis, prod(ids.shape), body),
         ],
     )
 
@@ -106,24 +108,50 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
     )
     column = list(zip(names, write.strides[-2:], strict=True))
     axis = axis_of(statement, [x, g])
-    loops = [
-        f"for (i8 r = 0; r < {text.rows(axis)}; r++)",
-        f"  for (i8 i = 0; i < {prod(x.shape[:-1])}; i++) {{",
-    ]
+    count = prod(x.shape[:-1])
     if ids:
         table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
         id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
         lines += [
             f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
-            *loops,
-            *indented([*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"], 2),
-            "  }",
+            *_over(text, axis, count, [*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"]),
         ]
     else:
         add = f"total += (f8){a} * {b};"
-        lines += ["f8 total = 0;", *loops, *indented([*lead_lines, add], 2), "  }"]
+        lines += ["f8 total = 0;", *_over(text, axis, count, [*lead_lines, add])]
         lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
     return _columns(prod(write.shape[-2:]), lines)
+
+
+def _over(text: KernelText, axis: Axis, count: int, lines: Sequence[str]) -> list[str]:
+    """Return a loop over the rows along an axis, and over so many parts of each."""
+    return [
+        f"for (i8 q = 0; q < {text.rows(axis)}; q++) {{",
+        f"  const i8 r = {text.numbered(axis, 'q')};",
+        f"  for (i8 i = 0; i < {count}; i++) {{",
+        *indented(lines, 2),
+        "  }",
+        "}",
+    ]
+
+
+def clear_lines(text: KernelText, slots: Sequence[int]) -> list[str]:
+    """Return a kernel's lines that set rows to zero that there is room for, beyond those that there are.
+
+    A library multiplies all of them, and adds them up.
+    """
+    lines = []
+    for number in slots:
+        axis, size = text.routine.slots[number].axis, text.size(number)
+        first = f"{text.rows(axis)} + BLOCK * LANES_Y + LANE_Y"
+        lines += [
+            f"for (i8 q = {first}; q < {text.room(axis)}; q += BLOCKS * LANES_Y) {{",
+            f"  const i8 r = {text.numbered(axis, 'q')};",
+            f"  {text.kind(number)}* row = {text.row(number, 'r')};",
+            f"  for (i8 e = LANE_X; e < {size}; e += LANES_X) row[e] = 0;",
+            "}",
+        ]
+    return lines
 
 
 def _columns(count: int, lines: list[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -68,7 +67,6 @@ def machine(
 def test_where_all_is_there_it_is_cupy() -> None:
     cupy = StandIn()
     with machine(Libcuda(), cupy):
-        assert card.answers()
         assert card.check() is cupy
 
 
@@ -193,16 +191,6 @@ def test_a_broken_cupy_is_told() -> None:
         ),
     ):
         card.check()
-
-
-def test_where_something_is_missing_nothing_answers_and_nothing_is_imported() -> None:
-    forbidden = mock.patch.object(card, "import_module", mock.Mock(side_effect=AssertionError))
-    for libcuda, cupy in [(None, StandIn()), (Libcuda(), None), (Libcuda(devices=0), StandIn())]:
-        with machine(libcuda, cupy), forbidden:
-            assert not card.answers()
-    start = time.perf_counter()
-    card.answers()
-    assert time.perf_counter() - start < 30  # it ends, whatever this machine has
 
 
 def test_cublas_comes_with_cupy_or_is_told_of() -> None:

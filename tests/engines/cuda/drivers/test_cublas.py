@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers import card
 from foldbatch.engines.cuda.drivers.cublas import (
     COMPUTE,
     COMPUTE_F8,
@@ -20,11 +19,12 @@ from foldbatch.engines.cuda.drivers.cublas import (
 )
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.drivers.driver import Product
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
+from tests.engines.cuda.emulated import gpu_answers
+from tests.engines.cuda.emulator import Emulator
 
-on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 DRIVERS = [
     pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
     pytest.param(load_driver, id="card", marks=on_card),
@@ -74,14 +74,7 @@ def test_products_are_those_of_the_emulator(make: Any, dtype: str) -> None:
         staged = driver.pinned(len(values))
         staged[:] = values
         driver.copy_in(buffers[1].pointer, staged, stream)
-        if products[1].count == 1 and i % 3 != 0:
-            addresses = driver.pinned(24)
-            addresses.view("i8")[:] = products[1].a, products[1].b, products[1].c
-            words = driver.allocate(24)
-            driver.copy_in(words.pointer, addresses, stream)
-            driver.multiply_at(replace(products[1], a=0, b=0, c=0), words.pointer, stream)
-        else:
-            driver.multiply(products[1], stream)
+        driver.multiply(products[1], stream)
         driver.copy_out(staged, buffers[1].pointer, stream)
         done = driver.event()
         driver.record(done, stream)
@@ -168,15 +161,6 @@ def test_what_cublas_refuses_is_an_error() -> None:
         Blas(products, 0, driver.allocate(64), "fp32")
 
 
-@pytest.mark.parametrize("changes", [{"count": 2}, {"m": 0}, {"n": 0}, {"k": 0}])
-def test_a_product_of_addresses_is_one_and_not_empty(changes: dict[str, Any]) -> None:
-    driver, _, products = stand_in.driver()
-    product = Product("float32", 2, 2, 2, 0, 0, 0, 2, 2, 2)
-    with pytest.raises(AssertionError):
-        driver.multiply_at(replace(product, **changes), 64, driver.stream())
-    assert "gemm at" not in {name for name, *_ in products.asked}
-
-
 def test_numbers_of_enumerations_are_those_of_cupy() -> None:
     libraries = pytest.importorskip("cupy_backends.cuda.libs")
     try:
@@ -192,7 +176,7 @@ def test_numbers_of_enumerations_are_those_of_cupy() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not card.answers(), reason="there is no GPU")
+@pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")
 @pytest.mark.parametrize(("precision", "error"), [("fp32", 1e-6), ("tf32", 2e-3), ("bf16", 1.5e-2)])
 def test_a_precision_has_an_error_of_its_size_and_is_the_same_each_time(precision: str, error: float) -> None:
     """Relative to the largest result; fp32 is no TF32 in disguise, and the others are really taken."""

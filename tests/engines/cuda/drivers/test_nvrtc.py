@@ -15,12 +15,12 @@ import pytest
 
 import foldbatch as fb
 from benchmarks import models
-from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers import nvrtc as module
-from foldbatch.engines.cuda.drivers.emulator import Emulator
 from foldbatch.engines.cuda.drivers.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
 from foldbatch.errors import BackendError
+from tests.engines.cuda import on_cpu
+from tests.engines.cuda.emulator import Emulator
 
 
 def has_nvrtc() -> bool:
@@ -235,11 +235,10 @@ class Listener(Emulator):
         threads: tuple[int, int],
         arguments: Any,
         stream: Any,
-        touched: Any = None,
     ) -> None:
         source, name = self.kernels[function.address]
         self.threads[source][name] = max(threads[0] * threads[1], self.threads[source].get(name, 0))
-        super().launch(function, blocks, threads, arguments, stream, touched)
+        super().launch(function, blocks, threads, arguments, stream)
 
 
 @needs_nvrtc

@@ -109,7 +109,7 @@ def _runs_and_results_between(program):
     return seen
 
 
-@pytest.mark.parametrize("engine", ["captured", "persistent"])
+@pytest.mark.parametrize("engine", ["captured"])
 @pytest.mark.parametrize(
     "train",
     [
@@ -126,8 +126,8 @@ def _runs_and_results_between(program):
     ],
 )
 def test_parameters_are_alike(train, engine):
-    straight = fb.compile(_chain(), "cuda-on-cpu", engine="straight", seed=3)
-    program = fb.compile(_chain(), "cuda-on-cpu", engine=engine, seed=3, debug=True)
+    straight = fb.compile(_chain(), "cuda-on-cpu", launch="straight", seed=3)
+    program = fb.compile(_chain(), "cuda-on-cpu", launch=engine, seed=3, debug=True)
     wanted, seen = train(straight), train(program)
     if wanted is not None:
         np.testing.assert_allclose(seen, wanted, rtol=1e-4, atol=1e-5)
@@ -135,9 +135,9 @@ def test_parameters_are_alike(train, engine):
         np.testing.assert_allclose(program.params[name], value, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["captured", "persistent"])
+@pytest.mark.parametrize("engine", ["captured"])
 def test_parameters_that_no_example_reaches_stay(engine):
-    programs = [fb.compile(_either(), "cuda-on-cpu", engine=e, seed=3) for e in ("straight", engine)]
+    programs = [fb.compile(_either(), "cuda-on-cpu", launch=e, seed=3) for e in ("straight", engine)]
     batches = [[(0, ONES)], [(0, ONES), (1, ONES)], [(1, ONES)] * 3, [(0, ONES)]]
     for program in programs:
         _steps(program, fb.Adam(lr=0.1), batches)
@@ -145,12 +145,12 @@ def test_parameters_that_no_example_reaches_stay(engine):
         np.testing.assert_allclose(programs[1].params[name], value, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["captured", "persistent"])
+@pytest.mark.parametrize("engine", ["captured"])
 def test_a_batch_with_a_bad_id_changes_nothing_and_the_next_one_trains(engine):
     table = fb.Parameter([3, 40], init=1.0, name="table")
     rows = fb.Scalar("int32") >> fb.Function(lambda i: ops.gather(table, i * 2))
     block = rows >> fb.Linear(40) >> fb.Function(lambda h: ops.sum(ops.tanh(h))) >> fb.Loss()
-    program, optimizer = fb.compile(block, "cuda-on-cpu", engine=engine), fb.SGD(lr=0.1)
+    program, optimizer = fb.compile(block, "cuda-on-cpu", launch=engine), fb.SGD(lr=0.1)
     _steps(program, optimizer, [[0, 1]] * 2)
     before = {name: np.array(value) for name, value in program.params.items()}
     with pytest.raises(ExampleError, match="at example 1: expected ids from 0 to 2, found 4"):

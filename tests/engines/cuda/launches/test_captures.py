@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.captured import FIRST, Captured
-from foldbatch.engines.cuda.recording.calls import Work
-from foldbatch.engines.cuda.tiles import tile_kernels
+from foldbatch.engines.cuda.captured import FIRST
 from tests.engines.cuda import trees
-from tests.engines.cuda.checked import in_every_order, recording
+from tests.engines.cuda.checked import driven, in_every_order
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
@@ -34,30 +32,21 @@ def _both_ways():
 MODELS = {"chain": (_chain, WORDS), "tree": (trees.model, trees.TREES), "both ways": (_both_ways, WORDS)}
 
 
-def _captured(program, *wide):
-    """Let a program run by captured graphs; `wide` is which products run straight."""
-    for training in (True, False):
-        phase = program.engine.training if training else program.engine.inference
-        arguments = program.engine.device, phase.kernels, phase.ops, tile_kernels(phase.kernels)
-        program.engine.launchers[training] = Captured(*arguments, *wide)
-    return program
+def _captured(block, **options):
+    return fb.compile(block, "cuda-on-cpu", launch="captured", seed=3, threads=1, **options)
 
 
 def _compiled(block, **options):
     return fb.compile(block, "cuda-on-cpu", seed=3, threads=1, **options)
 
 
-def _trained(program, examples, *, waits=False):
+def _trained(program, examples):
     """Train for some steps, of whole batches and of parts; return losses and parameters."""
     optimizer, losses = fb.AdaGrad(lr=0.1), []
     for batch in (examples, examples[:2], examples, examples[1:], examples):
         loss, gradients = program.value_and_grad(batch)
         optimizer.update(program.params, gradients)
         losses.append(loss)
-        if waits:
-            program.engine.device.flush()
-            for launcher in program.engine.launchers.values():
-                launcher.wait()
     losses += program.run(examples, losses=True).losses.values()
     return [float(loss) for loss in losses], {name: np.array(value) for name, value in program.params.items()}
 
@@ -67,81 +56,63 @@ def _trained(program, examples, *, waits=False):
 def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
     block, examples = MODELS[model]
     losses, parameters = _trained(_compiled(block()), examples)
-    program = _captured(_compiled(block(), debug=debug))  # memory of NaN, where `debug`
+    program = _captured(block(), debug=debug)  # memory of NaN, where `debug`
     program.fit_capacities(examples, batch_size=len(examples) - 1)
     program.fit_capacities(examples, batch_size=len(examples), batches=2)
-    found, changed = _trained(program, examples, waits=True)
+    found, changed = _trained(program, examples)
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     for name, value in parameters.items():
         np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
-    launcher = program.engine.launchers[True]
+    launcher = program.engine.launcher(training=True)
     assert launcher.hits >= 4
     assert launcher.milliseconds
 
 
-def test_wide_products_run_straight_between_graphs():
-    losses, parameters = _trained(_compiled(_chain()), WORDS)
-    program = _captured(_compiled(_chain()), lambda call: call.blocks > 1)
-    program.fit_capacities(WORDS, batch_size=len(WORDS))
-    found, changed = _trained(program, WORDS, waits=True)
-    np.testing.assert_allclose(found, losses, rtol=1e-5)
-    for name, value in parameters.items():
-        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
-    graphs = next(iter(program.engine.launchers[True]._graphs.values())).result()
-    assert sum(isinstance(piece, int) for piece in graphs) > 1
-    assert sum(not isinstance(piece, int) for piece in graphs) > 1
-
-
 def test_training_is_alike_in_every_order_of_the_device():
     def train():
-        program = _captured(_compiled(trees.model()))
+        program = _captured(trees.model())
         program.fit_capacities(trees.TREES, batch_size=3)
-        return _trained(program, trees.TREES, waits=True)
+        return _trained(program, trees.TREES)
 
     in_every_order(train)
 
 
 def test_a_step_with_its_update_is_one_launch_and_one_copy():
-    with recording() as recorded:
-        program = _captured(_compiled(_chain(5)))
+    with driven() as driver:
+        program = _captured(_chain(5))
         program.fit_capacities(WORDS, batch_size=6)
-        _trained(program, WORDS[:4], waits=True)
+        _trained(program, WORDS[:4])
         optimizer = fb.SGD(lr=0.1)
         for _ in range(4):
             _, gradients = program.value_and_grad(WORDS)
             optimizer.update(program.params, gradients)
             program.engine.device.flush()
-            program.engine.launchers[True].wait()
-        before = len(recorded.calls)
+        before = len(driver.calls)
         loss, gradients = program.value_and_grad(WORDS)
         optimizer.update(program.params, gradients)
         program.engine.device.flush()
-        kinds = [call.kind for call in recorded.calls[before:] if isinstance(call, Work)]
+        kinds = driver.enqueued(before)
         del loss, gradients
     assert kinds == ["copy_in", "replay", "copy_out"]
 
 
 def test_classes_are_learned_from_the_first_batches_and_told_of():
-    program = _captured(_compiled(_chain(5)))
+    program = _captured(_chain(5))
     for _ in range(FIRST + 3):
         program.value_and_grad(WORDS)
-    launcher = program.engine.launchers[True]
+    launcher = program.engine.launcher(training=True)
     assert launcher.hits == 3
     report = program.describe(WORDS, compare=False)
     assert report.captures.hits == 4
     assert report.captures.hit_rate == 4 / (FIRST + 4)
     assert report.captures.misses == {"no class is learned yet": FIRST}
-    launcher.wait()
     text = str(program.describe(WORDS, compare=False))
     assert f"graphs: 5 of {FIRST + 5} training batches" in text
     assert f"{FIRST} did not: no class is learned yet" in text
 
 
 def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
-    program = _compiled(_chain(5), engine="captured")
-    assert "captured, which cannot be had (no capacity classes yet" in str(
-        program.describe(WORDS, compare=False)
-    )
+    program = _captured(_chain(5))
     program.fit_capacities(WORDS, batch_size=6, batches=2)
     for training in (True, False):
         spans = program.profile(WORDS, steps=3, training=training).spans
@@ -151,28 +122,27 @@ def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
 
 
 def test_a_report_is_of_the_graph_that_it_tells_of():
-    program = _compiled(_chain(5), engine="captured")
+    program = _captured(_chain(5))
     program.fit_capacities(WORDS, batch_size=6, batches=2)
     straight = _compiled(_chain(5)).describe(WORDS, compare=False)
+    program.value_and_grad(WORDS)
     report = program.describe(WORDS, compare=False)
-    launcher = program.engine.launchers[True]
-    launcher.wait()
-    assert len(launcher.captures().milliseconds) == 1
+    assert len(program.engine.launcher(training=True).captures().milliseconds) == 1
     assert (report.calls_forward, report.calls_backward) == (straight.calls_forward, straight.calls_backward)
 
 
 def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
-    program = _captured(_compiled(_chain(5)))
+    program = _captured(_chain(5))
     program.fit_capacities(WORDS, batch_size=6)
     longer = [[1, 2, 3, 4, 5, 6, 7]]
     loss, _ = program.value_and_grad(longer)
     assert float(loss) == pytest.approx(float(_compiled(_chain(5)).value_and_grad(longer)[0]), rel=1e-6)
-    assert program.engine.launchers[True].misses == {"it has more calls than any class": 1}
+    assert program.engine.launcher(training=True).misses == {"it has more steps than any class": 1}
 
 
 def test_training_goes_on_where_a_capture_fails(monkeypatch):
     program, straight = (
-        fb.compile(_chain(5), "cuda-on-cpu", engine=way, seed=3) for way in ("captured", "straight")
+        fb.compile(_chain(5), "cuda-on-cpu", launch=way, seed=3) for way in ("captured", "straight")
     )
     program.fit_capacities(WORDS, batch_size=4)
 
@@ -191,6 +161,4 @@ def test_training_goes_on_where_a_capture_fails(monkeypatch):
     for name, value in straight.params.items():
         np.testing.assert_allclose(program.params[name], value, rtol=1e-5, atol=1e-6)
     shown = str(program.describe(WORDS[:4], compare=False))
-    assert "no graph is captured, as one failed: RuntimeError: no graphs on this card" in " ".join(
-        shown.split()
-    )
+    assert "a graph was not captured: RuntimeError: no graphs on this card" in " ".join(shown.split())

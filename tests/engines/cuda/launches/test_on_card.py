@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.drivers import card, cupy_driver
+from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.driver import Driver
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from foldbatch.engines.cuda.ways import ENGINES
 from tests.engines.cuda import replayed, trees
+from tests.engines.cuda.emulated import gpu_answers
+from tests.engines.cuda.emulator import Emulator
 from tests.test_laws import gradients_of
 
 emulated = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
 )
-on_card = [pytest.mark.gpu, pytest.mark.skipif(not card.answers(), reason="there is no GPU")]
+on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 BACKENDS = [pytest.param("cuda", marks=on_card), pytest.param("cuda-on-cpu", marks=emulated)]
 DRIVERS = [
     pytest.param(cupy_driver.load_driver, id="card", marks=on_card),
@@ -27,16 +27,6 @@ DRIVERS = [
 ]
 BATCHES = [trees.TREES, trees.TREES[:1], [trees.TREES[2], *trees.TREES], trees.TREES[1:]]
 ROUNDS = 3
-NEIGHBOURS = """
-KERNEL_TOGETHER neighbours(i8 numbers, i8 words, i8 rounds) {
-  i8* x = (i8*)numbers;
-  for (i8 round = 0; round < rounds; round++) {
-    if (LANE_X == 0 && LANE_Y == 0)
-      x[(round + 1) * BLOCKS + BLOCK] = x[round * BLOCKS + (BLOCK + 1) % BLOCKS] + 1;
-    GRID_BARRIER((i8*)words);
-  }
-}
-"""
 
 
 def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str, Any]]:
@@ -47,9 +37,6 @@ def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str,
             loss, gradients = program.value_and_grad(examples)
             optimizer.update(program.params, gradients, scale=1 / len(examples))
             losses.append(loss)
-        for launcher in program.engine.launchers.values():
-            if launcher is not None and program.engine.engine == "captured":
-                launcher.captured.wait()  # later rounds replay graphs
     found = [float(loss) for loss in losses]
     _, gradients = gradients_of(program, BATCHES[0])
     arrays = {name: np.array(gradient) for name, gradient in gradients.items()}
@@ -57,23 +44,20 @@ def trained(program: fb.Program) -> tuple[list[float], dict[str, Any], dict[str,
 
 
 def compiled(backend: str, engine: str) -> fb.Program:
-    program = fb.compile(trees.model(), backend, threads=1, engine=engine, debug=True)
+    program = fb.compile(trees.model(), backend, threads=1, launch=engine, debug=True)
     for number, name in enumerate(program.params):
         program.params[name] = np.full(program.params[name].shape, (7 * number + 1) / 20)
     return program
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "straight"])
+@pytest.mark.parametrize("engine", ["captured"])
 def test_every_way_to_launch_trains_alike(backend: str, engine: str) -> None:
     """In float64, with memory that begins as NaN; batches of four shapes run again and again."""
     program = compiled(backend, engine)
     program.fit_capacities([tree for batch in BATCHES for tree in batch], 4)
     losses, *arrays = trained(program)
-    launcher = program.engine.launchers[True]
-    assert launcher.choice.engine == engine
-    if engine == "captured":
-        assert launcher.captures().milliseconds
+    assert program.engine.launcher(training=True).captures().milliseconds
     expected, *others = trained(compiled(backend, "straight"))
     np.testing.assert_allclose(losses, expected, rtol=1e-9)
     for found, right in zip(arrays, others, strict=True):
@@ -83,42 +67,17 @@ def test_every_way_to_launch_trains_alike(backend: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize("make", DRIVERS)
-def test_all_blocks_that_run_side_by_side_meet_at_the_barrier_of_the_grid(make: Any) -> None:
-    """Each block reads what its neighbour wrote before the barrier, on as many blocks as the device holds."""
-    driver: Driver = make()
-    stream, done, rounds = driver.stream(), driver.event(), 100
-    function = driver.load(NEIGHBOURS).function("neighbours")
-    blocks = driver.blocks_together(function, (256, 1))
-    assert blocks >= driver.multiprocessors
-    numbers, words = driver.allocate(8 * blocks * (rounds + 1)), driver.allocate(16)
-    driver.fill(numbers.pointer, 0, numbers.nbytes, stream)
-    driver.fill(words.pointer, 0, 16, stream)
-    arguments = numbers.pointer, words.pointer, rounds
-    driver.launch_together(function, blocks, (256, 1), arguments, stream)
-    back, gave_up = driver.pinned(numbers.nbytes), driver.pinned(8)
-    driver.copy_out(back, numbers.pointer, stream)
-    driver.copy_out(gave_up, words.pointer + 8, stream)
-    driver.record(done, stream)
-    driver.synchronize(done)
-    found = back.view(np.int64).reshape(rounds + 1, blocks)
-    np.testing.assert_array_equal(found, np.arange(rounds + 1)[:, None].repeat(blocks, axis=1))
-    assert gave_up.view(np.int64)[0] == 0
-
-
-@pytest.mark.parametrize("make", DRIVERS)
 def test_graphs_that_are_captured_while_others_run_keep_only_their_own(make: Any) -> None:
     """A graph holds nothing that another stream does meanwhile."""
     driver: Driver = make()
     main, aside, done = driver.stream(), driver.stream(), driver.event()
-    a, b, table = driver.allocate(48), driver.allocate(48), driver.allocate(32)
+    a, b = driver.allocate(48), driver.allocate(48)
     results = driver.allocate(64)
     hosts = [
         replayed.sent(driver, at.pointer, numbers, main)
         for at, numbers in ((a, replayed.A), (b, replayed.B), (results, np.zeros((2, 2, 2))))
     ]
-    words = np.array([a.pointer, b.pointer, results.pointer, 0])
-    hosts.append(replayed.sent(driver, table.pointer, words, main))
-    driver.multiply_at(replayed.PRODUCT, table.pointer, main)
+    driver.multiply(replayed.product(a, b, results), main)
     driver.begin_capture(aside)
     driver.copy(results.pointer + 32, results.pointer, 32, main)
     driver.fill(results.pointer, 0, 32, aside)
@@ -128,5 +87,6 @@ def test_graphs_that_are_captured_while_others_run_keep_only_their_own(make: Any
     driver.copy_out(back, results.pointer, main)
     driver.record(done, main)
     driver.synchronize(done)
+    del hosts
     found = back.view(np.float64).reshape(2, 2, 2)
     np.testing.assert_array_equal(found, [np.zeros((2, 2)), replayed.A @ replayed.B])

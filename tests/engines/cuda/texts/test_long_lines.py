@@ -9,11 +9,11 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.cuda import on_cpu
 from foldbatch.engines.cuda.texts.long_lines import LONG, PHASES, long_phases
 from foldbatch.static.op import CALL
 from foldbatch.static.statements import Place, Statement
 from tests.backends import on_gpu_kernels
+from tests.engines.cuda import on_cpu
 from tests.engines.cuda.threaded import Threaded
 
 FUNCTIONS = {

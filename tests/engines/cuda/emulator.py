@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +20,11 @@ from uuid import uuid4
 import numpy as np
 
 from foldbatch.cache import cache_directory
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product, Touched
-from foldbatch.engines.cuda.drivers.spans import array_at, span_of
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product
+from foldbatch.engines.cuda.drivers.nvrtc import HEADER
 from foldbatch.errors import BackendError
 from foldbatch.params import Array
+from tests.engines.cuda.spans import array_at, span_of
 
 HERE = Path(__file__).parent
 ALIGNMENT = 256
@@ -38,8 +38,8 @@ OPTIONS = (
     *("-ffp-contract=off", "-fno-asynchronous-unwind-tables", "-Werror=implicit-function-declaration"),
 )
 
-_KERNEL = re.compile(r"\bKERNEL(_WIDE|_TOGETHER)?\s+(\w+)\s*\(([^)]*)\)")
-_THREADS = {"": 256, "_TOGETHER": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
+_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
 _STREAMS = itertools.count(1)
 _KEPT: dict[int, list[Callable[[], object]]] = {}  # by stream that is captured now
 
@@ -112,8 +112,6 @@ class Emulator:
     """A driver whose device is the CPU; see `driver.Driver`. Everything is done when it is enqueued."""
 
     name = "the CPU, emulating a GPU"
-    recording = False
-    multiprocessors = 1
 
     def enqueue(self, stream: Any, do: Callable[..., object], *arguments: Any) -> None:
         """Call a function now, or each time that a graph is replayed where the stream is captured."""
@@ -166,35 +164,14 @@ class Emulator:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Any,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
         assert blocks > 0, "a GPU refuses to run no block"
         emulate, address, pack, limit = function
         assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
         self.enqueue(stream, emulate, address, blocks, pack(*arguments))
 
-    def blocks_together(self, function: Any, threads: tuple[int, int]) -> int:
-        return 1
-
-    def launch_together(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        assert blocks <= self.blocks_together(function, threads), f"{blocks} blocks do not run side by side"
-        self.launch(function, blocks, threads, arguments, stream, touched)
-
     def multiply(self, product: Product, stream: Any) -> None:
         self.enqueue(stream, _multiplied, product)
-
-    def multiply_at(self, product: Product, words: int, stream: Any) -> None:
-        assert product.count == 1, "each product has addresses of its own"
-        assert min(product.m, product.n, product.k) > 0, "an empty product has no addresses"
-        self.enqueue(stream, _multiplied_at, product, words)
 
     def begin_capture(self, stream: Any) -> None:
         assert stream not in _KEPT, "the stream is captured already"
@@ -203,12 +180,7 @@ class Emulator:
     def end_capture(self, stream: Any) -> list[Callable[[], object]]:
         return _KEPT.pop(stream)
 
-    def replay(
-        self,
-        graph: list[Callable[[], object]],
-        stream: Any,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
+    def replay(self, graph: list[Callable[[], object]], stream: Any) -> None:
         for do in graph:
             self.enqueue(stream, do)
 
@@ -230,11 +202,6 @@ def _multiplied(p: Product) -> None:
                 np.matmul(a, b, out=c)
 
 
-def _multiplied_at(product: Product, words: int) -> None:
-    a, b, c = array_at(words, (3,), (8,), "int64").tolist()
-    _multiplied(replace(product, a=a, b=b, c=c))
-
-
 def _matrices(pointer: int, product: Product, step: int, shape: tuple[int, int], lead: int) -> Array:
     """Return matrices in memory: ``[count, *shape]``."""
     size = np.dtype(product.dtype).itemsize
@@ -247,7 +214,7 @@ def _load(source: str) -> HostModule:
 
     Threads and processes that do so at the same time may each compile it; none sees half of a file.
     """
-    text = "\n".join([(HERE / "emulator.h").read_text(), (HERE / "device.h").read_text(), source])
+    text = "\n".join([(HERE / "emulator.h").read_text(), HEADER.read_text(), source])
     name = f"emulated_{hashlib.sha256(repr((text, OPTIONS)).encode()).hexdigest()[:32]}.so"
     directory = cache_directory()
     if directory is not None:
@@ -270,7 +237,7 @@ def _compile(text: str, path: Path) -> None:
             "backend cuda-on-cpu", "a C compiler", "none", "install gcc, or take the backend numpy"
         )
     path.touch()  # an error of the operating system, and not of the compiler, where that is impossible
-    done = subprocess.run(  # noqa: S603 - the text is our own
+    done = subprocess.run(
         [compiler, *OPTIONS, "-xc", "-", "-o", str(path), "-lm"],
         input=text,
         capture_output=True,

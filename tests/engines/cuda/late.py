@@ -6,16 +6,52 @@ What a program forgets to wait for goes wrong on it every time, and not once in 
 from __future__ import annotations
 
 import random
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from foldbatch.engines.cuda.drivers.driver import Driver, Function, Graph, Module, Product, Touched
-from foldbatch.engines.cuda.recording.held import Held, owner_of
+import numpy as np
+
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Module, Product
 from foldbatch.params import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN
+
+
+class Held:
+    """A buffer that stands for one of another driver; see `driver.Buffer`.
+
+    Args:
+        inner: the other driver's buffer.
+        pointer: the address of this one, which lies in `inner`.
+        nbytes: its size.
+        freed: called when nobody holds this buffer any more.
+    """
+
+    __slots__ = ("__weakref__", "inner", "nbytes", "pointer")
+
+    def __init__(self, inner: Buffer, pointer: int, nbytes: int, freed: Callable[[], object]) -> None:
+        self.inner = inner
+        self.pointer = pointer
+        self.nbytes = nbytes
+        call_when_gone(self, freed)
+
+    def lend(self, array: Any) -> Any:
+        """Return an array over this buffer, which holds it from now on."""
+        weakref.finalize(array, lambda buffer: None, self).atexit = False
+        return array
+
+
+def call_when_gone(thing: object, gone: Callable[[], object]) -> None:
+    """Call a function when nobody holds `thing` any more; for an array, nor a view of it."""
+    weakref.finalize(owner_of(thing), gone).atexit = False
+
+
+def owner_of(thing: Any) -> Any:
+    """Return the array that all views of an array hold; of anything else, itself."""
+    return thing.base if isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray) else thing
 
 
 class Mark:
@@ -109,10 +145,8 @@ class Late:
     def __init__(self, driver: Driver, eagerness: Sequence[float] = (0,), seed: int = 0) -> None:
         self.driver = driver
         self.name = driver.name
-        self.recording = driver.recording
-        self.multiprocessors = driver.multiprocessors
         self._eagerness = eagerness
-        self._random = random.Random(seed)  # noqa: S311 - the order of tests
+        self._random = random.Random(seed)
         self._queues: list[Queue] = []
         self._freed: list[Any] = []  # kept while enqueued work may use it
         self._read: list[Any] = []  # pinned memory that enqueued copies read
@@ -196,40 +230,12 @@ class Late:
         threads: tuple[int, int],
         arguments: Sequence[int],
         stream: Queue,
-        touched: Callable[[], Touched] | None = None,
     ) -> None:
-        told, spans = tuple(arguments), self._now(touched)
-        self._enqueue(
-            stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner, spans)
-        )
-
-    def _now(self, touched: Callable[[], Touched] | None) -> Callable[[], Touched] | None:
-        """Return what work touches as the memory is now."""
-        if touched is None or not self.recording:
-            return touched
-        spans = touched()
-        return lambda: spans
-
-    def blocks_together(self, function: Function, threads: tuple[int, int]) -> int:
-        return self.driver.blocks_together(function, threads)
-
-    def launch_together(
-        self,
-        function: Function,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Queue,
-        touched: Callable[[], Touched] | None = None,
-    ) -> None:
-        start, told, spans = self.driver.launch_together, tuple(arguments), self._now(touched)
-        self._enqueue(stream, partial(start, function, blocks, threads, told, stream.inner, spans))
+        told = tuple(arguments)
+        self._enqueue(stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner))
 
     def multiply(self, product: Product, stream: Queue) -> None:
         self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
-
-    def multiply_at(self, product: Product, words: int, stream: Queue) -> None:
-        self._enqueue(stream, partial(self.driver.multiply_at, product, words, stream.inner))
 
     def begin_capture(self, stream: Queue) -> None:
         stream.run_all()  # what was enqueued before is no part of the graph
@@ -240,8 +246,8 @@ class Late:
         stream.captured = False
         return self.driver.end_capture(stream.inner)
 
-    def replay(self, graph: Graph, stream: Queue, touched: Callable[[], Touched] | None = None) -> None:
-        self._enqueue(stream, partial(self.driver.replay, graph, stream.inner, self._now(touched)))
+    def replay(self, graph: Graph, stream: Queue) -> None:
+        self._enqueue(stream, partial(self.driver.replay, graph, stream.inner))
 
     def array(self, buffer: Held, shape: tuple[int, ...], dtype: str) -> Any:
         for queue in self._queues:

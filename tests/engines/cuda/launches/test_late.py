@@ -6,10 +6,10 @@ import weakref
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.emulator import Emulator
-from foldbatch.engines.cuda.recording.late import Late
 from tests.engines.cuda import pipeline, replayed
-from tests.engines.cuda.checked import ORDERS, assert_faultless, recorder
+from tests.engines.cuda.checked import ORDERS, late
+from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.late import Late
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -104,22 +104,6 @@ def test_what_a_copy_reads_is_not_spoilt_where_the_next_one_writes():
     assert block.tolist() == [255] * 4
 
 
-def test_a_launch_is_told_what_it_touches_when_it_is_enqueued():
-    class Told(Emulator):
-        recording = True
-
-        def launch(self, function, blocks, threads, arguments, stream, touched=None):
-            told.append((list(arguments), touched()))
-
-    told, driver = [], Late(Told())
-    stream, event, arguments, spans = driver.stream(), driver.event(), [1, 2], ["before"]
-    driver.launch("kernel", 1, (1, 1), arguments, stream, lambda: spans[0])
-    arguments[0], spans[0] = 9, "after"
-    driver.record(event, stream)
-    driver.synchronize(event)
-    assert told == [([1, 2], "before")]
-
-
 def test_an_event_that_was_never_recorded_is_not_waited_for():
     driver = Late(Emulator())
     driver.wait(driver.stream(), driver.event())
@@ -129,9 +113,7 @@ def test_an_event_that_was_never_recorded_is_not_waited_for():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_graph_is_replayed_in_the_order_of_its_stream(order):
-    recorded = recorder(order)
-    assert replayed.run(recorded) == replayed.EXPECTED
-    assert_faultless(recorded)
+    assert replayed.run(late(order)) == replayed.EXPECTED
 
 
 @pytest.mark.parametrize("eagerness", [(0,), (1,)])
@@ -154,19 +136,3 @@ def test_what_is_enqueued_while_a_stream_is_captured_is_done_later(eagerness):
     assert driver.array(buffer, (8,), "uint8").tolist() == [3, 3, 1, 1, 1, 1, 1, 1]
     driver.replay(graph, two)
     assert driver.array(buffer, (8,), "uint8").tolist() == [2] * 8
-
-
-def test_what_a_replay_touches_is_told_when_it_is_enqueued():
-    class Told(Emulator):
-        recording = True
-
-        def replay(self, graph, stream, touched=None):
-            told.append(touched())
-
-    told, spans, driver = [], ["before"], Late(Told())
-    stream, event = driver.stream(), driver.event()
-    driver.replay(None, stream, lambda: spans[0])
-    spans[0] = "after"
-    driver.record(event, stream)
-    driver.synchronize(event)
-    assert told == ["before"]

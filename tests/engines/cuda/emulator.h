@@ -4,12 +4,9 @@
 
 #define KERNEL void
 #define KERNEL_WIDE void
-#define KERNEL_TOGETHER void  // of one block
-#define GRID_BARRIER(words) ((void)(words))
 #define DEVICE static inline
 #define SHARED static
 #define BARRIER() ((void)0)
-#define THREADS 1
 #define LANE_X ((i8)0)
 #define LANE_Y ((i8)0)
 #define LANES_X ((i8)1)

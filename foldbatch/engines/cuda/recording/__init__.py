@@ -1,1 +1,0 @@
-"""Recording: what a GPU is asked, written down, delayed and guarded, and checks of that."""

@@ -1,0 +1,56 @@
+"""The CUDA engine on the CPU, for tests: the same kernels, compiled by the C compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
+from unittest import mock
+
+from foldbatch.engines.cuda.captured import Captured, InClass, Key
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.engines.engine import LAUNCH_VARIABLE
+from foldbatch.model.model import Model
+from tests.engines.cuda.emulator import load_driver
+
+DRIVER = load_driver
+
+
+@contextmanager
+def always_captured() -> Iterator[None]:
+    """Let every batch fit into a class that is learned of it, and capture its graph when it first runs."""
+    arranged, run = Captured.arranged, Captured.run
+
+    def learned(self: Captured, schedule: Any, ids: Any) -> InClass | None:
+        found = arranged(self, schedule, ids)
+        if found is None:
+            self.learn()
+            found = arranged(self, schedule, ids)
+        return found
+
+    def at_once(self: Captured, key: Key, enqueue: Any) -> bool:
+        self._warm.add((key.rooms, key.update))
+        return run(self, key, enqueue)
+
+    with mock.patch.multiple(Captured, arranged=learned, run=at_once):
+        yield
+
+
+def as_asked() -> AbstractContextManager[None]:
+    """Return `always_captured` where the environment asks for captured batches; else what changes nothing."""
+    return always_captured() if os.environ.get(LAUNCH_VARIABLE) == "captured" else nullcontext()
+
+
+@cache
+def device() -> Device:
+    """Return the device, the same for all programs of a process."""
+    return Device(DRIVER())
+
+
+def load(model: Model, *, debug: bool = False, launch: str = "auto") -> CudaEngine:
+    """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
+    way = "straight" if launch == "auto" else launch
+    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=debug)
