@@ -20,8 +20,7 @@ from uuid import uuid4
 import numpy as np
 
 from foldbatch.cache import cache_directory
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, THREADS, Product
-from foldbatch.engines.cuda.drivers.nvrtc import HEADER
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, THREADS, Product
 from foldbatch.errors import BackendError
 from foldbatch.params import Array
 from tests.engines.cuda.spans import array_at, span_of

@@ -22,12 +22,13 @@ from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
 from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.common import TEXT
-from foldbatch.engines.cuda.drivers.nvrtc import Resources, compiled, nvrtc, resources
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.trees import Vocabulary
+from tests.engines.cuda.nvrtc import compiled, nvrtc
+from tests.engines.cuda.resources import Resources, resources
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")

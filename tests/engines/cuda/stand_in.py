@@ -17,6 +17,7 @@ import numpy as np
 from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
+from foldbatch.engines.cuda.drivers.driver import HEADER
 from tests.engines.cuda.emulator import Emulator
 
 
@@ -104,10 +105,12 @@ class StandIn:
 
         emulator, functions = Emulator(), []
 
-        class Module:
-            def load(self, code: bytes) -> None:
-                self.code = code
-                self.emulated = emulator.load(code.decode())
+        class RawModule:
+            def __init__(self, code: str, options: tuple[str, ...]) -> None:
+                head = f'{HEADER.read_text()}\n#line 1 "kernels"\n'
+                assert code.startswith(head)
+                self.emulated = emulator.load(code.removeprefix(head))
+                self.module = self
 
             def get_function(self, name: str) -> Any:
                 functions.append(self.emulated.function(name))
@@ -173,7 +176,6 @@ class StandIn:
             runtime=runtime,
             driver=SimpleNamespace(launchKernel=launch),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-            function=SimpleNamespace(Module=Module),
             alloc=alloc,
             alloc_pinned_memory=bytearray,
             get_current_stream=lambda: owner.current or Stream(non_blocking=True),
@@ -183,6 +185,7 @@ class StandIn:
             UnownedMemory=unowned,
             MemoryPointer=lambda memory, offset: (memory, offset),
         )
+        self.RawModule = RawModule
         self.ndarray = lambda shape, dtype, memory: (shape, dtype, *memory)
 
     def do(self, stream: int, what: Callable[[], Any]) -> None:
@@ -303,9 +306,8 @@ def driver(precision: str = "fp32") -> tuple[CupyDriver, StandIn, Cublas]:
     """Return a driver on stand-ins."""
     cupy = StandIn()
     products = Cublas(cupy)
-    compiler = SimpleNamespace(architectures=(80, 90))
     with (
-        mock.patch.object(cupy_driver, "nvrtc", lambda major: compiler),
+        mock.patch.object(cupy_driver, "check_compiler", lambda major: None),
         mock.patch.object(cupy_driver, "cublas", lambda major: products),
     ):
         return CupyDriver(cupy, precision), cupy, products

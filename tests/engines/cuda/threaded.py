@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS
-from foldbatch.engines.cuda.drivers.nvrtc import HEADER
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER
 from tests.engines.cuda.emulator import Emulator, HostBuffer, parameters
 from tests.engines.cuda.spans import span_of
 

@@ -49,6 +49,18 @@ def check() -> Any:
     return cupy
 
 
+def check_compiler(major: int) -> None:
+    """Raise an error where CuPy finds no NVRTC, which compiles kernels.
+
+    Raises:
+        BackendError: when there is none.
+    """
+    try:
+        import_module("cupy_backends.cuda.libs.nvrtc").getVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise _missing("NVRTC", major, error) from None
+
+
 def cublas(major: int) -> Any:
     """Return cuBLAS of a version of CUDA, loaded by ctypes.
 
@@ -59,8 +71,12 @@ def cublas(major: int) -> Any:
         import_module("cupy_backends.cuda.libs").cublas  # noqa: B018 - CuPy knows best where it is, and loads it
         return ctypes.CDLL(f"libcublas.so.{major}")
     except (ImportError, OSError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise _error(f"cuBLAS of CUDA {major}", said, f"pip install 'foldbatch[cuda{major}]'") from None
+        raise _missing("cuBLAS", major, error) from None
+
+
+def _missing(library: str, major: int, error: Exception) -> BackendError:
+    said = str(error).strip().partition("\n")[0]
+    return _error(f"{library} of CUDA {major}", said, f"pip install 'foldbatch[cuda{major}]'")
 
 
 def _devices() -> int:

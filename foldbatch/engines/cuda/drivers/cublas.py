@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldbatch.engines.cuda.drivers.driver import Product
 from foldbatch.errors import BackendError
@@ -23,67 +23,20 @@ DEFAULT_MATH = 0  # as exact as the operands: with `COMPUTE["fp32"]`, no operand
 DEFAULT_ALGORITHM = -1
 
 
-class Columns(NamedTuple):
-    """A `Product` as cuBLAS sees it, for whom matrices lie column by column: ``C = op(A) op(B)``.
-
-    Attributes:
-        across_a: 1 where op(A) is A transposed, else 0.
-        across_b: the same of B.
-        m: rows of op(A).
-        n: columns of op(B).
-        k: columns of op(A).
-        a: address of the first A.
-        lead_a: elements from one column of A to the next.
-        step_a: elements from one A to the next.
-        b: address of the first B.
-        lead_b: elements from one column of B to the next.
-        step_b: elements from one B to the next.
-        c: address of the first C.
-        lead_c: elements from one column of C to the next.
-        step_c: elements from one C to the next.
-    """
-
-    across_a: int
-    across_b: int
-    m: int
-    n: int
-    k: int
-    a: int
-    lead_a: int
-    step_a: int
-    b: int
-    lead_b: int
-    step_b: int
-    c: int
-    lead_c: int
-    step_c: int
-
-
-def as_columns(p: Product) -> Columns:
+def as_columns(p: Product) -> tuple[int, ...]:
     """Return a product of matrices row by row as the same product column by column.
 
     A matrix that lies row by row is, read column by column, the transposed one. So cuBLAS is asked for
     ``C^T = B^T A^T``: the operands change places, and nothing is transposed that was not across before.
 
+    It is whether op(A) and op(B) are transposed (1 or 0); rows, columns and what is summed over; and of each
+    matrix the address of the first, from one column to the next, and from one matrix to the next.
+
     >>> as_columns(Product("float32", 2, 3, 4, a=256, b=512, c=768, a_lead=4, b_lead=3, c_lead=3))[:5]
     (0, 0, 3, 2, 4)
     """
-    return Columns(
-        int(p.b_across),
-        int(p.a_across),
-        p.n,
-        p.m,
-        p.k,
-        p.b,
-        p.b_lead,
-        p.b_step,
-        p.a,
-        p.a_lead,
-        p.a_step,
-        p.c,
-        p.c_lead,
-        p.c_step,
-    )
+    operands = p.b, p.b_lead, p.b_step, p.a, p.a_lead, p.a_step, p.c, p.c_lead, p.c_step
+    return int(p.b_across), int(p.a_across), p.n, p.m, p.k, *operands
 
 
 def stretches(p: Product) -> list[tuple[int, int]]:

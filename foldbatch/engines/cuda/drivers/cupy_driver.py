@@ -20,10 +20,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.card import check, cublas
+from foldbatch.engines.cuda.drivers.card import check, check_compiler, cublas
 from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, Buffer, Product
-from foldbatch.engines.cuda.drivers.nvrtc import architecture, compiled, nvrtc
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, Buffer, Product
 from foldbatch.errors import BackendError
 from foldbatch.forks import start_in_each_process
 from foldbatch.params import Array
@@ -31,6 +30,7 @@ from foldbatch.params import Array
 P = ParamSpec("P")
 R = TypeVar("R")
 PAGE = 4096
+OPTIONS = ("-std=c++17", "--diag-suppress=177")  # of NVRTC; 177: a function that no kernel calls
 _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
 
 
@@ -114,10 +114,8 @@ class CupyDriver:
         self.current, self.make_current = runtime.getDevice, runtime.setDevice
         self.number: int = self.current()
         self._major: int = runtime.runtimeGetVersion() // 1000
-        properties = runtime.getDeviceProperties(self.number)
-        self.name: str = properties["name"].decode()
-        capability = properties["major"], properties["minor"]
-        self._architecture = architecture(capability, nvrtc(self._major).architectures)
+        self.name: str = runtime.getDeviceProperties(self.number)["name"].decode()
+        check_compiler(self._major)
         self._cublas = cublas(self._major)
         self._products: dict[int, Blas] = {}
         self._first: Any = None
@@ -216,9 +214,8 @@ class CupyDriver:
     @_here
     def load(self, source: str) -> CupyModule:
         self._words()
-        module = self._cupy.cuda.function.Module()
-        module.load(compiled(source, self._architecture, self._major).code)
-        return CupyModule(module)
+        text = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
+        return CupyModule(self._cupy.RawModule(code=text, options=OPTIONS).module)
 
     @_here
     def launch(

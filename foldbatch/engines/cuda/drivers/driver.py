@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from foldbatch.params import Array
@@ -17,6 +18,7 @@ Event = Any  # what `Driver.event` returns
 Function = Any  # what `Module.function` returns
 Graph = Any  # what `Driver.end_capture` returns
 
+HEADER = Path(__file__).with_name("device.h")  # what every text begins after
 THREADS = 1024  # of a block, at most
 ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
 

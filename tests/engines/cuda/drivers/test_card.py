@@ -216,12 +216,15 @@ def test_cublas_comes_with_cupy_or_is_told_of() -> None:
 def test_no_compiler_and_no_products_are_told_when_a_driver_is_made() -> None:
     cupy = StandIn(12090)
     missing = BackendError("backend cuda", "NVRTC", "none", "pip install it")
-    with mock.patch.object(cupy_driver, "nvrtc", mock.Mock(side_effect=missing)) as nvrtc:
-        with pytest.raises(BackendError, match="expected NVRTC"):
-            CupyDriver(cupy, "fp32")
-        nvrtc.assert_called_once_with(12)
     with (
-        mock.patch.object(cupy_driver, "nvrtc", lambda major: SimpleNamespace(architectures=(90,))),
+        mock.patch.object(card, "import_module", mock.Mock(side_effect=ImportError("no libnvrtc\nin /"))),
+        pytest.raises(
+            BackendError, match=r"NVRTC of CUDA 12, found no libnvrtc; pip install 'foldbatch\[cuda12\]'$"
+        ),
+    ):
+        CupyDriver(cupy, "fp32")
+    with (
+        mock.patch.object(cupy_driver, "check_compiler", lambda major: None),
         mock.patch.object(cupy_driver, "cublas", mock.Mock(side_effect=missing)) as cublas,
     ):
         with pytest.raises(BackendError):

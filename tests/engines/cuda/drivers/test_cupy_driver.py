@@ -8,7 +8,6 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -23,7 +22,6 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, load_driver
 from foldbatch.engines.cuda.drivers.driver import Driver, Product
-from foldbatch.engines.cuda.drivers.nvrtc import Compiled
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda import replayed, stand_in
@@ -37,11 +35,6 @@ DRIVERS = [
     pytest.param(lambda: stand_in.driver()[0], id="stand-in"),
     pytest.param(load_driver, id="card", marks=on_card),
 ]
-
-
-def as_text(text: str, *_: Any) -> Compiled:
-    """In the place of the compiler: the stand-in for CuPy takes texts."""
-    return Compiled(text.encode(), "")
 
 
 def wait_for(driver: Any, stream: Any) -> None:
@@ -132,10 +125,7 @@ def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
 
 @pytest.mark.parametrize("make", DRIVERS)
 def test_a_graph_is_replayed_with_what_lies_in_memory_then(make: Any) -> None:
-    driver = make()
-    emulated = isinstance(driver._cupy, stand_in.StandIn)
-    with mock.patch.object(cupy_driver, "compiled", as_text) if emulated else nullcontext():
-        assert replayed.run(driver) == replayed.EXPECTED
+    assert replayed.run(make()) == replayed.EXPECTED
 
 
 def test_a_capture_makes_nothing_and_its_graph_is_there_before_it_runs() -> None:
@@ -228,14 +218,10 @@ def test_too_little_memory_says_how_much_there_is() -> None:
     assert driver.allocate(100).nbytes == 100
 
 
-def test_a_text_is_compiled_for_the_gpu_by_the_compiler_of_its_cuda() -> None:
+def test_a_text_is_compiled_by_cupy_and_a_kernel_holds_its_module() -> None:
     driver, _, _ = stand_in.driver()
-    text = b"KERNEL f(i8 x) { *(i8*)x = 5; }"
-    with mock.patch.object(cupy_driver, "compiled", mock.Mock(return_value=Compiled(text, ""))) as compiled:
-        module = driver.load("a text")
-    compiled.assert_called_once_with("a text", "sm_90", 13)
+    module = driver.load("KERNEL f(i8 x) { *(i8*)x = 5; }")
     function = module.function("f")
-    assert function.module.code == text
     held = weakref.ref(function.module)
     del module
     gc.collect()
@@ -290,7 +276,6 @@ def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
     with (
         mock.patch.object(cuda, "device", lambda precision: made),
         mock.patch.object(cuda, "check", lambda: None),
-        mock.patch.object(cupy_driver, "compiled", as_text),
     ):
         yield cupy, products
 

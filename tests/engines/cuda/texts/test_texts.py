@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from foldbatch.engines.cuda.drivers.nvrtc import compiled, nvrtc, resources
 from foldbatch.engines.cuda.kernels import SUMMED, Kernel
 from foldbatch.engines.cuda.texts.sums import PARTS
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
+from tests.engines.cuda.nvrtc import compiled, nvrtc
 from tests.engines.cuda.resource_table import (
     ARCHITECTURES,
     OWN,
@@ -24,6 +24,7 @@ from tests.engines.cuda.resource_table import (
     model_of,
     recipes,
 )
+from tests.engines.cuda.resources import resources
 from tests.engines.cuda.walking import MANY
 from tests.programs import drawn
 

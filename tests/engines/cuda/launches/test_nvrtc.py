@@ -16,11 +16,12 @@ import pytest
 import foldbatch as fb
 from benchmarks import models
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import nvrtc as module
-from foldbatch.engines.cuda.drivers.nvrtc import Compiled, Resources, architecture, compiled, nvrtc, resources
 from foldbatch.errors import BackendError
+from tests.engines.cuda import nvrtc as module
 from tests.engines.cuda import on_cpu
 from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.nvrtc import Compiled, architecture, compiled, nvrtc
+from tests.engines.cuda.resources import Resources, read_resources, resources
 
 
 def has_nvrtc() -> bool:
@@ -129,12 +130,12 @@ ptxas info    : Used 12 registers, 376 bytes cmem[0]
 
 def test_resources_are_read_from_the_log() -> None:
     """Of functions that were not put into their callers, too."""
-    assert module._read_resources(LOG) == {
+    assert read_resources(LOG) == {
         "big": Resources(38, 0, 0, 2400),
         "twice": Resources(30, 56, 256, 16),
         "old": Resources(12, 0, 0, 40),
     }
-    assert module._read_resources("") == {}
+    assert read_resources("") == {}
 
 
 def test_an_architecture_is_the_last_that_runs_on_the_gpu() -> None:

@@ -12,18 +12,17 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from foldbatch.cache import cache_directory, tidy_once, used, write_bytes
+from foldbatch.engines.cuda.drivers.driver import HEADER
 from foldbatch.errors import BackendError
 
-HEADER = Path(__file__).with_name("device.h")
 OPTIONS = ("--std=c++17", "--diag-suppress=177", "--ptxas-options=-v")  # 177: a function that no kernel calls
 MAJORS = (13, 12)  # of CUDA, the versions that are looked for
 MISTAKE = 6  # NVRTC's status when the text is wrong
@@ -40,23 +39,6 @@ class Compiled:
 
     code: bytes
     log: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What one kernel takes of a GPU.
-
-    Attributes:
-        registers: of each thread.
-        spilled: bytes that each thread writes to memory, and reads back, as its registers do not suffice.
-        shared: bytes of shared memory of each block.
-        stack: bytes of each thread's stack, which lies in memory.
-    """
-
-    registers: int
-    spilled: int
-    shared: int
-    stack: int
 
 
 class Nvrtc:
@@ -219,28 +201,3 @@ def _kept(name: str, make: Callable[[], Compiled]) -> Compiled:
     write_bytes(path, made.code)
     write_bytes(beside, f"{hashlib.sha256(made.code).hexdigest()}\n{made.log}".encode())
     return made
-
-
-def resources(source: str, architecture: str, major: int | None = None) -> dict[str, Resources]:
-    """Return what each kernel of a text takes of a GPU, by its name; see `compiled` for the arguments."""
-    return _read_resources(compiled(source, architecture, major).log)
-
-
-def _read_resources(log: str) -> dict[str, Resources]:
-    """Read what ptxas says of each kernel, and after it of the functions that it calls."""
-    by_name: dict[str, Resources] = {}
-    kernel = ""
-    for line in log.splitlines():
-        if match := re.search(r"Compiling entry function '(\S+)'", line):
-            kernel = match[1]
-            by_name[kernel] = Resources(0, 0, 0, 0)
-        elif match := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)", line):
-            before = by_name[kernel]
-            spilled = before.spilled + int(match[2]) + int(match[3])
-            by_name[kernel] = replace(before, spilled=spilled, stack=max(before.stack, int(match[1])))
-        elif match := re.search(r"Used (\d+) registers", line):
-            shared = re.search(r"(\d+) bytes smem", line)
-            by_name[kernel] = replace(
-                by_name[kernel], registers=int(match[1]), shared=int(shared[1]) if shared else 0
-            )
-    return by_name
