@@ -14,12 +14,12 @@ import numpy as np
 
 from foldbatch.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Product
-from foldbatch.engines.cuda.drivers.nvrtc import HEADER, MISTAKE, nvrtc
+from foldbatch.engines.cuda.drivers.driver import HEADER, Product
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.model.model import Model
 from foldbatch.params import Array
 from tests.engines.cuda.emulator import Emulator, HostBuffer
+from tests.engines.cuda.nvrtc import MISTAKE, nvrtc
 from tests.ptx import NAME
 from tests.ptx.decode import Kernel, Text, decoded, taken_apart
 from tests.ptx.machine import PtxFaultError, execute, library

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from foldbatch.engines.cuda.drivers.nvrtc import nvrtc
 from foldbatch.errors import BackendError
+from tests.engines.cuda.nvrtc import nvrtc
 from tests.ptx.machine import has_compiler
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.common import BLOCK_SUM, COMMON, TEXTS, bits
+from foldbatch.engines.cuda.common import COMMON, TEXTS, bits
+from foldbatch.engines.cuda.device import Device
 from tests.engines.cuda.emulated import device, needs_compiler
-from tests.engines.cuda.threaded import run_threaded
+from tests.ptx.driver import PtxDriver
+from tests.ptx.needed import needs_ptx
 
 pytestmark = needs_compiler
 
@@ -46,32 +49,33 @@ def test_elements_are_visited_once_on_any_number_of_blocks(blocks):
     assert array.tolist() == [0, 2, 4, 6, 8]
 
 
+@cache
+def on_ptx():
+    return Device(PtxDriver())
+
+
+@needs_ptx
 @pytest.mark.parametrize("threads", [(1, 1), (48, 1), (64, 1)])
 def test_threads_of_a_block_add_up_squares_together_without_races(threads):
-    array, sums, answer = np.arange(150.0), np.zeros(8), np.zeros(2)
-    text = "\n".join([BLOCK_SUM, COMMON["squares_f8"], COMMON["clip_factor"]])
-    arguments = [address(sums), address(array), 150]
-    run_threaded(text, "squares_f8", 2, threads, arguments, [array, sums], "thread")
-    arguments = [address(answer), address(sums), 8, bits(10.0)]
-    run_threaded(text, "clip_factor", 1, threads, arguments, [sums, answer], "thread")
-    np.testing.assert_allclose(answer, [np.linalg.norm(array), 10 / np.linalg.norm(array)], rtol=1e-14)
+    array = on_ptx().put(np.arange(150.0))
+    sums, answer = on_ptx().zeros((8,), "float64"), on_ptx().zeros((2,), "float64")
+    on_ptx().launch("squares_f8", 2, threads, [sums.pointer, array.pointer, 150])
+    on_ptx().launch("clip_factor", 1, threads, [answer.pointer, sums.pointer, 8, bits(10.0)])
+    norm = np.linalg.norm(np.arange(150.0))
+    np.testing.assert_allclose(answer, [norm, 10 / norm], rtol=1e-14)
 
 
+@needs_ptx
 def test_threads_of_a_block_sum_rows_and_find_faults_without_races():
     rng = np.random.default_rng(0)
     values, order, starts = rng.normal(size=(20, 5)), rng.permutation(20), np.array([0, 13, 13, 20])
-    sums, flags = np.zeros((3, 5)), np.zeros(7, np.int64)
-    text = "\n".join([COMMON["sum_rows_f8"], COMMON["flag_f8"]])
-    arguments = [address(sums), address(values), address(order), address(starts), 3, 5]
-    buffers = [sums, values, order, starts]
-    run_threaded(text, "sum_rows_f8", 2, (4, 3), arguments, buffers, "thread")
+    rows = [on_ptx().put(array) for array in (values, order, starts)]
+    sums, flags = on_ptx().zeros((3, 5), "float64"), on_ptx().zeros((7,), "int64")
+    on_ptx().launch("sum_rows_f8", 2, (4, 3), [sums.pointer, *(row.pointer for row in rows), 3, 5])
     expected = [values[order[a:b]].sum(axis=0) for a, b in itertools.pairwise(starts)]
     np.testing.assert_allclose(sums, expected, rtol=1e-14)
     values[3:] = np.nan
-    arguments = [address(flags), bits(1.0), address(values), 10, address(values), 100, *[0] * 10]
-    run_threaded(text, "flag_f8", 2, (8, 1), arguments, [flags, values], "thread")
+    faulty = on_ptx().put(values)
+    numbers = [bits(1.0), faulty.pointer, 10, faulty.pointer, 100, *[0] * 10]
+    on_ptx().launch("flag_f8", 2, (8, 1), [flags.pointer, *numbers])
     assert flags.tolist() == [0, 1, 0, 0, 0, 0, 0]
-
-
-def address(array):
-    return array.__array_interface__["data"][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 from itertools import chain
 
@@ -17,8 +16,9 @@ from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
-from tests.engines.cuda.threaded import Threaded
 from tests.engines.cuda.walking import FUSED, MANY, Together, by_cuda, kernel_of_routine, prepare, use  # noqa: F401
+from tests.ptx.driver import PtxDriver
+from tests.ptx.needed import needs_ptx
 from tests.static.run_kernel import interpret, random_rows, routine_of_graph, run_graph
 
 pytestmark = needs_compiler
@@ -120,30 +120,23 @@ def threaded_graph() -> Graph:
 
 
 @cache
-def on_threads(sanitize: str | None) -> Together:
-    made = Together(Threaded(sanitize))
-    prepare([(threaded_graph(), ())], [FUSED], made)
-    return made
+def on_ptx() -> Together:
+    return Together(PtxDriver())
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
-@pytest.mark.parametrize(
-    ("sanitize", "block", "summed"),
-    [("thread", 16, (4, 4))]
-    + [("address", 32, (2, 8)), ("thread", BLOCK, SUMMED), ("address", BLOCK, SUMMED), (None, 96, (32, 3))]
-    * MANY,
-)
-def test_kernels_on_real_threads_compute_what_one_thread_computes(
-    sanitize: str | None, block: int, summed: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+@needs_ptx
+@pytest.mark.parametrize(("block", "summed"), [(32, (2, 8)), (BLOCK, SUMMED)])
+def test_kernels_by_many_threads_compute_what_one_thread_computes(
+    block: int, summed: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On any number of them, without a race, without a stray access, and touching only what they say."""
+    """On any number of them, without a race, without a stray access."""
     graph = threaded_graph()
     rows = random_rows(np.random.default_rng(0), graph, 11, below=4)
     monkeypatch.setattr(kernels, "BLOCK", block)
     monkeypatch.setattr(kernels, "SUMMED", summed)
     use(monkeypatch, FUSED)
     alone = run_graph(graph, rows)
-    use(monkeypatch, FUSED, on_threads(sanitize))
+    use(monkeypatch, FUSED, on_ptx())
     for found, one, right in zip(run_graph(graph, rows), alone, interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, one, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(found, right, rtol=2e-5, atol=2e-5)

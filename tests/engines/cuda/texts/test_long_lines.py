@@ -1,6 +1,5 @@
 """Long lines: what threads of a row find together is what one thread finds alone, and what NumPy finds."""
 
-import shutil
 from functools import cache
 from unittest import mock
 
@@ -9,12 +8,13 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.texts.long_lines import LONG, PHASES, long_phases
 from foldbatch.static.op import CALL
 from foldbatch.static.statements import Place, Statement
-from tests.backends import on_gpu_kernels
 from tests.engines.cuda import on_cpu
-from tests.engines.cuda.threaded import Threaded
+from tests.ptx.driver import PtxDriver
+from tests.ptx.needed import needs_ptx
 
 FUNCTIONS = {
     "softmax": lambda x: ops.softmax(x * 2),
@@ -64,11 +64,10 @@ def test_threads_share_long_lines_only():
     assert set(PHASES) < set(FUNCTIONS)
 
 
-@on_gpu_kernels
-@pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
-def test_real_threads_find_the_same():
-    device = cache(on_cpu.device.__wrapped__)
-    with mock.patch.multiple(on_cpu, DRIVER=Threaded, device=device):
+@needs_ptx
+def test_threads_of_a_block_find_the_same():
+    device = cache(lambda: Device(PtxDriver()))
+    with mock.patch.object(on_cpu, "device", device):
         compared(LONG + 5)
 
 
