@@ -36,6 +36,7 @@ FIRST = 8  # batches that classes are learned from, where nobody learned them be
 KEPT = 512  # batches that are remembered, to learn classes from
 GRAPHS = 32  # that are kept: of each class one for each block of staging, and for each kind of update
 TRIES = 3  # captures of one graph that may fail
+LONGEST = 2048  # steps of a batch that may have a class: graphs of deeper ones would take long to make
 
 
 class Key(NamedTuple):
@@ -117,8 +118,10 @@ class Captured:
 
     def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> InClass | None:
         """Return a batch in a class, or None where it fits into none; ids are those of `pack`."""
-        cells = self._bound.model.signatures
-        shape = shape_of(schedule, cells)
+        if len(schedule.steps) > LONGEST:
+            self.misses[f"it has more than {LONGEST:,} steps"] += 1
+            return None
+        shape = shape_of(schedule, self._bound.model.signatures)
         with self.device.lock:
             self._seen.append(shape)
             found = fit(self.classes, shape)

@@ -34,7 +34,7 @@ class Device:
         copies: where batches are copied to the device.
         lock: held by the thread that uses the device.
         values: the array of each parameter that was ever here, see `parameters.device_value`.
-        due: a step whose launch is put off, see `foldbatch.engines.cuda.due`; None if there is none.
+        due: a step whose launch is put off, see `foldbatch.engines.cuda.run`; None if there is none.
     """
 
     def __init__(self, driver: Driver) -> None:

@@ -195,8 +195,9 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
 
 def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
     """Look for the first array with a NaN or an infinity; return what waits for its number."""
-    if device.due is not None and all(id(array) in device.due.flags for array in arrays):
-        return partial(device.due.first_not_finite, arrays)  # it looks by itself
+    due = device.due  # another thread may launch it meanwhile: it looks by itself all the same
+    if due is not None and all(id(array) in due.flags for array in arrays):
+        return partial(due.first_not_finite, arrays)
     read = device.read_later(flags_of(device, arrays))  # who asks later must not wait for later steps
 
     def first() -> int | None:

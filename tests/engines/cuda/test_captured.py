@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.captured import FIRST, GRAPHS, TRIES, Captured, Key
+from foldbatch.engines.cuda.captured import FIRST, GRAPHS, LONGEST, TRIES, Captured, Key
 from foldbatch.engines.cuda.device import Device
 from tests.engines.cuda.checked import Asked
 from tests.engines.cuda.emulated import needs_compiler
@@ -117,3 +117,17 @@ def test_classes_are_learned_from_the_first_batches() -> None:
     before = launcher.classes
     launcher.learn()
     assert launcher.classes == before  # which have graphs
+
+
+def test_a_batch_of_very_many_steps_has_no_class() -> None:
+    """Its graph would take long to make, and a class of it long to learn."""
+    block = (
+        fb.Map(fb.Vector(1)) >> fb.RNN(fb.GRUCell(1)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
+    )
+    program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
+    schedule = program.schedule([[[1.0]] * (LONGEST + 1)]).schedule
+    launcher = program.engine.launcher(training=True)
+    for _ in range(FIRST + 1):
+        assert launcher.arranged(schedule, {}) is None
+    assert dict(launcher.misses) == {f"it has more than {LONGEST:,} steps": FIRST + 1}
+    assert launcher.classes == []

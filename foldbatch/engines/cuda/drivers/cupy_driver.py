@@ -29,7 +29,6 @@ from foldbatch.params import Array
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PAGE = 4096
 OPTIONS = ("-std=c++17", "--diag-suppress=177")  # of NVRTC; 177: a function that no kernel calls
 _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
 
@@ -160,7 +159,7 @@ class CupyDriver:
     def pinned(self, nbytes: int) -> Array:
         if not nbytes:
             return np.empty(0, np.uint8)
-        memory = self._cupy.cuda.alloc_pinned_memory(capacity(nbytes))
+        memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
         return np.frombuffer(memory, np.uint8, nbytes)
 
     @_here
@@ -285,18 +284,6 @@ class CupyDriver:
         event = self.event()
         self.record(event, self._first)
         self.wait(stream, event)
-
-
-def capacity(nbytes: int) -> int:
-    """Return a size of memory of the host for some bytes: one of few, and a quarter more at most.
-
-    CuPy uses memory again for the same size only.
-
-    >>> [capacity(n) for n in (1, 4097, 40_000, 1_000_001)]
-    [4096, 8192, 40960, 1048576]
-    """
-    step = max(PAGE, 1 << max(0, (nbytes - 1).bit_length() - 3))
-    return -(-nbytes // step) * step
 
 
 def _address(array: Array) -> int:

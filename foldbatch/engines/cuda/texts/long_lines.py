@@ -6,9 +6,9 @@ a barrier all threads put these together, in the order of threads. So there are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Protocol
 
 from foldbatch.engines.cuda.texts.expressions import SUFFIX
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
@@ -113,12 +113,7 @@ PHASES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Phase(Protocol):
-    """Writes the lines of one phase."""
-
-    def __call__(self, text: KernelText) -> list[str]:
-        """Return the lines."""
-        ...
+Phase = Callable[[KernelText], list[str]]  # writes the lines of one phase
 
 
 def long_phases(statement: Statement) -> list[Phase]:

@@ -20,7 +20,7 @@ from foldbatch import ops
 from foldbatch.engines import cuda
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers import cupy_driver
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, capacity, load_driver
+from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
 from foldbatch.engines.cuda.drivers.driver import Driver, Product
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
@@ -238,13 +238,6 @@ def test_an_array_holds_its_buffer_and_waits_for_what_is_computed() -> None:
     (name, event, stream), (waits, other, same) = cupy.asked[-2:]
     assert (name, waits, stream, same) == ("record", "wait", first, event)
     assert other is not first
-
-
-def test_memory_of_the_host_comes_in_few_sizes() -> None:
-    sizes = {capacity(n) for n in range(1, 1 << 20, 37)}
-    assert len(sizes) < 45
-    assert all(n <= capacity(n) <= max(4096, 1.25 * n + 4096) for n in range(1, 1 << 20, 37))
-    assert all(capacity(size) == size for size in sizes)
 
 
 def test_cupy_has_what_the_driver_asks_of_it() -> None:
