@@ -107,13 +107,13 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
 def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
     module, needed = ENGINES[name]
     load = inspect.signature(import_module(module).load)
-    others = {"cuda": ["precision", "launch"], "cuda-on-cpu": ["launch"]}
+    others = {"cuda": ["precision", "launch"], "cuda-on-cpu": ["launch"], "cuda-on-ptx": ["launch"]}
     assert list(load.parameters) == ["model", "debug", *others.get(name, [])]
     assert needed == {"numba": "numba", "cuda": "cupy"}.get(name, "")
 
 
 def test_all_engines_are_tested_here() -> None:
-    assert [*ENGINES] == ["cuda", "numba", "numpy", "reference", "cuda-on-cpu"]
+    assert [*ENGINES] == ["cuda", "numba", "numpy", "reference", "cuda-on-cpu", "cuda-on-ptx"]
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +184,7 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "cdua")
-    names = "auto, cuda, numba, numpy, reference, cuda-on-cpu"
+    names = "auto, cuda, numba, numpy, reference, cuda-on-cpu, cuda-on-ptx"
     with pytest.raises(UnknownNameError) as error:
         fb.compile(fb.Vector(2))
     assert str(error.value) == f"FOLDBATCH_BACKEND: expected one of {names}, found 'cdua'"
@@ -263,7 +263,7 @@ def test_what_is_not_installed_is_told_with_what_to_do() -> None:
 def test_an_unknown_name_lists_what_there_is(name: Any) -> None:
     with pytest.raises(
         UnknownNameError,
-        match=r"backend: expected one of auto, cuda, numba, numpy, reference, cuda-on-cpu, found",
+        match=r"backend: expected one of auto, cuda, numba, numpy, reference, cuda-on-cpu, cuda-on-ptx, found",
     ):
         choose_engine(name)
     with pytest.raises(UnknownNameError):
