@@ -229,13 +229,14 @@ class CudaRun:
         places = []
         for (k, i), number in ready.phase.bound.brought["feed"]:
             data = self._feeds[k][i]
-            size = ready.ranks_room[k] * data[:0].itemsize * int(np.prod(data.shape[1:]))
-            places.append((k, number, data, end, size))
+            shape = (ready.ranks_room[k], *data.shape[1:])
+            size = int(np.prod(shape)) * data.itemsize
+            places.append((k, number, data, shape, end, size))
             end += -(-size // GRAIN) * GRAIN
         block = self.staging.next(end)
-        for k, number, data, start, size in places:
+        for k, number, data, shape, start, size in places:
             self.memory.bring(number, block.device, start, size)
-            target = block.host[start : start + size].view(data.dtype).reshape(-1, *data.shape[1:])
+            target = block.host[start : start + size].view(data.dtype).reshape(shape)
             target[... if ready.ranks is None else ready.ranks[k]] = data
         self._end = end
         return block, block.host[:nbytes].view(np.int64)
