@@ -63,9 +63,9 @@ def trees() -> list[Any]:
 def spoilt(header: dict[str, Any], rng: Random) -> dict[str, Any]:
     """Return a header of which one part is another one's, or nonsense, or is left out."""
     header = copy.deepcopy(header)
-    places = list(_places(header))
-    holder, key = rng.choice(places)
-    other, other_key = rng.choice(places)
+    found = list(places(header))
+    holder, key = rng.choice(found)
+    other, other_key = rng.choice(found)
     nonsense: list[Any] = [None, True, -1, 0, 7, 10**5, 0.5, "", "x", "os:system", [], {}, [[]], {"tuple": 3}]
     nonsense += [{"function": "os:system"}, {"object": 5}, {"object": 10**12}, {"array": "x"}, {"type": [-1]}]
     nonsense += [{"partial": [{"function": "builtins:len"}, [], []]}, {"dict": [[[], 1]]}, {"items": []}]
@@ -81,12 +81,13 @@ def spoilt(header: dict[str, Any], rng: Random) -> dict[str, Any]:
     return header
 
 
-def _places(data: Any) -> Iterator[tuple[Any, Any]]:
+def places(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all places in nested data, each as what holds it and a key."""
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for key, part in list(items):
         yield data, key
         if isinstance(part, dict | list):
-            yield from _places(part)
+            yield from places(part)
 
 
 def rewritten(path: Path, header: dict[str, Any]) -> None:

@@ -13,6 +13,14 @@ import pytest
 
 from foldbatch import cache
 
+PARTS = [
+    "above",
+    "above/cache",
+    "above/cache/__pycache__",
+    "above/cache/a.py",
+    "above/cache/__pycache__/a.loop-2.py311.nbi",
+]
+
 
 def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of our own goes before the desktop's, and may say that there is none."""
@@ -70,16 +78,7 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o720, 0o1777])
-@pytest.mark.parametrize(
-    "part",
-    [
-        "above",
-        "above/cache",
-        "above/cache/__pycache__",
-        "above/cache/a.py",
-        "above/cache/__pycache__/a.loop-2.py311.nbi",
-    ],
-)
+@pytest.mark.parametrize("part", PARTS)
 def test_what_others_may_write_to_is_not_used(
     part: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,17 +107,7 @@ def test_where_nobody_else_may_enter_modes_of_files_do_not_matter(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [12345, 0])
-@pytest.mark.parametrize(
-    "part",
-    [
-        "above",
-        "above/cache",
-        "above/cache/__pycache__",
-        "above/cache/a.py",
-        "above/cache/__pycache__/a.loop-2.py311.nbi",
-        "above/link",
-    ],
-)
+@pytest.mark.parametrize("part", [*PARTS, "above/link"])
 def test_what_belongs_to_another_user_is_not_used(
     part: str, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

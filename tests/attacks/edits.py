@@ -6,7 +6,6 @@ import copy
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from random import Random
@@ -16,6 +15,7 @@ from typing import Any
 from foldbatch.blocks.data import READERS
 from foldbatch.blocks.paths import LISTED, METHODS, OF_OBJECTS
 from foldbatch.blocks.plain import KINDS
+from tests.kept import places
 
 CODE = (
     "__import__('os').system('touch harm')",
@@ -149,15 +149,6 @@ def function(rng: Random, depth: int = 2, kind: str = "") -> Any:
         case "object":
             return {"object": rng.randrange(3)}
     return {"function": rng.choice(listed() if rng.random() < 0.9 else functions())}
-
-
-def places(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield all places in nested data, each as what holds it and a key."""
-    items = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, part in list(items):
-        yield data, key
-        if isinstance(part, dict | list):
-            yield from places(part)
 
 
 def edited(
