@@ -1,0 +1,563 @@
+"""Cells: functions of tensors, each a static cell for every structure of arguments it is called with.
+
+``@cell`` gives back a plain function. Its code asks whether the arguments have a structure that it knows,
+notes the call, and returns values; it is written anew when a structure comes that it does not know.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial, update_wrapper
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from foldbatch.errors import FoldbatchError, WalkError
+from foldbatch.functions.specs import (
+    DataSpec,
+    ListSpec,
+    NestSpec,
+    ObjectSpec,
+    Spec,
+    StaticSpec,
+    ValueSpec,
+    described,
+    hint_of,
+    leaves,
+    rebuilt,
+    spec_of,
+)
+from foldbatch.functions.values import Label, Value, value_class
+from foldbatch.model.drafts import Draft, Feed
+from foldbatch.model.wires import Flow
+from foldbatch.params.parameters import Parameter
+from foldbatch.static import ops
+from foldbatch.static.cellgraph import CellGraph, feed_bounds
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
+from foldbatch.static.op import CALL, UNBATCHED, ragged
+from foldbatch.static.operators import in_function, is_symbolic
+from foldbatch.static.ops.random import KEY
+from foldbatch.static.printer import print_graph
+from foldbatch.types import describe_value
+
+# What the code of all cells finds among its globals; `notes` binds lists of a run.
+GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0, "NEW": object.__new__}
+_names: dict[Any, str] = {}
+_numbers = itertools.count()
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of an object among the globals of cells' code."""
+    key = (type(thing), thing)
+    if key not in _names:
+        _names[key] = f"K{len(_names)}"
+        GLOBALS[_names[key]] = thing
+    return _names[key]
+
+
+@dataclass(slots=True)
+class Body:
+    """What a cell's function leaves beside its result while it runs on symbolic tensors."""
+
+    losses: list[tuple[str, Node]] = field(default_factory=list)
+    metrics: list[tuple[str, Node, Label | None]] = field(default_factory=list)
+
+
+_bodies: list[Body] = []
+
+
+def body() -> Body | None:
+    """Return that of the cell whose function runs now."""
+    return _bodies[-1] if _bodies else None
+
+
+@dataclass(eq=False)
+class Signature:
+    """A cell for one structure of arguments: its graph, and what a call of it notes.
+
+    Attributes:
+        name: of the cell.
+        number: its own, in the process.
+        specs: the structures of arguments, by name.
+        operands: the values that it reads: their paths, inputs of the graph.
+        sequences: the lists that it reads: path, axis, and per member its path in an element, and input.
+        feeds: the data that it reads: path, input and description.
+        labels: per metric with a label, the path of the label.
+        outputs: its results as nodes of the graph, those that are no operands.
+        result: the structure of the result; per leaf the number of an output, or the path of an operand.
+        draft: the cell as it goes to the linker, without wires.
+    """
+
+    name: str
+    number: int
+    specs: dict[str, Spec]
+    operands: list[tuple[str, Node]]
+    sequences: list[tuple[str, Any, list[tuple[str, Node]]]]
+    feeds: list[tuple[str, Node, Feed]]
+    labels: list[str]
+    outputs: list[Node]
+    result: Spec
+    leaves: list[int | str]
+    draft: Draft
+
+    @cached_property
+    def bounds(self) -> list[int | None]:
+        """Per feed, the number that ids must be below, or None."""
+        nodes = [n for _, n in self.operands] + [n for _, _, members in self.sequences for _, n in members]
+        losses, metrics = ([n for _, n in part] for part in (self.draft.losses, self.draft.metrics))
+        parts = [
+            tuple(part) for part in (nodes, [n for _, n, _ in self.feeds], self.outputs, losses, metrics)
+        ]
+        found = feed_bounds(CellGraph(self.name, *parts))
+        return [found.get(node) for _, node, _ in self.feeds]
+
+    @cached_property
+    def digest(self) -> str:
+        """A text that tells signatures of one name apart, whatever the order in which they were found."""
+        ends = [*self.outputs, *(n for _, n in self.draft.losses), *(n for _, n in self.draft.metrics)]
+        inputs = [n for _, n in self.operands] + [n for _, n, _ in self.feeds]
+        inputs += [n for _, _, members in self.sequences for _, n in members]
+        graph = Graph(tuple(inputs), tuple(ends))
+        constants = sorted(n.attrs["value"].tobytes() for n in graph.nodes if n.op is CONSTANT)
+        specs = {name: described(spec) for name, spec in self.specs.items()}
+        return repr(
+            (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
+        )
+
+    @property
+    def width(self) -> int:
+        """How many numbers a call takes."""
+        return max(len(self.outputs), 1)
+
+    @property
+    def arguments(self) -> int:
+        """How many numbers stand in the row of a call: its own, those it reads, and lengths of lists."""
+        return 1 + len(self.operands) + len(self.sequences)
+
+    @property
+    def silent(self) -> bool:
+        """Whether a call of it computes nothing."""
+        return not (self.outputs or self.draft.losses or self.draft.metrics)
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters, in the order in which the function uses them."""
+        ends = [*self.outputs, *(n for _, n in self.draft.losses), *(n for _, n in self.draft.metrics)]
+        seen: set[Node] = set()
+        stack = ends[::-1]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                if node.op is PARAMETER:
+                    yield node.attrs["parameter"]
+                stack += node.inputs[::-1]
+
+    def drafted(self, number: int, name: str) -> Draft:
+        """Return the cell with wires of its own."""
+        draft, flow = self.draft, Flow
+        return Draft(
+            name,
+            number,
+            "",
+            operands=[(node, flow()) for _, node in self.operands],
+            sequences=[
+                (axis, [(node, flow()) for _, node in members]) for _, axis, members in self.sequences
+            ],
+            feeds=list(draft.feeds),
+            outputs={node: flow() for node in self.outputs},
+            losses=list(draft.losses),
+            metrics=list(draft.metrics),
+            labels=list(draft.labels),
+            keys=list(draft.keys),
+            nodes=draft.nodes,
+        )
+
+    def lines(self, parameters: Sequence[str]) -> Iterator[str]:
+        """Yield the code of a call whose arguments have this structure."""
+        guards = [g for name in parameters for g in self.specs[name].guard(name, name_of)]
+        yield f"if {' and '.join(guards) or 'True'}:"
+        k = self.number
+        if self.silent:
+            yield f"    return {self._result({})}"
+            return
+        for i, (path, _, members) in enumerate(self.sequences):
+            inner = [f"x{member}.n" for member, _ in members]
+            each = (
+                f"[{inner[0]} for x in {path}]"
+                if len(inner) == 1
+                else f"[n for x in {path} for n in ({', '.join(inner)})]"
+            )
+            yield "    try:"
+            yield f"        e{i} = {each}"
+            yield f"    except Exception: return S({', '.join(parameters)})"
+        row = [
+            "v",
+            *(f"{path}.n" for path, _ in self.operands),
+            *(f"len({path})" for path, _, _ in self.sequences),
+        ]
+        yield "    v = N"
+        yield "    if v > M: STOP()"
+        yield f"    R{k}(({', '.join(row)},))"
+        yield f"    N = v + {self.width}"
+        for i in range(len(self.sequences)):
+            yield f"    E{k}_{i}(e{i})"
+        for i, (path, _, _) in enumerate(self.feeds):
+            yield f"    F{k}_{i}({path or 'v'})"
+        for i, path in enumerate(self.labels):
+            yield f"    L{k}_{i}({path})"
+        made = {}
+        for j, node in enumerate(self.outputs):
+            yield f"    o{j} = NEW({name_of(value_class(node.type))}); o{j}.n = v" + (f" + {j}" if j else "")
+            made[j] = f"o{j}"
+        yield f"    return {self._result(made)}"
+
+    def _result(self, made: dict[int, str]) -> str:
+        codes = iter([made[leaf] if isinstance(leaf, int) else leaf for leaf in self.leaves])
+
+        def text(spec: Spec) -> str:
+            if not isinstance(spec, NestSpec):
+                return next(codes)
+            items = [text(item) for item in spec.items]
+            if spec.kind is tuple:
+                return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+            if spec.kind is dict:
+                return (
+                    "{" + ", ".join(f"{name_of(k)}: {x}" for k, x in zip(spec.keys, items, strict=True)) + "}"
+                )
+            return f"{name_of(spec.kind)}({', '.join(items)})"
+
+        return text(self.result)
+
+
+class Cell:
+    """A user's function of tensors, and its signatures.
+
+    Args:
+        function: the function.
+        name: what reports call it.
+
+    Attributes:
+        call: the function that stands for it in walks.
+        signatures: those that were found.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function, self.name = function, name
+        self.signatures: list[Signature] = []
+        self.signature = inspect.signature(function)
+        kinds = {parameter.kind for parameter in self.signature.parameters.values()}
+        if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} & kinds:
+            fix = "name each argument; any number of values is a list: def node(children)"
+            raise WalkError(name, "a function with named arguments", f"{name}{self.signature}", fix)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        self.static = [n for n, p in self.signature.parameters.items() if p.kind is keyword]
+        self.parameters = list(self.signature.parameters)
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        self.hints = {n: hint_of(p.annotation, names) for n, p in self.signature.parameters.items()}
+        self.slow = f"S{next(_numbers)}"
+        GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
+        weakref.finalize(self, GLOBALS.pop, self.slow)
+        self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
+        self.write()
+        update_wrapper(self.call, function)
+        self.call.__defaults__ = getattr(function, "__defaults__", None)
+        self.call.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+        self.call.__annotations__ = {}
+        self.call.__dict__["cell"] = self  # lives as long as its function
+        _cells.add(self)
+
+    def write(self, *, fast: bool = True) -> None:
+        """Write the code of `call`; without `fast` every call goes the slow way."""
+        header = ", ".join(
+            [
+                *(n for n in self.parameters if n not in self.static),
+                *(["*"] if self.static else []),
+                *self.static,
+            ]
+        )
+        passed = ", ".join([f"{n}={n}" if n in self.static else n for n in self.parameters])
+        lines = ["global N"]
+        for signature in self.signatures if fast else ():
+            lines += [
+                line.replace(f"return S({', '.join(self.parameters)})", f"return {self.slow}({passed})")
+                for line in signature.lines(self.parameters)
+            ]
+        lines.append(f"return {self.slow}({passed})")
+        text = f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)
+        self.call.__code__ = _code(text).replace(co_name=self.name, co_qualname=self.name)
+
+    def find(self, arguments: dict[str, Any]) -> Signature:
+        """Return the signature of a call, made if it is new.
+
+        Raises:
+            WalkError: when the cell cannot take the arguments.
+            FoldbatchError: when its function cannot compute with tensors of these types.
+        """
+        specs: dict[str, Spec] = {}
+        for name in self.parameters:
+            where = f"{self.name}({name})"
+            if name in self.static:
+                specs[name] = StaticSpec(_hashable(arguments[name], where))
+            else:
+                specs[name] = spec_of(arguments[name], where, self.hints[name])
+                _refuse_text(specs[name], arguments[name], where)
+        for signature in self.signatures:
+            if signature.specs == specs:
+                return signature
+        made = _made(self, specs)
+        self.signatures.append(made)
+        self.write(fast=not Slow.on)
+        return made
+
+
+class Slow:
+    """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
+
+    on: bool = False
+    call: Callable[[Cell, dict[str, Any]], Any]
+
+
+_cells: weakref.WeakSet[Cell] = weakref.WeakSet()
+
+
+def go_slow(*, on: bool) -> None:
+    """Let all calls of cells go the slow way, or no more."""
+    if Slow.on != on:
+        Slow.on = on
+        for one in list(_cells):
+            one.write(fast=not on)
+
+
+def _code(text: str) -> Any:
+    scope: dict[str, Any] = {}
+    exec(compile(text, "<foldbatch cell>", "exec"), scope)  # noqa: S102 - the text is our own
+    return scope["f"].__code__
+
+
+def _slow(held: weakref.ref[Cell], *args: Any, **options: Any) -> Any:
+    """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
+    self = held()
+    assert self is not None, "the code of a cell runs without it"
+    if is_symbolic():
+        return self.function(*args, **options)
+    bound = self.signature.bind(*args, **options)
+    bound.apply_defaults()
+    return Slow.call(self, bound.arguments)
+
+
+def _hashable(value: Any, where: str) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        fix = "a keyword-only argument is the same in all calls of one cell: give a number, a str or a tuple"
+        raise WalkError(where, "a static argument that can be hashed", describe_value(value), fix) from None
+    if isinstance(value, Value):
+        raise WalkError(where, "a static argument", repr(value), "let it stand before the * in the function")
+    return value
+
+
+def _refuse_text(spec: Spec, value: Any, where: str) -> None:
+    if isinstance(spec, ObjectSpec) and isinstance(value, type | FunctionType):
+        name, _, argument = where[:-1].partition("(")
+        fix = f"make it a keyword-only argument: def {name}(..., *, {argument})"
+        raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
+
+
+def _made(self: Cell, specs: dict[str, Spec]) -> Signature:
+    """Run a cell's function on symbolic tensors, and return what comes of it."""
+    operands: list[tuple[str, Node]] = []
+    sequences: list[tuple[str, Any, list[tuple[str, Node]]]] = []
+    feeds: list[tuple[str, Node, Feed]] = []
+    given: dict[str, Any] = {}
+    objects: list[str] = []
+    for name, spec in specs.items():
+        parts: list[Any] = []
+        for path, leaf in leaves(spec):
+            where = name + path
+            match leaf:
+                case ValueSpec(type_):
+                    operands.append((where, input_node(type_, name=where)))
+                    parts.append(operands[-1][1])
+                case DataSpec(type_):
+                    node = input_node(type_, name=where)
+                    declared = type_.dtype if type_.dtype.startswith(("int", "uint")) else ""
+                    feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
+                    parts.append(node)
+                case ListSpec(element):
+                    if element is None:
+                        parts.append(())  # what some layers take for no children
+                        continue
+                    axis = ragged(where)
+                    members = [(inner, input_node(t, axis, where + inner)) for inner, t in leaf.members]
+                    sequences.append((where, axis, members))
+                    parts.append(rebuilt(element, iter([node for _, node in members])))
+                case ObjectSpec():
+                    parts.append(Label(len(objects), f"{self.name}({where})"))
+                    objects.append(where)
+                case _:
+                    parts.append(None)
+        given[name] = rebuilt(spec, iter(parts))
+    found = Body()
+    result = _run(self, specs, given, found)
+    return _signature(self, specs, operands, sequences, feeds, objects, result, found)
+
+
+def _run(self: Cell, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
+    _bodies.append(found)
+    try:
+        with in_function():
+            positional = [given[n] for n in self.parameters if n not in self.static]
+            return self.function(*positional, **{n: given[n] for n in self.static})
+    except FoldbatchError as error:
+        empty = [n for n, spec in specs.items() if any(leaf == ListSpec(None) for _, leaf in leaves(spec))]
+        if empty:
+            fix = f"say what its elements are: def {self.name}({empty[0]}: list['float32[64]'])"
+            where = f"{self.name}({empty[0]})"
+            raise WalkError(where, "a list whose elements are known", "an empty one", fix) from error
+        error.add_note(f"in the cell {self.name}, called with {_called(specs)}")
+        raise
+    except Exception as error:
+        error.add_note(f"in the cell {self.name}, called with {_called(specs)}: symbols and no numbers")
+        raise
+    finally:
+        _bodies.pop()
+
+
+def _called(specs: dict[str, Spec]) -> str:
+    return ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
+
+
+def _signature(
+    self: Cell,
+    specs: dict[str, Spec],
+    operands: list[tuple[str, Node]],
+    sequences: list[tuple[str, Any, list[tuple[str, Node]]]],
+    feeds: list[tuple[str, Node, Feed]],
+    objects: list[str],
+    result: Any,
+    found: Body,
+) -> Signature:
+    path_of = {node: path for path, node in operands}
+    outputs: list[Node] = []
+    held: list[int | str] = []
+
+    def taken(x: Any) -> Spec:
+        if isinstance(x, tuple | dict) or (hasattr(x, "__dataclass_fields__") and not isinstance(x, type)):
+            keys, items = _items(x)
+            return NestSpec(type(x), keys, tuple([taken(item) for item in items]))
+        if isinstance(x, list):
+            return taken(tuple(x))
+        if x is None:
+            held.append("None")
+            return StaticSpec(None)
+        if isinstance(x, Parameter | np.ndarray | np.generic):
+            operand: Any = x
+            x = lift(self.name, (operand,))[0]
+        if not isinstance(x, Node):
+            fix = "return tensors, or tuples, dicts or dataclasses of them"
+            raise WalkError(self.name, "tensors as result", describe_value(x), fix)
+        if x in path_of:
+            held.append(path_of[x])
+            return ValueSpec(x.type)
+        if x.axis.rank > 1:
+            fix = "sum over the elements with ops.segment_sum, or call a cell for each element"
+            raise WalkError(self.name, "one tensor a call", f"a {x.type} for every element of a list", fix)
+        node = apply("batch", x, axis=CALL) if x.axis is UNBATCHED else x
+        if node not in outputs:
+            outputs.append(node)
+        held.append(outputs.index(node))
+        return ValueSpec(node.type)
+
+    nest = taken(result)
+    losses = [(name, ops.batched(node)) for name, node in found.losses]
+    metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
+    ends = [*outputs, *(node for _, node in losses), *(node for _, node in metrics)]
+    inputs = (
+        {n for _, n in operands} | {n for _, n, _ in feeds} | {n for _, _, ms in sequences for _, n in ms}
+    )
+    read = {*reachable(ends, inputs)}
+    operands = [(path, node) for path, node in operands if node in read]
+    sequences = [s for s in sequences if any(node in read for _, node in s[2])]
+    feeds = [(path, node, feed) for path, node, feed in feeds if node in read]
+    draft = Draft(self.name, 0, "")
+    if KEY in read:
+        draft.keys = [len(feeds)]
+        feeds.append(("", KEY, Feed(KEY.type, self.name, "")))
+    draft.feeds = [(node, feed) for _, node, feed in feeds]
+    draft.losses, draft.metrics = losses, metrics
+    labels = [(number, label) for number, (_, _, label) in enumerate(found.metrics) if label is not None]
+    draft.labels = [number for number, _ in labels]
+    draft.nodes = {node for node in read if node not in inputs} | {
+        node for _, node, _ in feeds if node is not KEY
+    }
+    paths = [objects[label.number] for _, label in labels]
+    return Signature(
+        self.name, next(_numbers), specs, operands, sequences, feeds, paths, outputs, nest, held, draft
+    )
+
+
+def _items(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    if isinstance(x, dict):
+        return tuple(x), list(x.values())
+    if isinstance(x, tuple):
+        return tuple(range(len(x))), list(x)
+    return tuple(x.__dataclass_fields__), [getattr(x, key) for key in x.__dataclass_fields__]
+
+
+def cell(function: Callable[..., Any]) -> Any:
+    """Make a function of tensors a static cell, one for each structure of arguments.
+
+    In a plain Python function that is given to `foldbatch.compile` (a *walk*) a call of it is noted, and
+    yields values; all its calls in a batch run together. In another cell it is an ordinary call.
+
+    The function is run once for each structure, on symbolic tensors. Arguments may be values, numbers
+    and arrays of the example, None, tuples, dicts and dataclasses of these, and lists of values. A list may
+    have any length: in the function, its elements lie along a ragged axis, for `ops.segment_sum` and the
+    layers that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
+    Other objects may be labels of metrics. An annotation says what a number is read as
+    (``price: "float32"``), or what the elements of a list are that may be empty
+    (``children: list["float32[64]"]``). Methods of a `Module` can be cells, too.
+
+    Args:
+        function: takes and returns tensors, with `foldbatch.ops`, operators and layers.
+
+    Raises:
+        WalkError: when the function takes any number of arguments; at a call, when the cell cannot take what
+            it is given, or no walk runs.
+
+    >>> import foldbatch as fb
+    >>> @fb.cell
+    ... def halved(x, y: "float32"):
+    ...     return x * 0.5 + y
+    >>> program = fb.compile(lambda numbers: [halved(fb.tensor(x), 1) for x in numbers], "numpy")
+    >>> [[float(y) for y in ys] for ys in program.run([[1.0, 2.0], [], [4.0]])]
+    [[1.5, 2.0], [], [3.0]]
+    """
+    parameters = list(inspect.signature(function).parameters)
+    if parameters[:1] == ["self"]:
+        return MethodCell(function)
+    return Cell(function, getattr(function, "__name__", "cell")).call
+
+
+class MethodCell:
+    """A cell that is a method: each object has a cell of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        bound = self.function.__get__(instance)
+        made = Cell(bound, self.function.__name__).call
+        instance.__dict__[self.function.__name__] = made  # found before this the next time
+        return made

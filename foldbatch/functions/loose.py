@@ -1,0 +1,269 @@
+"""Loose cells: what a walk does with values outside of cells, each op and layer a small cell of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from foldbatch.errors import WalkError
+from foldbatch.functions import notes
+from foldbatch.functions.cells import Cell, body
+from foldbatch.functions.notes import running
+from foldbatch.functions.values import Held, Label, Value
+from foldbatch.static import ops
+from foldbatch.static.graph import Node
+from foldbatch.static.operators import Hooks
+from foldbatch.types import TensorType, describe_value
+
+# Functions whose plain numbers are data, and may differ from call to call; those of others are static.
+NUMBERS = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "floor_divide",
+        "mod",
+        "minimum",
+        "maximum",
+        "clip",
+        "where",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+    ]
+)
+IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
+TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
+
+_of_ops: dict[Any, Cell] = {}
+_of_layers: WeakKeyDictionary[Any, dict[Any, Cell]] = WeakKeyDictionary()
+
+
+def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Note a call of a function of `foldbatch.ops`."""
+    name = function.__name__
+    if not running():
+        raise WalkError(
+            f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
+        )
+    kind = next(x.type for x in _flat(operands) if isinstance(x, Value))
+    given = [_given(name, x, kind) for x in operands]
+    static = tuple([None if dynamic else _frozen(x) for x, dynamic in given])
+    key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
+    cell = _of_ops.get(key)
+    if cell is None:
+        cell = _of_ops[key] = _cell(
+            name, partial(_filled, function, given, options), sum(d for _, d in given)
+        )
+    return cell.call(*[x for x, dynamic in given if dynamic])
+
+
+def _flat(operands: Sequence[Any]) -> list[Any]:
+    return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
+
+
+def _given(name: str, x: Any, kind: TensorType) -> tuple[Any, bool]:
+    """Return an operand as a cell takes it, and whether it is data of the call, not of the cell."""
+    if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
+        return (tuple(x) if name in TOGETHER else x), True
+    if isinstance(x, bool | int | float) and name in NUMBERS:
+        whole = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
+        return (x, False) if whole else (np.dtype(kind.dtype).type(x), True)
+    if isinstance(x, np.generic) and name not in NUMBERS | IDS:
+        return x, False
+    if name in IDS and type(x) is int:
+        return x, True
+    return x, isinstance(x, Value | np.ndarray | np.generic)
+
+
+def _frozen(x: Any) -> Any:
+    if isinstance(x, slice):
+        return slice, x.start, x.stop, x.step
+    if isinstance(x, list | tuple):
+        return tuple(map(_frozen, x))
+    return type(x), x
+
+
+def _filled(
+    function: Callable[..., Any], given: list[tuple[Any, bool]], options: dict[str, Any], *xs: Any
+) -> Any:
+    left = iter(xs)
+    return function(*[next(left) if dynamic else x for x, dynamic in given], **options)
+
+
+def _cell(name: str, function: Callable[..., Any], arguments: int) -> Cell:
+    """Return a cell of so many arguments."""
+    names = ", ".join(f"x{i}" for i in range(arguments))
+    made = eval(f"lambda {names}: function({names})", {"function": function})  # noqa: S307 - the text is our own
+    return Cell(made, name)
+
+
+def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
+    """Note a call of a layer or of another block of tensors."""
+    cells = _of_layers.setdefault(layer, {})
+    if len(xs) not in cells:
+        function, kind = layer.called()
+        cells[len(xs)] = _cell(function or kind or type(layer).__name__, layer.apply, len(xs))
+    return cells[len(xs)].call(*xs)
+
+
+Hooks.function = staticmethod(_apply)
+notes.Layers.call = staticmethod(_layer)
+
+
+# -- losses, metrics, data
+
+
+def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
+    """Add a scalar to the loss of the batch; in a cell, or in the walk.
+
+    None adds nothing, so that a label may be missing: `ops.cross_entropy` of a label that is None is None.
+
+    Args:
+        value: a scalar of floats.
+        name: under which `results.losses` has the sum.
+        weight: what the scalar is multiplied by.
+
+    Raises:
+        WalkError: when the value is no scalar of floats, or neither a walk nor a cell's function runs.
+
+    >>> import foldbatch as fb
+    >>> def walk(numbers):
+    ...     for x in numbers:
+    ...         fb.loss(fb.tensor(x) * 2.0)
+    >>> fb.compile(walk, "numpy").run([[1.0, 2.0], []], losses=True).loss
+    6.0
+    """
+    if value is None:
+        return
+    if not math.isfinite(weight):
+        raise WalkError("fb.loss", "a finite weight", str(weight), "1 counts the loss as it is")
+    if not isinstance(value, Node):
+        _note("loss", value, None, _adds_loss, name, weight)
+        return
+    found = body()
+    if found is None:
+        fix = "in blocks, end with fb.Loss"
+        raise WalkError("fb.loss", "a call in a cell or in a walk", "one elsewhere", fix)
+    if value.shape or not value.type.is_float or value.axis.rank > 1:
+        fix = "reduce it, for example with ops.mean or ops.segment_sum"
+        raise WalkError("fb.loss", "one scalar of floats", f"a {value!r}", fix)
+    found.losses.append((name, value if weight == 1 else value * weight))
+
+
+def metric(name: str, value: Any, label: Any = None) -> None:
+    """Collect a tensor over the batch, under a name; in a cell, or in the walk.
+
+    Args:
+        name: under which `results.metrics` has the values, in the order of calls.
+        value: a tensor. None collects nothing.
+        label: any object that tells whose the value is.
+
+    Raises:
+        WalkError: when the value is no tensor, or neither a walk nor a cell's function runs.
+
+    >>> import foldbatch as fb
+    >>> def walk(words):
+    ...     for word in words:
+    ...         fb.metric("length", fb.tensor(len(word)), label=word)
+    >>> found = fb.compile(walk, "numpy").run([["one", "three"], ["two"]], metrics=True).metrics["length"]
+    >>> found.values.tolist(), found.labels, found.examples.tolist()
+    ([3, 5, 3], ['one', 'three', 'two'], [0, 0, 1])
+    """
+    if value is None:
+        return
+    if not isinstance(value, Node):
+        _note("metric", value, label, _adds_metric, name, 1.0)
+        return
+    found = body()
+    if found is None:
+        fix = "in blocks, end with fb.Metric"
+        raise WalkError("fb.metric", "a call in a cell or in a walk", "one elsewhere", fix)
+    if value.axis.rank > 1:
+        fix = "collect it where elements are made"
+        raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
+    if label is not None and not isinstance(label, Label):
+        fix = "an argument of the cell that holds an object; numbers and None are no labels in a cell"
+        raise WalkError("fb.metric label", fix, describe_value(label), "collect the metric in the walk")
+    found.metrics.append((name, value, label))
+
+
+def _note(kind: str, value: Any, label: Any, adds: Callable[..., None], name: str, weight: float) -> None:
+    """Note a loss or a metric of a walk: a cell that does nothing else."""
+    if not running():
+        raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
+    if not isinstance(value, Value):
+        value = tensor(value)
+    key = (kind, name, weight, label is None)
+    if key not in _of_ops:
+        _of_ops[key] = Cell(partial(adds, name, weight), kind if name == kind else f"{kind} {name}")
+    _of_ops[key].call(value, Held(label) if label is not None else None)
+
+
+def _adds_loss(name: str, weight: float, value: Any, label: Any) -> None:
+    loss(value, name, weight=weight)
+
+
+def _adds_metric(name: str, weight: float, value: Any, label: Any) -> None:
+    metric(name, value, label)
+
+
+def tensor(values: Any, dtype: str | None = None) -> Any:
+    """Bring numbers of an example into the model; in a walk.
+
+    Args:
+        values: a number, an array, or nested lists of numbers.
+        dtype: what they are read as; by default float32 for floats, int32 for Python's ints, bool, or that of
+            the array.
+
+    Returns:
+        A value of their shape.
+
+    Raises:
+        WalkError: when no walk runs, or they are no numbers.
+
+    >>> import foldbatch as fb
+    >>> fb.compile(lambda x: fb.tensor(x) + 1.0, "numpy").run([[1.0, 2.0], [3.0, 4.0]])
+    [array([2., 3.], dtype=float32), array([4., 5.], dtype=float32)]
+    """
+    if isinstance(values, Value | Node):
+        operand: Any = values
+        return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
+    try:
+        array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
+    except ValueError:
+        array = np.asarray(None)
+    kind = np.dtype(str(array.dtype).removeprefix("torch.")).kind if str(array.dtype) != "object" else "O"
+    if kind not in "fiub":
+        fix = "give numbers, in rows of one length; values are stacked by ops.stack"
+        raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
+    if dtype is None and isinstance(values, bool | int | float | list | tuple):
+        dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")
+    if dtype is not None and str(array.dtype).removeprefix("torch.") != dtype:
+        wider = {"f": "fiub", "i": "iub", "b": "b", "u": "ub"}[np.dtype(dtype).kind]
+        if kind not in wider:
+            raise WalkError(
+                "fb.tensor", f"numbers that are {dtype}", describe_value(values), "cast them first"
+            )
+        narrow = np.asarray(array).astype(dtype)
+        if kind in "iu" and not (narrow == array).all():
+            expected = f"numbers in the range of {dtype}"
+            raise WalkError("fb.tensor", expected, describe_value(values), "give dtype=")
+        array = narrow
+    return _data.call(array)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+_data = Cell(_same, "tensor")

@@ -1,0 +1,93 @@
+"""Modules: objects that own layers, and name parameters by where these stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from foldbatch.blocks.layers.layer import Layer
+from foldbatch.params.parameters import Parameter
+
+
+class Module:
+    """Owns layers, parameters and other modules as attributes, for models written as functions.
+
+    A layer without a name of its own is called as the attribute that holds it, and one inside of another
+    module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which part ran first.
+    Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass; recursion is by
+    methods.
+
+    >>> import foldbatch as fb
+    >>> class Pair(fb.Module):
+    ...     def __init__(self):
+    ...         self.first, self.second = fb.Linear(2), fb.Linear(1)
+    ...     @fb.cell
+    ...     def scored(self, x):
+    ...         return self.second(fb.ops.tanh(self.first(x)))
+    >>> pair = Pair()
+    >>> program = fb.compile(lambda x: pair.scored(fb.tensor(x)), "numpy")
+    >>> program.warm([[1.0, 2.0, 3.0]])
+    >>> sorted(program.params)
+    ['first.bias', 'first.weight', 'second.bias', 'second.weight']
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        _name(value, name)
+
+    def parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the layers, parameters and modules that it holds, by attribute, those in lists by number."""
+        for name, value in vars(self).items():
+            yield from _held(name, value)
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters that its layers have made so far, and those of its parts."""
+        for _, part in self.parts():
+            match part:
+                case Parameter():
+                    yield part
+                case Module():
+                    yield from part.parameters()
+                case Layer():
+                    yield from part.parameters.values()
+
+
+def is_walk(model: Any) -> bool:
+    """Whether what is to be compiled is a function or a module that can be called, and no block."""
+    return isinstance(model, FunctionType | MethodType | partial) or (
+        isinstance(model, Module) and callable(model)
+    )
+
+
+def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    match value:
+        case Layer() | Parameter() | Module():
+            yield name, value
+        case list() | tuple():
+            for number, item in enumerate(value):
+                yield from _held(f"{name}.{number}", item)
+        case dict():
+            for key, item in value.items():
+                yield from _held(f"{name}.{key}", item)
+
+
+def _name(value: Any, path: str) -> None:
+    """Name what has no name yet by its path, and put the path before names that came from inner modules."""
+    for name, part in _held(path, value):
+        match part:
+            case Layer() if part.name is None and not part.owner.given:
+                part.owner.name, part.owner.given = name, True
+                part.named_by_module = True  # type: ignore[attr-defined]
+            case Module():
+                _prefix(name, part)
+
+
+def _prefix(path: str, module: Module) -> None:
+    for _, part in module.parts():
+        match part:
+            case Layer() if getattr(part, "named_by_module", False):
+                part.owner.name = f"{path}.{part.owner.name}"
+            case Module():
+                _prefix(path, part)

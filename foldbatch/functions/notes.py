@@ -1,0 +1,276 @@
+"""Notes: what the calls of a walk leave behind, lists of integers and of data.
+
+One run notes at a time in a process: cells are functions without an object, so what they append to is found
+among the globals of their code.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import ExampleError, WalkError
+from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
+from foldbatch.model.columns import BadDataError, column
+from foldbatch.static.operators import Hooks
+from foldbatch.types import TensorType
+
+Index = NDArray[np.int64]
+
+LOCK: Final = threading.RLock()  # one run at a time
+MANY = 1_000_000  # numbers of calls, after which a run ends
+DEEP = 10_000_000  # calls within calls in a walk
+STACK = 1 << 30  # bytes of stack for them, which are used only as far as the walk is deep
+OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
+
+
+@dataclass(slots=True)
+class Lists:
+    """What calls of one signature append to; attributes are as in `foldbatch.scheduler.record.Record`."""
+
+    rows: list[int]
+    elements: list[list[int]]
+    feeds: list[list[Any]]
+    labels: list[list[Any]]
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a run has noted.
+
+    Attributes:
+        start: the first number of the run.
+        ends: after each example, the next number.
+        results: what the walk returned, per example.
+        lists: by signature, in the order of the first calls.
+    """
+
+    start: int
+    ends: list[int] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    lists: dict[Signature, Lists] = field(default_factory=dict)
+
+
+class _State:
+    """The run that notes now, if any."""
+
+    notes: Notes | None = None
+    thread: int = 0
+    careful: bool = False
+    example: int = 0  # the number of the present example in its batch
+
+
+def running() -> bool:
+    """Whether a walk runs in this thread."""
+    return _State.notes is not None and _State.thread == threading.get_ident()
+
+
+def bind(signature: Signature) -> Lists:
+    """Give a signature lists in the present run.
+
+    Raises:
+        WalkError: when no walk runs.
+    """
+    notes = _State.notes
+    if notes is None or _State.thread != threading.get_ident():
+        raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+    k = signature.number
+    lists = Lists(
+        [], [[] for _ in signature.sequences], [[] for _ in signature.feeds], [[] for _ in signature.labels]
+    )
+    notes.lists[signature] = lists
+    GLOBALS[f"R{k}"] = lists.rows.extend
+    for i, elements in enumerate(lists.elements):
+        GLOBALS[f"E{k}_{i}"] = elements.extend
+    for i, (items, (where, _, feed)) in enumerate(zip(lists.feeds, signature.feeds, strict=True)):
+        append = items.append
+        if _State.careful and where:
+            append = _checking(append, feed.type, signature.bounds[i], feed)
+        GLOBALS[f"F{k}_{i}"] = append
+    for i, labels in enumerate(lists.labels):
+        GLOBALS[f"L{k}_{i}"] = labels.append
+    return lists
+
+
+def unbind(signature: Signature) -> None:
+    """Let the next call of a signature ask for lists."""
+    k = signature.number
+
+    def first(row: Sequence[int]) -> None:
+        bind(signature)
+        GLOBALS[f"R{k}"](row)
+
+    GLOBALS[f"R{k}"] = first
+    for kind, several in (("E", signature.sequences), ("F", signature.feeds), ("L", signature.labels)):
+        for i in range(len(several)):
+            GLOBALS[f"{kind}{k}_{i}"] = _nowhere
+
+
+def _nowhere(_: Any) -> NoReturn:
+    raise AssertionError("a call is noted in the middle")
+
+
+def _checking(
+    append: Callable[[Any], None], type_: TensorType, bound: int | None, feed: Any
+) -> Callable[[Any], None]:
+    def check(item: Any) -> None:
+        try:
+            column([item], type_, bound, feed.declared)
+        except BadDataError as error:
+            where = f"{feed.where} at example {_State.example}"
+            raise error.kind(where, error.expected, error.found, error.fix) from None
+        append(item)
+
+    return check
+
+
+def note(
+    walk: Callable[[Any], Any],
+    examples: Sequence[Any],
+    numbers: Sequence[int],
+    known: Sequence[Signature],
+    max_calls: int,
+    *,
+    careful: bool = False,
+) -> Notes:
+    """Run a walk on examples, and return what it noted.
+
+    Args:
+        walk: the user's function.
+        examples: what it is given, one after the other.
+        numbers: their numbers in the batch, for errors.
+        known: the signatures that it has called before.
+        max_calls: how many numbers an example may take.
+        careful: whether each datum is checked when it is read: an error comes from the call that it is for.
+
+    Raises:
+        WalkError: when the walk does what it cannot do.
+        Exception: that the walk raises, with a note of the example.
+    """
+
+    def run() -> Notes:
+        notes = Notes(GLOBALS["N"])
+        with _noting(notes, known, careful=careful):
+            for example, number in zip(examples, numbers, strict=True):
+                _State.example = number
+                GLOBALS["M"] = GLOBALS["N"] + max_calls
+                try:
+                    notes.results.append(walk(example))
+                except RecursionError:
+                    raise
+                except Exception as error:
+                    error.add_note(f"foldbatch: in the walk of example {number}")
+                    raise
+                notes.ends.append(GLOBALS["N"])
+                if GLOBALS["N"] - notes.start > MANY:
+                    break
+        return notes
+
+    with LOCK:
+        if _State.notes is not None:
+            fix = "run it before, or call its function itself"
+            raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
+        try:
+            return run()
+        except RecursionError:
+            return _deep(run)
+
+
+def _deep(run: Callable[[], Notes]) -> Notes:
+    """Run a walk that calls itself deeper than Python lets it by default.
+
+    Calls of plain functions take no stack of the machine, but up to Python 3.11 those through built-in
+    functions do, without a check; so they get a thread with a large one.
+    """
+    limit = sys.getrecursionlimit()
+    found: list[Any] = []
+    context = contextvars.copy_context()
+
+    def target() -> None:
+        sys.setrecursionlimit(DEEP)
+        try:
+            found.append(context.run(run))
+        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+            found.append(error)
+
+    size = threading.stack_size(STACK)
+    try:
+        thread = threading.Thread(target=target, name="foldbatch walk")
+        thread.start()
+    finally:
+        threading.stack_size(size)
+    try:
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    done: Notes = found[0]
+    return done
+
+
+@contextmanager
+def _noting(notes: Notes, known: Sequence[Signature], *, careful: bool) -> Iterator[None]:
+    _State.notes, _State.thread, _State.careful = notes, threading.get_ident(), careful
+    outer, Hooks.layer = Hooks.layer, _layer
+    try:
+        for signature in known:
+            bind(signature)
+        yield
+    finally:
+        Hooks.layer, _State.notes = outer, None
+        for signature in notes.lists:
+            unbind(signature)
+
+
+def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
+    if not running():  # another thread builds a block
+        return layer.apply(*xs)
+    return Layers.call(layer, xs)
+
+
+class Layers:
+    """What a call of a layer in a walk does; `loose` sets it."""
+
+    call: Callable[[Any, tuple[Any, ...]], Any]
+
+
+def _first_call(cell: Cell, arguments: dict[str, Any]) -> Any:
+    """Do a call whose structure is new."""
+    if not running():
+        raise WalkError(cell.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+    known = len(cell.signatures)
+    signature = cell.find(arguments)
+    if len(cell.signatures) > known:
+        unbind(signature)
+    elif not fits(signature, arguments):
+        found = "lists whose elements are not alike, or change while the call is noted"
+        raise WalkError(
+            cell.name, "arguments of one structure", found, "give elements of one shape and dtype"
+        )
+    given = [arguments[n] for n in cell.parameters if n not in cell.static]
+    return cell.call(*given, **{n: arguments[n] for n in cell.static})
+
+
+def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
+    """Whether a signature's own code takes arguments of its structure."""
+    guards = [g for name in signature.specs for g in signature.specs[name].guard(name, name_of)]
+    return all(eval(g, {**GLOBALS, **arguments}) for g in guards)  # noqa: S307 - the text is our own
+
+
+def too_many() -> NoReturn:
+    """Refuse an example that makes more calls than allowed."""
+    fix = "look for a loop without an end, or raise the option max_calls"
+    raise ExampleError(f"walk at example {_State.example}", "fewer calls", "more than max_calls", fix)
+
+
+GLOBALS["STOP"] = too_many
+Slow.call = _first_call

@@ -1,0 +1,332 @@
+"""Specs: the structure of a cell's argument, found at a call; a cell has one signature for each.
+
+A spec tells whether an argument fits (`guard`, as text for the cell's code), which values, data, lists and
+objects stand in it (`leaves`, in order), and how to build the like of it (`rebuilt`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from foldbatch.errors import WalkError
+from foldbatch.functions.values import Value, value_class
+from foldbatch.static.graph import Node
+from foldbatch.types import TensorType, describe_value
+
+Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globals of a cell's code
+
+_READ = {"float64": "float32"}  # NumPy makes float64 of everything; what models compute in is float32
+_SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
+_DTYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "float32",
+    "float64",
+    "float16",
+    "uint16",
+    "uint32",
+)
+
+
+@dataclass(frozen=True)
+class ValueSpec:
+    """A value of a type."""
+
+    type: TensorType
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        yield f"{code}.__class__ is {name(value_class(self.type))}"
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Data of the example: a number or an array.
+
+    Attributes:
+        type: what it is read as.
+        found: the class that it has, or, where an annotation says how it is read, None.
+        form: of an array, its own shape and dtype.
+    """
+
+    type: TensorType
+    found: Any = None
+    form: tuple[tuple[int, ...], str] | None = None
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        if self.found is None:
+            yield f"not isinstance({code}, {name(Value)})"
+            yield f"{code} is not None"
+        else:
+            yield f"{code}.__class__ is {name(self.found)}"
+            if self.form is not None:
+                yield f"{name(form_of)}({code}) == {name(self.form)}"
+
+
+@dataclass(frozen=True)
+class ListSpec:
+    """A list of any length; its elements all have one structure, of values alone.
+
+    Attributes:
+        element: their structure; None of a list that has always been empty.
+    """
+
+    element: Spec | None
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        yield f"{code}.__class__ is list"
+        if self.element is None:
+            yield f"not {code}"
+        else:  # the others are looked at when the batch is noted
+            first = " and ".join(self.element.guard(f"{code}[0]", name))
+            yield f"(not {code} or {first})"
+
+    @property
+    def members(self) -> list[tuple[Path, TensorType]]:
+        """The values of an element: where each stands, and its type."""
+        if self.element is None:
+            return []
+        return [(path, leaf.type) for path, leaf in leaves(self.element) if isinstance(leaf, ValueSpec)]
+
+
+@dataclass(frozen=True)
+class NestSpec:
+    """A tuple, dict, named tuple or dataclass.
+
+    Attributes:
+        kind: its class.
+        keys: of a dict, its keys; of a dataclass, the names of fields; else numbers.
+        items: the structures of its items.
+    """
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Spec, ...]
+
+    def item(self, number: int) -> str:
+        """Return how code gets an item."""
+        key = self.keys[number]
+        return f".{key}" if dataclasses.is_dataclass(self.kind) else f"[{key!r}]"
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        yield f"{code}.__class__ is {name(self.kind)}"
+        if self.kind is tuple:
+            yield f"len({code}) == {len(self.items)}"
+        elif self.kind is dict:
+            yield f"tuple({code}) == {name(self.keys)}"
+        for number, item in enumerate(self.items):
+            yield from item.guard(code + self.item(number), name)
+
+    def made(self, items: Sequence[Any]) -> Any:
+        """Return a nest of this kind with other items."""
+        if self.kind is tuple:
+            return tuple(items)
+        if self.kind is dict:
+            return dict(zip(self.keys, items, strict=True))
+        if dataclasses.is_dataclass(self.kind):
+            return self.kind(**dict(zip(self.keys, items, strict=True)))
+        return self.kind(*items)
+
+
+@dataclass(frozen=True)
+class StaticSpec:
+    """A value that is the same in all calls of a signature."""
+
+    value: Any
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        if self.value is None:
+            yield f"{code} is None"
+        else:
+            yield f"{code}.__class__ is {name(type(self.value))}"
+            yield f"{code} == {name(self.value)}"
+
+
+@dataclass(frozen=True)
+class ObjectSpec:
+    """An object that no tensor can be made of: it can be the label of a metric."""
+
+    def guard(self, code: str, name: Name) -> Iterator[str]:
+        """Yield conditions that an argument of the structure meets."""
+        yield f"{name(is_object)}({code})"
+
+
+Spec: TypeAlias = ValueSpec | DataSpec | ListSpec | NestSpec | StaticSpec | ObjectSpec
+Path: TypeAlias = str  # of a part of an argument, as code behind the argument's name
+
+
+def form_of(array: Any) -> tuple[tuple[int, ...], str]:
+    """Return the shape of an array or of a tensor of PyTorch, and the name of its dtype."""
+    return tuple(array.shape), str(array.dtype).removeprefix("torch.")
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic) or (
+        hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, Value | Node)
+    )
+
+
+def is_object(x: Any) -> bool:
+    """Whether no tensor can be made of an object."""
+    return not (
+        x is None
+        or isinstance(x, Value | list | tuple | dict | bool | int | float)
+        or _is_array(x)
+        or _is_nest(x)
+    )
+
+
+def _is_nest(x: Any) -> bool:
+    return isinstance(x, tuple | dict) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
+
+
+def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
+    """Return the structure of an argument.
+
+    Args:
+        x: the argument.
+        where: names it, for errors.
+        hint: what its annotation says, see `hint_of`.
+
+    Raises:
+        WalkError: when a cell cannot take it.
+    """
+    if isinstance(hint, TensorType) and not isinstance(x, Value) and x is not None:
+        return DataSpec(hint)
+    match x:
+        case Value():
+            return ValueSpec(x.type)
+        case None:
+            return StaticSpec(None)
+        case bool() | int() | float() if type(x) in _SCALARS:
+            return DataSpec(TensorType((), _SCALARS[type(x)]), type(x))
+        case list():
+            element = hint[0] if isinstance(hint, list) and hint else None
+            return _list_of(x, where, element)
+    if _is_nest(x):
+        keys, items = _opened(x)
+        hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
+        found = [spec_of(item, where, each) for item, each in zip(items, hints, strict=True)]
+        return NestSpec(type(x), keys, tuple(found))
+    if _is_array(x):
+        shape, dtype = form_of(x)
+        if dtype not in _DTYPES:
+            raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
+        return DataSpec(TensorType(shape, _READ.get(dtype, dtype)), type(x), (shape, dtype))
+    return ObjectSpec()
+
+
+def _opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    if isinstance(x, dict):
+        return tuple(x), list(x.values())
+    if isinstance(x, tuple):
+        return tuple(range(len(x))), list(x)
+    keys = tuple(field.name for field in dataclasses.fields(x))
+    return keys, [getattr(x, key) for key in keys]
+
+
+def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
+    if not items:
+        return ListSpec(None if hint is None else _hinted(hint))
+    first = spec_of(items[0], f"{where}[0]", hint)
+    for number, item in enumerate(items):
+        spec = spec_of(item, f"{where}[{number}]", hint)
+        for _, leaf in leaves(spec):
+            if not isinstance(leaf, ValueSpec):
+                fix = "make values of them, as in [embed(word) for word in words], or one array of numbers"
+                raise WalkError(
+                    f"{where}[{number}]", "a value, or a tuple of values", describe_value(item), fix
+                )
+        if spec != first:
+            fix = "elements of a list have one shape and dtype each"
+            raise WalkError(
+                f"{where}[{number}]", f"{described(first)}, as the first one", described(spec), fix
+            )
+    return ListSpec(first)
+
+
+def _hinted(hint: Any) -> Spec:
+    if isinstance(hint, tuple):
+        return NestSpec(tuple, tuple(range(len(hint))), tuple(map(_hinted, hint)))
+    return ValueSpec(hint)
+
+
+def described(spec: Spec) -> str:
+    """Return a structure in a few words."""
+    match spec:
+        case ValueSpec(type_) | DataSpec(type_):
+            return str(type_)
+        case ListSpec(element):
+            return f"[{described(element)}, ...]" if element else "[]"
+        case NestSpec(kind, keys, items) if kind is not tuple:
+            named = [f"{key}: {described(item)}" for key, item in zip(keys, items, strict=True)]
+            return f"{kind.__name__}({', '.join(named)})"
+        case NestSpec(_, _, items):
+            return f"({', '.join(map(described, items))})"
+        case StaticSpec(value):
+            return repr(value)
+    return "object"
+
+
+def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
+    """Yield what is no nest in a structure, with its path."""
+    if isinstance(spec, NestSpec):
+        for number, item in enumerate(spec.items):
+            yield from leaves(item, path + spec.item(number))
+    else:
+        yield path, spec
+
+
+def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
+    """Return the like of an argument, with other things in the place of its leaves."""
+    if isinstance(spec, NestSpec):
+        return spec.made([rebuilt(item, parts) for item in spec.items])
+    part = next(parts)
+    return spec.value if isinstance(spec, StaticSpec) else part
+
+
+def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
+    """Return what an annotation says of types: a type, a tuple of such, a list of one, or None.
+
+    Args:
+        annotation: such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``.
+        names: what names in texts mean.
+    """
+    if isinstance(annotation, str):
+        written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)
+        if written and written[1] in _DTYPES:
+            return TensorType(tuple(map(int, (written[2] or "").replace(",", " ").split())), written[1])
+        try:
+            found = eval(annotation, dict(names))  # noqa: S307 - the text is the user's own code
+        except Exception:  # noqa: BLE001 - an annotation may be anything
+            return None
+        return None if found == annotation else hint_of(found, names)
+    if isinstance(annotation, int):
+        return TensorType((annotation,))
+    origin: Any = getattr(annotation, "__origin__", None)
+    arguments: Any = getattr(annotation, "__args__", ())
+    if isinstance(annotation, TensorType):
+        return annotation
+    if origin is list and len(arguments) == 1:
+        inner = hint_of(arguments[0], names)
+        return None if inner is None else [inner]
+    if origin is tuple:
+        annotation = arguments
+    if isinstance(annotation, tuple) and annotation:
+        inner = tuple(hint_of(each, names) for each in annotation)
+        return None if None in inner else inner
+    return None

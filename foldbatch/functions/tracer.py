@@ -1,0 +1,628 @@
+"""Tracing a walk: its function is run on each example of a batch, and what it noted becomes arrays.
+
+Which cell feeds which is *learnt*: once a batch is noted, a look-up for each column of arguments tells
+whether all wires are known. Where one is new, or a cell, the model is linked again, from all that was learnt.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import ExampleError, WalkError
+from foldbatch.functions.cells import Signature
+from foldbatch.functions.eager import Seen, run
+from foldbatch.functions.notes import LOCK, Lists, Notes, note
+from foldbatch.functions.values import Value, released
+from foldbatch.model.columns import BadDataError, column
+from foldbatch.model.drafts import ASIDES, Feed
+from foldbatch.model.link import link
+from foldbatch.model.model import Model
+from foldbatch.model.needed import Kept, needed
+from foldbatch.model.tracer import Look, Written
+from foldbatch.model.wires import Flow
+from foldbatch.params.parameters import Parameter
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.levels import levels
+from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.record import Batched, Record, Together
+from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.system.garbage import no_garbage
+from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
+
+Index = NDArray[np.int64]
+Output = tuple[Signature, int]  # of a cell
+Slot = tuple[
+    Signature, int, int
+]  # an operand (its number, -1), or a member of a list (its number, the list's)
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What is known of a walk: cells, wires between them, and its result; it only grows.
+
+    Attributes:
+        cells: the signatures that were called.
+        wires: which outputs were read at which operands and members of lists.
+        results: the outputs that were part of results.
+        result: the structure of results, None before the first.
+        parameters: in the order in which cells were first called.
+        version: how often it grew.
+    """
+
+    cells: dict[Signature, None] = field(default_factory=dict)
+    wires: dict[Slot, set[Output]] = field(default_factory=dict)
+    results: set[Output] = field(default_factory=set)
+    result: Type | None = None
+    parameters: dict[Parameter, None] = field(default_factory=dict)
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A model, and how what is noted becomes traces for it.
+
+    Attributes:
+        version: that of what was learnt when it was linked.
+        model: the model.
+        cells: per cell of the model, the signature, and what is left of it.
+        form: of traces.
+    """
+
+    version: int
+    model: Model
+    cells: tuple[tuple[Signature, Kept], ...]
+    form: Form
+
+
+class FunctionTracer:
+    """A walk and the model that was learnt of it; it is a `foldbatch.model.tracer.Tracer`.
+
+    Args:
+        walk: the user's function of one example.
+        policy: what levels are computed for.
+        kept_bytes: how much a call may keep for its backward pass.
+        max_calls: how many numbers an example may take.
+        asides: which of ``losses`` and ``metrics`` the model has.
+        arithmetic: what finds the levels of calls.
+        learnt: what is known of the walk.
+    """
+
+    def __init__(
+        self,
+        walk: Callable[[Any], Any],
+        policy: Policy,
+        kept_bytes: int | None,
+        max_calls: int,
+        asides: frozenset[str] = ASIDES,
+        arithmetic: Arithmetic = NUMPY,
+        learnt: Learnt | None = None,
+    ) -> None:
+        self.walk = walk
+        self.policy = policy
+        self.kept_bytes, self.max_calls = kept_bytes, max_calls
+        self.asides = asides
+        self.arithmetic = arithmetic
+        self.learnt = Learnt() if learnt is None else learnt
+        self._linked = self._link()
+
+    # -- what a tracer is
+
+    @property
+    def origin(self) -> Any:
+        return self.walk
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.walk, "__qualname__", repr(self.walk)))
+
+    @property
+    def model(self) -> Model:
+        return self.linked().model
+
+    @property
+    def source(self) -> str:
+        """The user's function as far as Python has its text."""
+        try:
+            return inspect.getsource(self.walk)
+        except (OSError, TypeError):
+            return self.name
+
+    @property
+    def way(self) -> str:
+        cells, wires = len(self.learnt.cells), sum(map(len, self.learnt.wires.values()))
+        return f"by the function, run once an example; {cells} cells and {wires} wires were learnt so far"
+
+    @property
+    def reached(self) -> Iterable[Any]:
+        return [self.walk]
+
+    def lock(self) -> AbstractContextManager[Any]:
+        return LOCK
+
+    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
+        return None
+
+    def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
+        return FunctionTracer(
+            self.walk,
+            policy or self.policy,
+            self.kept_bytes,
+            self.max_calls,
+            asides,
+            self.arithmetic,
+            self.learnt,
+        )
+
+    def place_of(self, example: Any, cell: int, call: int) -> str:
+        return ""
+
+    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
+        return run(self.walk, example, begin=begin)
+
+    def written(self, parameters: Mapping[str, Parameter]) -> Written:
+        return Written(None, {}, [f"the function {self.name}"])
+
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> list[Trace]:
+        traces: list[Trace] = []
+        version = self.learnt.version
+        while len(traces) < len(examples):
+            done = slice(len(traces), None)
+            traces += self._some(examples[done], numbers[done], look)
+            if self.learnt.version != version and done.start:  # those before are for another model
+                traces.clear()
+            version = self.learnt.version
+        return traces
+
+    # -- from notes to traces
+
+    def _some(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None) -> list[Trace]:
+        """Return the traces of the first examples: of all, if they are not very many."""
+        with LOCK:
+            with no_garbage():
+                notes = note(self.walk, examples, numbers, [*self.learnt.cells], self.max_calls)
+                arrays = {
+                    signature: _rows(signature, lists, notes.start)
+                    for signature, lists in notes.lists.items()
+                }
+            try:
+                results = self._learn(notes, arrays, numbers)
+                linked = self.linked()
+                batched = self._batched(linked, notes, arrays, results, look)
+            except (BadDataError, ExampleError) as error:
+                raise self._blamed(error, examples, numbers) from None
+            cells = linked.model.signatures
+            height = levels(
+                self.policy, cells, batched.calls, batched.elements, int(batched.offsets[-1]), self.arithmetic
+            )
+            whole = Batched(
+                batched.record,
+                batched.calls,
+                batched.elements,
+                height,
+                batched.ends,
+                batched.element_ends,
+                batched.offsets,
+            )
+            return Together(whole, linked.form).traces()
+
+    def _blamed(self, error: Exception, examples: Sequence[Any], numbers: Sequence[int]) -> Exception:
+        """Run examples again with every datum checked: the error comes from the call that it is for."""
+        for example, number in zip(examples, numbers, strict=True):
+            try:
+                notes = note(
+                    self.walk, [example], [number], [*self.learnt.cells], self.max_calls, careful=True
+                )
+                arrays = {
+                    signature: _rows(signature, lists, notes.start)
+                    for signature, lists in notes.lists.items()
+                }
+                self._owners(notes, arrays, [number])
+            except ExampleError as found:
+                return found
+        if isinstance(error, BadDataError):
+            return error.kind("walk", error.expected, error.found, error.fix)
+        return error
+
+    def _owners(
+        self, notes: Notes, arrays: dict[Signature, Index], numbers: Sequence[int]
+    ) -> tuple[NDArray[np.int32], list[Output]]:
+        """Return which output made each number; refuse calls that read values of other examples or runs."""
+        total = (notes.ends[-1] if notes.ends else notes.start) - notes.start
+        owner = np.full(total, -1, np.int32)
+        outputs: list[Output] = []
+        for signature, rows in arrays.items():
+            for j in range(len(signature.outputs)):
+                owner[rows[:, 0] + j] = len(outputs)
+                outputs.append((signature, j))
+        starts = np.array([notes.start, *notes.ends[:-1]], np.int64) - notes.start
+        for signature, rows in arrays.items():
+            base = rows[:, 0]
+            if not len(base):
+                continue
+            example = np.searchsorted(starts, base, "right") - 1
+            first = starts[example]
+            columns = [rows[:, 1 + i] for i in range(len(signature.operands))]
+            places = [(base, first, example)] * len(columns)
+            for i, (_, _, members) in enumerate(signature.sequences):
+                lengths = rows[:, 1 + len(signature.operands) + i]
+                flat = _elements(notes.lists[signature].elements[i], len(members), notes.start)
+                spread = np.repeat(base, lengths), np.repeat(first, lengths), np.repeat(example, lengths)
+                columns += [flat[:, m] for m in range(len(members))]
+                places += [spread] * len(members)
+            for read, (own, low, of) in zip(columns, places, strict=True):
+                wrong = (read < low) | (read >= own)
+                if wrong.any():
+                    number = numbers[int(of[int(wrong.argmax())])]
+                    expected, found = "values of the same example", "one kept from another example or run"
+                    fix = "compute it in the walk of each example that uses it"
+                    raise WalkError(f"{signature.name} at example {number}", expected, found, fix)
+        return owner, outputs
+
+    def _learn(
+        self, notes: Notes, arrays: dict[Signature, Index], numbers: Sequence[int]
+    ) -> tuple[list[Any], NDArray[np.int32], list[Output]]:
+        """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
+        owner, outputs = self._owners(notes, arrays, numbers)
+        learnt, grown = self.learnt, False
+        for signature in notes.lists:
+            if signature not in learnt.cells:
+                learnt.cells[signature] = None
+                learnt.parameters |= dict.fromkeys(signature.parameters())
+                grown = True
+        for signature, rows in arrays.items():
+            for i in range(len(signature.operands)):
+                grown |= self._wire(
+                    (signature, i, -1), owner[rows[:, 1 + i]], outputs, signature.operands[i][1].type
+                )
+            for s, (_, _, members) in enumerate(signature.sequences):
+                flat = _elements(notes.lists[signature].elements[s], len(members), notes.start)
+                for m in range(len(members)):
+                    grown |= self._wire((signature, m, s), owner[flat[:, m]], outputs, members[m][1].type)
+        kept, result = [], learnt.result
+        starts = [notes.start, *notes.ends[:-1]]
+        seen: set[int] = set()
+        for value, start, number in zip(notes.results, starts, numbers, strict=False):
+            held: list[Any] = []
+            type_ = _taken(value, start, held, seen, number)
+            found = _joined(result, type_)
+            if found is None:
+                expected = f"a result of {result}, as of other examples"
+                raise WalkError(
+                    f"walk at example {number}", expected, str(type_), "return the same structure"
+                )
+            result = found
+            kept.append(held)
+        sources = (
+            {outputs[o] for o in np.unique(owner[np.array([*seen], np.int64) - notes.start])}
+            if seen
+            else set()
+        )
+        if result != learnt.result or not sources <= learnt.results:
+            learnt.result, grown = result, True
+            learnt.results |= sources
+        learnt.version += grown
+        return kept, owner, outputs
+
+    def _wire(self, slot: Slot, owners: NDArray[np.int32], outputs: list[Output], type_: TensorType) -> bool:
+        """Take over the wires to a slot; return whether one is new."""
+        known = self.learnt.wires.setdefault(slot, set())
+        found = {outputs[o] for o in np.flatnonzero(np.bincount(owners)).tolist()} - known
+        for signature, j in found:
+            if signature.outputs[j].type != type_:
+                expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
+                raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
+        known |= found
+        return bool(found)
+
+    def _batched(
+        self,
+        linked: Linked,
+        notes: Notes,
+        arrays: dict[Signature, Index],
+        learnt: tuple[list[Any], NDArray[np.int32], list[Output]],
+        look: Look | None,
+    ) -> Batched:
+        """Return notes as a batch for the model, without levels."""
+        results, owner, outputs = learnt
+        start, model = notes.start, linked.model
+        new = _renumbering(linked, arrays, owner, outputs)
+        offsets = np.array([start, *notes.ends], np.int64) - start
+        lists = [notes.lists.get(signature) for signature, _ in linked.cells]
+        data = [
+            [[] if own is None else own.feeds[i] for i in kept.feeds]
+            for own, (_, kept) in zip(lists, linked.cells, strict=True)
+        ]
+        if look is not None:
+            look(model, data)
+        parts = [
+            _of_cell(signature, kept, arrays.get(signature), own, offsets, start, new)
+            for own, (signature, kept) in zip(lists, linked.cells, strict=True)
+        ]
+        bounds, feeds, labels = model.bounds, [], []
+        for k, (part, own) in enumerate(zip(parts, lists, strict=True)):
+            columns = []
+            for i, feed in enumerate(model.feeds[k]):
+                key = i in model.keys[k]
+                columns.append(
+                    part.relative[:, 0].astype(np.int64) if key else _column(data[k][i], feed, bounds[k][i])
+                )
+            feeds.append(tuple(columns))
+            labels.append(
+                tuple(
+                    [
+                        [] if own is None else [*map(released, own.labels[n])]
+                        for n in range(len(model.labels[k]))
+                    ]
+                )
+            )
+        examples = len(notes.ends)
+        counts, sizes = [part.counts for part in parts], [size for part in parts for size in part.sizes]
+        record = Record(
+            tuple([part.relative for part in parts]),
+            tuple([part.relative_elements for part in parts]),
+            tuple(feeds),
+            tuple(labels),
+            np.array(counts, np.int64).reshape(len(counts), examples).T.copy(),
+            np.array(sizes, np.int64).reshape(len(sizes), examples).T.copy(),
+            np.diff(offsets),
+            [
+                [_relative(held, begin, start, new) for held in result]
+                for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
+            ],
+        )
+        return Batched(
+            record,
+            tuple([part.calls for part in parts]),
+            tuple([part.elements for part in parts]),
+            (),
+            [[0, *column.cumsum().tolist()] for column in counts],
+            [[0, *column.cumsum().tolist()] for column in sizes],
+            offsets,
+        )
+
+    # -- from what was learnt to a model
+
+    def linked(self) -> Linked:
+        """Return the model of what was learnt, linked again if that has grown."""
+        if self._linked.version != self.learnt.version:
+            with LOCK:
+                if self._linked.version != self.learnt.version:
+                    self._linked = self._link()
+        return self._linked
+
+    def _link(self) -> Linked:
+        """Link the cells in an order that does not depend on the order in which they were learnt."""
+        learnt = self.learnt
+        cells = sorted(learnt.cells, key=lambda signature: (signature.name, signature.digest))
+        number = {signature: k for k, signature in enumerate(cells)}
+        drafts = [
+            signature.drafted(k, name)
+            for k, (signature, name) in enumerate(zip(cells, _names([c.name for c in cells]), strict=True))
+        ]
+        flows = {
+            (s, j): flow
+            for s, draft in zip(cells, drafts, strict=True)
+            for j, flow in enumerate(draft.outputs.values())
+        }
+
+        def order(output: Output) -> tuple[int, int]:
+            return number[output[0]], output[1]
+
+        for signature, draft in zip(cells, drafts, strict=True):
+            for i, (_, wire) in enumerate(draft.operands):
+                for source in sorted(learnt.wires.get((signature, i, -1), ()), key=order):
+                    flows[source].feed(wire)
+            for s, (_, members) in enumerate(draft.sequences):
+                for m, (_, wire) in enumerate(members):
+                    for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
+                        flows[source].feed(wire)
+            if "losses" not in self.asides:
+                draft.losses = []
+            if "metrics" not in self.asides:
+                draft.metrics, draft.labels = [], []
+        results = []
+        by_type: dict[TensorType, Flow] = {}
+        for source in sorted(learnt.results, key=order):
+            type_ = source[0].outputs[source[1]].type
+            if type_ not in by_type:
+                by_type[type_] = Flow()
+                results.append(by_type[type_])
+            flows[source].feed(by_type[type_])
+        kept = needed(drafts, results)
+        left = [each.draft for each in kept.values()]
+        model = link(left, learnt.result or VOID, results, list(learnt.parameters), self.kept_bytes)
+        return Linked(
+            learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form
+        )
+
+
+def _rows(signature: Signature, lists: Lists, start: int) -> Index:
+    """Return the rows of calls, with numbers that count from the beginning of the run."""
+    rows = np.fromiter(lists.rows, np.int64, len(lists.rows)).reshape(-1, signature.arguments)
+    rows[:, : 1 + len(signature.operands)] -= start
+    return rows
+
+
+def _elements(numbers: list[int], width: int, start: int) -> Index:
+    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, max(width, 1)) - start
+
+
+@dataclass(frozen=True, slots=True)
+class _OfCell:
+    """What was noted of a cell; attributes are as in `Batched` and `Record`, for one cell.
+
+    Attributes:
+        relative, relative_elements: with value numbers that count from 0 in each example.
+        counts: ``[examples]``: calls.
+        sizes: per list, ``[examples]``: elements.
+    """
+
+    calls: NDArray[np.int32]
+    elements: tuple[NDArray[np.int32], ...]
+    relative: NDArray[np.int32]
+    relative_elements: tuple[NDArray[np.int32], ...]
+    counts: Index
+    sizes: list[Index]
+
+
+def _of_cell(
+    signature: Signature,
+    kept: Kept,
+    noted: Index | None,
+    lists: Lists | None,
+    offsets: Index,
+    start: int,
+    new: Index | None,
+) -> _OfCell:
+    """Return what was noted of a cell, as far as the model reads it."""
+    rows = np.zeros((0, signature.arguments), np.int64) if noted is None else noted
+    cuts = np.searchsorted(rows[:, 0], offsets)
+    counts = np.diff(cuts)
+    operands = len(signature.operands)
+    numbers = rows[:, [0, *(1 + i for i in kept.arguments if i < operands)]]
+    if new is not None:
+        numbers[:, 1:] = new[numbers[:, 1:]]
+    lengths = rows[:, [1 + i for i in kept.arguments if i >= operands]]
+    shift = np.repeat(offsets[:-1], counts)[:, None]
+    sizes, elements, relative = [], [], []
+    for number, s in enumerate(i - operands for i in kept.arguments if i >= operands):
+        width = len(signature.sequences[s][2])
+        flat = _elements([] if lists is None else lists.elements[s], width, start)
+        flat = flat if new is None else new[flat]
+        sizes.append(np.diff(np.append(0, np.cumsum(lengths[:, number]))[cuts]))
+        elements.append(_narrow(flat))
+        relative.append(_narrow(flat - np.repeat(offsets[:-1], sizes[-1])[:, None]))
+    return _OfCell(
+        _narrow(np.concatenate([numbers, lengths], axis=1)),
+        tuple(elements),
+        _narrow(np.concatenate([numbers - shift, lengths], axis=1)),
+        tuple(relative),
+        counts,
+        sizes,
+    )
+
+
+def _narrow(numbers: Index) -> NDArray[np.int32]:
+    return numbers.astype(np.int32, order="C")
+
+
+def _renumbering(
+    linked: Linked, arrays: dict[Signature, Index], owner: NDArray[np.int32], outputs: list[Output]
+) -> Index | None:
+    """Return the new number of each value where some outputs of cells are left out; None where none moves."""
+    moved = [
+        (signature, old, new)
+        for signature, kept in linked.cells
+        for old, new in kept.outputs.items()
+        if old != new and signature in arrays
+    ]
+    if not moved:
+        return None
+    numbers = np.arange(len(owner))
+    for signature, old, new in moved:
+        base = arrays[signature][:, 0]
+        numbers[base + old] = base + new
+    return numbers
+
+
+def _relative(part: Any, begin: int, start: int, new: Index | None) -> Any:
+    """Return part of a result with numbers that count from the example's beginning."""
+    if isinstance(part, _Number):
+        number = part.n - start
+        return int(number if new is None else new[number]) - begin
+    if isinstance(part, _Several):
+        return [_relative(item, begin, start, new) for item in part.items]
+    if type(part) is tuple and part and isinstance(part[0], _Number | _Several | tuple):
+        return tuple([_relative(item, begin, start, new) for item in part])
+    return part
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    items: list[Any]
+
+
+def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) -> Type:
+    """Return the type of a result, and put its terminals into `held`."""
+    match x:
+        case Value():
+            if x.n < start:
+                found, fix = "one kept from another example or run", "return what this example's calls yield"
+                raise WalkError(f"walk at example {example}", "a value of the same example", found, fix)
+            seen.add(x.n)
+            held.append(_Number(x.n))
+            return x.type
+        case None:
+            return VOID
+        case tuple():
+            return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
+        case list():
+            element: Type | None = None
+            items: list[Any] = []
+            for item in x:
+                parts: list[Any] = []
+                type_ = _taken(item, start, parts, seen, example)
+                joined = _joined(element, type_)
+                if joined is None:
+                    where = f"result of example {example}"
+                    raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
+                element = joined
+                items.append(parts[0] if len(parts) == 1 else tuple(parts))
+            held.append(_Several(items))
+            return SequenceType(VOID if element is None else element)
+    if isinstance(x, dict) or (is_dataclass(x) and not isinstance(x, type)):
+        fix = "return a tuple of them"
+        raise WalkError(f"walk at example {example}", "values, tuples and lists", describe_value(x), fix)
+    held.append(x)
+    return OBJECT
+
+
+def _joined(a: Type | None, b: Type) -> Type | None:
+    """Return the type of both of two results; an empty list is one of any elements. None if there is none."""
+    if a is None or a == b:
+        return b
+    match a, b:
+        case SequenceType(x), SequenceType(y):
+            if VOID in (x, y):
+                return b if x == VOID else a
+            joined = _joined(x, y)
+            return None if joined is None else SequenceType(joined)
+        case TupleType(xs), TupleType(ys) if len(xs) == len(ys):
+            items = [_joined(x, y) for x, y in zip(xs, ys, strict=True)]
+            return None if None in items else TupleType(tuple(items))
+    return None
+
+
+def _column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
+    """Return data as an array; of tensors of PyTorch, their numbers."""
+    if items and hasattr(items[0], "detach"):
+        items = [item.detach() for item in items]
+    return column(items, feed.type, bound, feed.declared)
+
+
+def _names(stems: Sequence[str]) -> list[str]:
+    """Return names that differ: ``leaf``, ``leaf_1``."""
+    taken: set[str] = set()
+    names = []
+    for stem in stems:
+        name = next(
+            n for n in itertools.chain([stem], (f"{stem}_{i}" for i in itertools.count(1))) if n not in taken
+        )
+        taken.add(name)
+        names.append(name)
+    return names

@@ -1,0 +1,149 @@
+"""What a walk cannot do is refused in one form, and nothing half noted is left."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ExampleError, WalkError
+
+ZERO = np.zeros(4, "float32")
+
+
+def sentence() -> fb.Program:
+    """A recurrent net over words, as a function."""
+    linear, embed = fb.Linear(4, name="linear"), fb.Embedding(5, 4, name="embed")
+
+    @fb.cell
+    def step(h, word):
+        return fb.ops.tanh(linear(h) + embed(word))
+
+    def walk(words: list[Any]) -> Any:
+        h = fb.tensor(ZERO)
+        for word in words:
+            h = step(h, word)
+        return h
+
+    return fb.compile(walk, "numpy")
+
+
+def test_a_bad_datum_is_refused_at_its_call_and_what_comes_next_is_right() -> None:
+    program = sentence()
+    right = list(program.run([[1, 2], [4]]))
+    with pytest.raises(
+        ExampleError, match=r"step\(word\) at example 1: expected int32 from 0 to 4, found int 9"
+    ):
+        program.run([[1, 2], [3, 9]])
+    with pytest.raises(TypeError) as caught:
+        program.run([[1], None])
+    assert caught.value.__notes__ == ["foldbatch: in the walk of example 1"]
+    np.testing.assert_array_equal(list(program.run([[1, 2], [4]])), right)
+
+
+def test_values_of_other_examples_and_runs_are_refused() -> None:
+    kept: list[Any] = []
+
+    def walk(x: float) -> Any:
+        kept.append(fb.tensor(x))
+        return kept[0] + 1.0
+
+    with pytest.raises(WalkError, match="expected values of the same example"):
+        fb.compile(walk, "numpy").run([1.0, 2.0])
+
+
+def test_numbers_are_not_there_but_in_eager_mode() -> None:
+    def walk(x: float) -> Any:
+        value = fb.tensor(x)
+        return value if value > 0 else -value
+
+    program = fb.compile(walk, "numpy")
+    with pytest.raises(WalkError, match=r"program.debug\(example\)"):
+        program.run([1.0])
+    assert program.debug(-2.0).result == 2.0
+
+
+def test_calls_elsewhere_and_runs_in_a_walk_are_refused() -> None:
+    program = sentence()
+    cell = fb.cell(lambda x: x * 2.0)
+    with pytest.raises(WalkError, match="expected a call of a cell in a walk"):
+        cell(1.0)
+    with pytest.raises(WalkError, match="a run of a program in it"):
+        fb.compile(lambda words: program.run([words])[0], "numpy").run([[1]])
+
+
+def test_a_walk_without_end_is_stopped() -> None:
+    def walk(x: float) -> None:
+        while True:
+            fb.tensor(x)
+
+    with pytest.raises(ExampleError, match="more than max_calls"):
+        fb.compile(walk, "numpy", options={"max_calls": 1000}).run([1.0])
+
+
+def test_results_of_other_structures_are_refused() -> None:
+    def walk(x: float) -> Any:
+        return (fb.tensor(x), 1) if x > 0 else fb.tensor(x)
+
+    with pytest.raises(WalkError, match="walk at example 1: expected a result of"):
+        fb.compile(walk, "numpy").run([1.0, -1.0])
+
+
+def test_deep_recursion_runs_and_gives_the_limit_back() -> None:
+    half = fb.cell(lambda h: h * 0.5 + 1.0)
+
+    def walk(levels: int) -> Any:
+        return half(walk(levels - 1)) if levels else fb.tensor(0.0)
+
+    limit = sys.getrecursionlimit()
+    assert fb.compile(walk, "numpy").run([50_000])[0] == 2.0
+    assert sys.getrecursionlimit() == limit
+
+
+def test_threads_take_turns() -> None:
+    program, right = sentence(), []
+    right += program.run([[1, 2, 3], [4]])
+    wrong: list[Any] = []
+
+    def run() -> None:
+        for _ in range(5):
+            found = program.run([[1, 2, 3], [4]])
+            if not all(np.array_equal(a, b) for a, b in zip(found, right, strict=True)):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_was_learnt_before_changes_no_bits() -> None:
+    short, long = [[1, 2], [3]], [[4, 0, 1, 2], []]
+    one, other = sentence(), sentence()
+    one.warm(long)
+    one.warm(short)
+    other.warm(short)
+    other.warm(long)
+    for name in one.params:
+        other.params[name] = one.params[name]
+    for a, b in zip(one.run(short), other.run(short), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_module_is_a_walk_and_names_its_parameters() -> None:
+    class Twice(fb.Module):
+        def __init__(self) -> None:
+            self.first, self.rest = fb.Linear(3), [fb.Linear(3)]
+
+        def __call__(self, x: list[float]) -> Any:
+            return self.rest[0](self.first(fb.tensor(x)))
+
+    program = fb.compile(Twice(), "numpy")
+    program.warm([[1.0, 2.0]])
+    assert list(program.params) == ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias"]
