@@ -23,11 +23,12 @@ from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.launch import HEAD
 from foldbatch.errors import BackendError
+from foldbatch.program import schedule
 from foldbatch.static import passes, sides
 from foldbatch.static.graph import Node
 from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
-from foldbatch.views import footprint
+from foldbatch.views import parts as footprint
 from foldbatch.views.parts import parts_of
 
 BACKENDS = "numpy", "numba"
@@ -124,7 +125,7 @@ VARIANTS: dict[str, tuple[str, tuple[Callable[[], Any], ...]]] = {
 
 def count(program: Program, trees: Sequence[Tree]) -> Counts:
     """Return what a batch calls, as its launch tables have it."""
-    batch, engine = program.schedule(trees), _engine(program)
+    batch, engine = schedule(program, trees), _engine(program)
     ready = engine.ready(batch, training=True)
     routines = ready.kernels.bound.routines
     sizes = [sum(statement.op != "check_range" for statement in r.statements) for r in routines]
@@ -147,7 +148,7 @@ def _engine(program: Program) -> ArrayEngine:
 
 def memory(program: Program, trees: Sequence[Tree]) -> Memory:
     """Return the bytes of a batch's buffers, of a program without sequences."""
-    tables, target = program.schedule(trees).schedule.cells, _engine(program).target
+    tables, target = schedule(program, trees).schedule.cells, _engine(program).target
     unplanned = planned = kept = 0
     for cell, table in zip(program.model.cells, tables, strict=True):
         rows = {"N": len(table.order), "1": 1}
@@ -213,9 +214,13 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
                 with ExitStack() as stack:
                     for context in contexts:
                         stack.enter_context(context())
-                    programs[f"{name}, {variant}"] = compile(block, name, policy, threads=1)
+                    options = {"policy": policy}
+                    programs[f"{name}, {variant}"] = compile(block, name, threads=1, options=options)
     plain = {f"{name}, as compiled": programs[f"{name}, as compiled"] for name in backends}
-    lean = {f"{name}, kept_bytes=0": compile(block, name, threads=1, kept_bytes=0) for name in backends}
+    lean = {
+        f"{name}, kept_bytes=0": compile(block, name, threads=1, options={"kept_bytes": 0})
+        for name in backends
+    }
     counts = {name: count(program, trees) for name, program in programs.items()}
     sizes = {name: memory(program, trees) for name, program in (plain | lean).items()}
     tasks: dict[str, Callable[[], Seconds]] = {}

@@ -30,7 +30,7 @@ from benchmarks.manual import Manual, Rows, Shape, shape_of
 from benchmarks.measure import Timing, interleave
 from foldbatch import Program, compile
 from foldbatch.errors import FoldbatchError
-from foldbatch.params import Gradient, SparseRows
+from foldbatch.params.parameters import Gradient, SparseRows
 from foldbatch.trees import Tree
 
 TASKS = TRAIN, INFER = "train", "infer"

@@ -18,7 +18,7 @@ from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import available_cores, in_threads, single_threaded_blas
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node
 
 __all__ = [

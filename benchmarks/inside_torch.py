@@ -30,7 +30,7 @@ def ways(hidden: int, words: Vocabulary, backend: str) -> dict[str, Callable[[Ba
     dense, sparse = (
         Module(tree_lstm(hidden, words), backend, threads=1, sparse=sparse) for sparse in (False, True)
     )
-    ours, lazy = fb.Adam(lr=1e-4), fb.LazyAdam(lr=1e-4)
+    ours, lazy = fb.Adam(lr=1e-4), fb.train.LazyAdam(lr=1e-4)
     table: list[Any] = []
     others: list[Any] = []
     for name, parameter in sparse.named_parameters():

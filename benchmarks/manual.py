@@ -33,7 +33,7 @@ from benchmarks.inside import (
     total,
 )
 from foldbatch.errors import BackendError, ExampleError
-from foldbatch.params import Gradient, SparseRows
+from foldbatch.params.parameters import Gradient, SparseRows
 from foldbatch.trees import Tree
 
 Array = NDArray[Any]

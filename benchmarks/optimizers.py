@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.traced import Prepared
+from foldbatch.program.traced import Prepared
 
 RATES = (0.005, 0.01, 0.02, 0.05)
-KINDS = {"Adam": fb.Adam, "Eve": fb.Eve}
+KINDS = {"Adam": fb.Adam, "Eve": fb.train.Eve}
 SHOWN = 5  # losses on the way
 
 

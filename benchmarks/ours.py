@@ -12,7 +12,7 @@ from benchmarks.flat import FlatTree
 from benchmarks.inside import backend_name
 from benchmarks.workload import tree_lstm
 from foldbatch import Program, compile
-from foldbatch.params import Gradient
+from foldbatch.params.parameters import Gradient
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
 

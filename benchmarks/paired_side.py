@@ -90,7 +90,7 @@ def main(case: str, hidden: str, backend: str, file: str) -> None:
     """Answer the lines of standard input, one by one."""
     trees = [tree for _, tree in zip(range(2000), fb.trees.read_sst(file), strict=False)]
     block, data = CASES[case](trees, int(hidden))
-    program, optimizer = fb.compile(block, backend), fb.LazyAdam(lr=1e-3)
+    program, optimizer = fb.compile(block, backend), fb.train.LazyAdam(lr=1e-3)
 
     def train(batch: list[Any]) -> None:
         _, gradients = program.value_and_grad(batch)

@@ -118,7 +118,7 @@ def work(options: Namespace) -> None:
     parallel = fb.train.DataParallel(program, communicator)
     prepared = parallel.prepare(trees)
     batches = [prepared[i : i + options.batch] for i in range(0, len(prepared), options.batch)]
-    optimizer = fb.LazyAdam()
+    optimizer = fb.train.LazyAdam()
     steps, busy, updates, computes = [], [], [], []
     for number, batch in enumerate(batches):
         if number == WARM:
@@ -135,8 +135,8 @@ def work(options: Namespace) -> None:
         program.value_and_grad(part)
         computes.append(time.process_time() - before)
     sent = parallel.sent / max(1, len(batches) - WARM)
-    dense = sum(g.nbytes for g in gradients.values() if not isinstance(g, fb.SparseRows))
-    rows = [g for g in gradients.values() if isinstance(g, fb.SparseRows)]
+    dense = sum(g.nbytes for g in gradients.values() if not isinstance(g, fb.params.SparseRows))
+    rows = [g for g in gradients.values() if isinstance(g, fb.params.SparseRows)]
     answer: dict[str, Any] = {
         "step": median(steps[WARM:]),
         "update": median(updates[WARM:]),

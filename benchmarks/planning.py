@@ -36,6 +36,7 @@ from foldbatch import (
     compile,
     ops,
 )
+from foldbatch.program import schedule
 from foldbatch.scheduler.policies import find_policy
 
 LEVELS, READY, AUTO, DEPTH = "by level", "as ready", "auto", "by_depth"
@@ -105,7 +106,7 @@ def chains(count: int, cells: int) -> list[Chain]:
 
 def planned(block: Block[Any, Any], backend: str, plan: str) -> Program:
     """Compile a block so that it plans in one of the `PLANS`."""
-    program = compile(block, backend, DEPTH if plan == DEPTH else AUTO, threads=1)
+    program = compile(block, backend, threads=1, options={"policy": DEPTH if plan == DEPTH else AUTO})
     if plan in (LEVELS, READY):
         engine = _engine(program)
         costs = replace(engine.arithmetic.costs, **({"plan": 1e12} if plan == LEVELS else {"step": 1e12}))
@@ -127,7 +128,7 @@ def measure(
     for plan in PLANS:
         program = planned(block, backend, plan)
         prepared = program.prepare(examples)
-        batch, policy = program.schedule(prepared), find_policy(program.options.policy)
+        batch, policy = schedule(program, prepared), find_policy(program.options.policy)
         trace, signatures = batch.merged.trace, program.model.signatures
         numbers = sum(rows.size for rows in trace.calls)
         sizes[plan] = trace.size, numbers, batch.schedule.groups

@@ -18,7 +18,7 @@ from statistics import fmean
 
 import numpy as np
 
-from foldbatch.train.parallel.dealing import deal
+from foldbatch.train.parallel import deal
 
 
 @dataclass(frozen=True, slots=True)

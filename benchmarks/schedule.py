@@ -27,6 +27,7 @@ from benchmarks.ours import Step
 from benchmarks.workload import tree_lstm
 from foldbatch import Block, Embedding, Fold, Function, Map, Program, Scalar, Sum, Zeros, compile, ops
 from foldbatch.errors import FoldbatchError
+from foldbatch.program import schedule
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import find_policy
@@ -149,17 +150,17 @@ def measure(
 
     After that, scheduling is timed once more as a whole.
     """
-    model, options, tracer = program.model, program.options, program.lowered.tracer
+    model, options, tracer = program.model, program.options, program.lowered
     policy, layout = find_policy(options.policy), find_layout(options.layout)
     cells, arenas, share = model.signatures, len(model.arenas), find_share(options.share)
     traces = [prepared.trace for prepared in program.prepare(examples)]
     engine = program._runner.engine
-    arithmetic, batch = engine.arithmetic, program.schedule(examples)
+    arithmetic, batch = engine.arithmetic, schedule(program, examples)
     merged = merge(traces, cells, arithmetic)
     plan = policy.plan(merged.trace, cells, arithmetic)
     planned = replace(policy, plan=lambda *_: plan)
     tasks: dict[str, Any] = {
-        TRACE: lambda: [tracer.trace(example, i) for i, example in enumerate(examples)],
+        TRACE: lambda: [tracer.trace_all([example], [i])[0] for i, example in enumerate(examples)],
         MERGE: lambda: merge(traces, cells, arithmetic),
         PLAN: lambda: policy.plan(merged.trace, cells, arithmetic),
         TABLES: lambda: build(merged, cells, planned, layout, arenas, share, arithmetic),

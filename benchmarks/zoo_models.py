@@ -13,7 +13,6 @@ from typing import Any
 from benchmarks.workload import CLASSES
 from foldbatch import (
     RNN,
-    RNTN,
     AllOf,
     Block,
     ChildSumTreeLSTM,
@@ -37,6 +36,7 @@ from foldbatch import (
     Zip,
     ops,
 )
+from foldbatch.blocks import RNTN
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.types import OBJECT, SequenceType, TupleType, as_type
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu.record import Check
+from foldbatch.engines.engine import LAUNCH_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = "memcheck", "racecheck", "initcheck"
@@ -20,12 +21,13 @@ NO_TESTS = 5  # pytest's exit status where there are none
 LAST = 300  # characters of output that are kept
 
 
-def law(backend: str, seconds: float) -> Check:
-    """Check random programs for some seconds: values and gradients against the oracle."""
+def law(backend: str, seconds: float, way: str = "auto") -> Check:
+    """Check random programs for some seconds, launched in a way: values and gradients against the oracle."""
+    name = "random programs" if way == "auto" else f"random programs, {way}"
     if not (ROOT / "tests" / "programs").is_dir():
-        return Check("random programs", "skipped", "there is no directory tests")
+        return Check(name, "skipped", "there is no directory tests")
     command = [sys.executable, "-m", "tests.programs", "--seconds", f"{seconds:.0f}", "--engine", backend]
-    return ran("random programs", command, seconds + 60)
+    return ran(name, command, seconds + 60, variables={LAUNCH_VARIABLE: way})
 
 
 def card_tests(seconds: float) -> Check:
@@ -64,7 +66,13 @@ def sanitizer() -> str | None:
     return shutil.which("compute-sanitizer") or (str(beside) if beside and beside.exists() else None)
 
 
-def ran(name: str, command: Sequence[str], seconds: float, skipped: Sequence[int] = ()) -> Check:
+def ran(
+    name: str,
+    command: Sequence[str],
+    seconds: float,
+    skipped: Sequence[int] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Check:
     """Run a command; the check fails when its exit status is not 0, or it runs longer than allowed.
 
     Args:
@@ -72,12 +80,13 @@ def ran(name: str, command: Sequence[str], seconds: float, skipped: Sequence[int
         command: and its arguments.
         seconds: that it may take.
         skipped: exit statuses that mean that there was nothing to check.
+        variables: of the environment, beside those there are.
 
     >>> ran("nothing", [sys.executable, "-c", "print('fine')"], 20)
     Check(name='nothing', state='passed', found='fine')
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | dict(variables or {})
     process = subprocess.Popen(  # noqa: S603 - our own commands
         command,
         cwd=ROOT,

@@ -11,7 +11,7 @@ from benchmarks.gpu.contenders import MODELS, SST, OurModel
 from benchmarks.gpu.race import described
 from benchmarks.gpu.record import Check
 from foldbatch.errors import FoldbatchError
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 from foldbatch.trees import Tree
 
 # By dtype and precision, how far loss and gradients may be from the oracle; None: the error is only told.
@@ -24,7 +24,9 @@ LIMITS: Mapping[tuple[str, str], float | None] = {
 TRAINED = 1e-9  # how far parameters may be from NumPy's after training in float64
 
 
-def accuracy(trees: Sequence[Tree], hidden: int, words: int, backend: str, oracle: str) -> list[Check]:
+def accuracy(
+    trees: Sequence[Tree], hidden: int, words: int, backend: str, oracle: str, way: str = "auto"
+) -> list[Check]:
     """Return how far a training step of the SST Tree-LSTM is from the oracle's in float64, by precision.
 
     Args:
@@ -33,20 +35,26 @@ def accuracy(trees: Sequence[Tree], hidden: int, words: int, backend: str, oracl
         words: rows of the embedding.
         backend: that is checked.
         oracle: ``reference``, or ``numpy``, which computes larger models in float64, too.
+        way: how it launches; of a captured step, it is a later one, which is a graph.
     """
     exact = OurModel(MODELS[SST], hidden, words, oracle, dtype="float64")
     expected = _step(exact, trees)
     checks = []
     for (dtype, precision), limit in LIMITS.items():
-        name = f"a step of {len(trees)} trees, hidden {hidden}, {dtype}, {precision}, against {oracle}"
+        kind = f"{dtype}, {precision}, against {oracle}{_told(way)}"
+        name = f"a step of {len(trees)} trees, hidden {hidden}, {kind}"
         try:
-            ours = OurModel(MODELS[SST], hidden, words, backend, precision, dtype)
+            ours = OurModel(MODELS[SST], hidden, words, backend, precision, dtype, way)
             for parameter in ours.program.params:
                 ours.program.params[parameter] = np.asarray(exact.program.params[parameter], dtype)
             if dtype == "float32":  # the oracle computes with the same numbers
                 for parameter in exact.program.params:
                     exact.program.params[parameter] = np.asarray(ours.program.params[parameter], np.float64)
                 expected = _step(exact, trees)
+            if way == "captured":
+                ours.program.warm(trees, len(trees))
+                for _ in range(2):
+                    _step(ours, trees)
             errors = compare(expected, _step(ours, trees))
         except FoldbatchError as error:
             state = "failed" if precision == "fp32" else "skipped"
@@ -58,6 +66,10 @@ def accuracy(trees: Sequence[Tree], hidden: int, words: int, backend: str, oracl
             told = found if limit is None else f"{found}; {limit:g} allowed"
             checks.append(Check(name, "passed" if right else "failed", told))
     return checks
+
+
+def _told(way: str) -> str:
+    return "" if way == "auto" else f", {way}"
 
 
 def _step(ours: OurModel, trees: Sequence[Tree]) -> dict[str, Any]:
@@ -87,18 +99,21 @@ def compare(expected: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, 
     return errors
 
 
-def training(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> list[Check]:
-    """Train for two rounds of batches without looking; compare parameters with NumPy's and a second time's.
+def training(
+    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str, way: str = "auto"
+) -> list[Check]:
+    """Train for some rounds of batches without looking; compare parameters with NumPy's and a second time's.
 
     Batches of several sizes follow each other while the device may be behind, so a table that is overwritten
     too early, or memory that is used twice, changes numbers. In float64, to `TRAINED`; the second time to the
     last bit.
     """
-    exact = _trained(batches, hidden, words, "numpy")
-    first, second = (_trained(batches, hidden, words, backend) for _ in range(2))
+    rounds = [*batches] * (2 if way != "captured" else 4)  # classes are learned from eight batches
+    exact = _trained(rounds, hidden, words, "numpy", "auto")
+    first, second = (_trained(rounds, hidden, words, backend, way) for _ in range(2))
     errors = compare(exact, first)
     worst = max(errors, key=errors.__getitem__)
-    name = f"{2 * len(batches)} training steps without looking, hidden {hidden}, float64"
+    name = f"{len(rounds)} training steps without looking, hidden {hidden}, float64{_told(way)}"
     found = f"relative error at most {errors[worst]:.2g} ({worst}); {TRAINED:g} allowed"
     other = [key for key, value in first.items() if value.tobytes() != second[key].tobytes()]
     return [
@@ -107,9 +122,11 @@ def training(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend
     ]
 
 
-def _trained(batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str) -> dict[str, Any]:
+def _trained(
+    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str, way: str
+) -> dict[str, Any]:
     """Return the parameters after training, and the last loss."""
-    ours = OurModel(MODELS[SST], hidden, words, backend, dtype="float64")
-    for trees in [*batches, *batches]:
+    ours = OurModel(MODELS[SST], hidden, words, backend, dtype="float64", engine=way)
+    for trees in batches:
         loss = ours.step(trees, len(trees))
     return {"loss": np.asarray(float(loss)), **ours.parameters()}

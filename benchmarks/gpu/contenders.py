@@ -109,7 +109,7 @@ class OurModel:
         self.model, self.backend, self.engine = model, backend_name(backend), engine
         self.vocabulary = Vocabulary([f"w{i}" for i in range(1, words)], unknown="w0")
         block = model.block(hidden, self.vocabulary, dtype)
-        self.program = compile(block, backend, precision=precision, launch=engine)
+        self.program = compile(block, backend, launch=engine, options={"precision": precision})
         self.optimizer = LazyAdam(lr=1e-3)
 
     def step(self, examples: Any, count: int) -> Any:

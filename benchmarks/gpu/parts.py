@@ -28,11 +28,13 @@ class Part:
         name: in messages.
         least: seconds that must be left to begin it.
         do: adds to the run's record.
+        decides: what is known after it; such a part prints what it found.
     """
 
     name: str
     least: float
     do: Callable[[Run], None]
+    decides: str = ""
 
 
 def parts_of(run: Run) -> list[Part]:

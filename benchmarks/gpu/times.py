@@ -50,7 +50,7 @@ def times(run: Run, name: str, hidden: int, size: int, precision: str = "fp32") 
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
     else:
         contenders += _peers(run, ours, hidden, batches, precision, where)
-    _run_race(run, name, hidden, size, contenders, len(batches))
+    run_race(run, name, hidden, size, contenders, len(batches))
     run.card.forget()
 
 
@@ -78,7 +78,7 @@ def _times_beside(run: Run, hidden: int, size: int, name: str, make: Callable[..
         run.record.left_out[f"{SST}, hidden {hidden}, batch {size}, {name}"] = why
         return
     beside = replace(known, name=f"{known.name}, beside {name}")
-    _run_race(run, SST, hidden, size, [beside, contender], len(batches))
+    run_race(run, SST, hidden, size, [beside, contender], len(batches))
 
 
 def _peers(
@@ -133,9 +133,11 @@ def differs(contender: Contender, before: float, after: float, tolerance: float)
     return ""
 
 
-def _run_race(
+def run_race(
     run: Run, name: str, hidden: int, size: int, contenders: Sequence[Contender], batches: int
 ) -> None:
+    """Time contenders on so many batches of a size, in turn; rows and who failed go to the run's record."""
+
     def whole(method: Callable[[int], object]) -> Callable[[], None]:
         def do() -> None:
             for k in range(batches):

@@ -64,7 +64,7 @@ def _agrees(name: str, loss: float, straight: float, precision: str) -> Check:
 def prepare(ours: OurModel, batches: Batches) -> None:
     """Train for some rounds, until all is there that later steps use: kernels, memory and graphs."""
     if ours.engine == "captured":
-        ours.program.fit_capacities([tree for trees in batches for tree in trees], len(batches[0]))
+        ours.program.warm([tree for trees in batches for tree in trees], len(batches[0]))
     for _ in range(WARMED):
         for trees in batches:
             ours.step(trees, len(trees))

@@ -6,7 +6,6 @@ import json
 import re
 from argparse import ArgumentParser
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -56,12 +55,6 @@ def test_a_case_is_run_and_printed_below_the_machine(capsys) -> None:
     assert RAN == [5]
 
 
-def test_without_a_name_it_is_the_first_case(capsys) -> None:
-    """With options or without."""
-    assert main([]) == main(["--number", "4"]) == 0
-    assert RAN == [3, 4]
-
-
 def test_json_has_the_case_and_the_machine(tmp_path, capsys) -> None:
     """Beside the case's own figures."""
     file = tmp_path / "found.json"
@@ -70,19 +63,6 @@ def test_json_has_the_case_and_the_machine(tmp_path, capsys) -> None:
     assert found["case"] == "toy"
     assert found["number"] == 3
     assert found["machine"].keys() == {"processor", "cores", "usable", "load", "blas", "versions", "forced"}
-
-
-def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, tmp_path, capsys) -> None:
-    """And an interrupt is one word."""
-    for raised, status, message in (
-        (OSError("full"), 2, "error: full"),
-        (KeyboardInterrupt, 130, "interrupted"),
-    ):
-        monkeypatch.setattr(command, "write_whole", mock.Mock(side_effect=raised))
-        assert main(["--json", str(tmp_path / "found.json")]) == status
-        captured = capsys.readouterr()
-        assert captured.out.splitlines()[-1] == "[red] 3"
-        assert captured.err.splitlines()[-1] == message
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
@@ -109,16 +89,6 @@ def test_wrong_options_are_refused_before_anything_runs(arguments, message, caps
         main(arguments)
     assert found.value.code == 2
     assert message in capsys.readouterr().err
-    assert RAN == []
-
-
-def test_a_picture_without_matplotlib_is_refused_before_anything_runs(monkeypatch, capsys) -> None:
-    """With what to install."""
-    monkeypatch.setattr(figures, "installed", lambda: False)
-    with pytest.raises(SystemExit):
-        main(["--plot", "x.svg"])
-    assert "expected matplotlib to be installed" in (found := capsys.readouterr().err)
-    assert "foldbatch[plot]" in found
     assert RAN == []
 
 

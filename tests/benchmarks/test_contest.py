@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.contest import INFER, TRAIN, Contender, contest, our_contender, verify
-from foldbatch.errors import BackendError, FoldbatchError
+from foldbatch.errors import FoldbatchError
 
 
 class Toy:
@@ -67,45 +67,6 @@ def test_contenders_take_turns() -> None:
     assert found.quiet["y"][TRAIN].median == 2.0  # a batch's
     assert found.quiet["y"][INFER].median == 1.0
     assert found.quiet["x"][TRAIN].runs == 2
-
-
-def test_beside_neighbours_all_is_run_once_more() -> None:
-    """They sleep again, whatever happens."""
-    order: list[str] = []
-
-    class Neighbours:
-        def wake(self) -> None:
-            order.append("wake")
-
-        def sleep(self) -> None:
-            order.append("sleep")
-
-    toy = Toy("x", order).contender
-    found = contest([toy], [0], 1, {}, Neighbours())
-    run = ["x train [0]"] * 2 + ["x infer [0]"] * 2
-    assert order == [*run, *run, "wake", *run, "sleep"]
-    assert found.busy["x"][TRAIN].runs == 1
-    with pytest.raises(ZeroDivisionError):
-        contest([replace(toy, infer=lambda _: 1 / (order[-3] != "wake"))], [0], 1, {}, Neighbours())
-    assert order[-1] == "sleep"
-
-
-def test_who_fails_drops_out() -> None:
-    """At whatever turn; the others go on."""
-    order: list[str] = []
-
-    def failing(numbers) -> float:
-        if len(order) > 12:
-            raise BackendError("Y peer", "an answer", "none", "leave it out")
-        return 1.0
-
-    found = contest(
-        [Toy("x", order).contender, replace(Toy("y", order).contender, infer=failing)], [0], 4, {}
-    )
-    assert found.quiet.keys() == {"x"}
-    assert found.quiet["x"][TRAIN].runs == 4
-    assert found.failed == {"y": "Y peer: expected an answer, found none; leave it out"}
-    assert order.count("y train [0]") == 6
 
 
 class Ours:

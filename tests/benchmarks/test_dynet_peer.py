@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
 from benchmarks.dynet_peer import DynetAutobatch, dynet_version
-from foldbatch.errors import BackendError
 from tests.benchmarks.flat_trees import batch_loss, node_logits, random_parameters, random_trees
 
 
@@ -24,9 +21,3 @@ def test_loss_and_scores_are_those_of_plain_recursion_and_it_learns(sizes) -> No
     np.testing.assert_allclose(model.infer(trees), roots, atol=1e-5)
     assert model.step(trees) == pytest.approx(loss, rel=1e-5)
     assert model.loss(trees) < loss
-
-
-def test_without_dynet_the_message_says_what_to_install(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "dynet_config", None)
-    with pytest.raises(BackendError, match=r"expected DyNet to be installed.*--peer-python dynet=PATH"):
-        dynet_version()

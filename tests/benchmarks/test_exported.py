@@ -14,9 +14,3 @@ def test_every_batch_is_measured(capsys):
     assert float(first.split()[-1]) < 1e-5
     assert [row.split()[1] for row in rows] == ["1", "2"]
     assert all(float(number) > 0 for row in rows for number in row.split()[2:])
-
-
-def test_wrong_input_is_answered_in_one_line(capsys):
-    with pytest.raises(SystemExit):
-        main(["--batch", "0"])
-    assert "expected 1 or more, found 0" in capsys.readouterr().err.splitlines()[-1]

@@ -68,14 +68,6 @@ def test_cost_is_to_the_program_by_hand_and_speedup_over_batch_one():
     assert outcome.speedup(first, INFER, DIFFERENT) == 1.0
 
 
-def test_batches_that_do_not_fit_are_left_out(monkeypatch):
-    """With what they need and what there is."""
-    monkeypatch.setattr(fold_paper, "_free_bytes", lambda: 3.0 * 2**30)
-    outcome = fold_paper.run(5, 4, (2, 10**7), repeats=2, seconds=0.0, backend="numpy")
-    assert [row.batch for row in outcome.rows] == [2]
-    assert outcome.left_out == {10**7: "needs about 19.1 GiB, of which 3.0 are free"}
-
-
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_a_program_by_hand_that_computes_something_else_is_refused(monkeypatch, what):
     right = Manual.value_and_grad

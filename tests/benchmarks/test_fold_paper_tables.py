@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-import pytest
-
 from benchmarks import fold_paper_tables
-from foldbatch.errors import FoldbatchError
 from tests.benchmarks.test_fold_paper import _outcome
 
 
@@ -23,17 +18,3 @@ def test_tables_stand_beside_fold_s_own_figures():
     assert times[1][1:6] == ["6.4e+04", "1.6e+04", "2.4e+04", "3.2e+04", "3.2e+04 to 3.2e+04"]
     assert times[1][6:] == ["500", "0.0%", "1.6%"]
     assert ratios[1] == ["64", "1.50", "2.00", "0.38", "1.07", "4.0x", "8.0x", "18.7x"]
-
-
-def _parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    fold_paper_tables.add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("leaves", "1"), ("size", "0"), ("batches", "0"), ("repeats", "1")]
-)
-def test_sizes_that_cannot_be_are_refused(option, value):
-    with pytest.raises(FoldbatchError, match=f"--{option}: expected . or more, found {value}"):
-        fold_paper_tables.run_options(_parsed(f"--{option}", value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import numpy as np
@@ -12,7 +11,6 @@ import foldbatch as fb
 from benchmarks import growth
 from benchmarks.growth import PHASES, SHAPES, Outcome, Row
 from benchmarks.measure import Timing
-from foldbatch.errors import FoldbatchError
 
 
 def _outcome(*seconds: float) -> Outcome:
@@ -21,10 +19,6 @@ def _outcome(*seconds: float) -> Outcome:
         for i, s in enumerate(seconds)
     )
     return Outcome("star", {"hidden": 2, "repeats": 3, "backend": "numpy"}, rows)
-
-
-def _cells(table) -> list[list[str]]:
-    return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +56,7 @@ def test_no_call_is_shared_and_all_parameters_learn(case):
     report = program.describe(example)
     assert report.distinct == report.calls
     _, gradients = program.value_and_grad(example)
-    dense = {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
+    dense = {name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()}
     assert all(np.abs(g).max() > 0 for g in dense.values())
     (embedding,) = (g for name, g in dense.items() if name.startswith("embedding"))
     assert (np.abs(embedding).max(axis=1) > 0).all()
@@ -73,32 +67,3 @@ def test_the_exponent_is_that_of_the_last_doublings():
     assert _outcome(9.0, 1.0, 2.0, 4.0, 8.0).exponent == pytest.approx(1)
     assert _outcome(1.0, 4.0, 16.0).exponent == pytest.approx(2)
     assert _outcome(1.0).exponent is None
-
-
-def test_the_table_has_microseconds_a_node():
-    """And their ratio to those of half as many nodes."""
-    (table,) = growth.tables(_outcome(0.064, 0.192))
-    rows = _cells(table)
-    phases = ["250", "375"]
-    for row, phase in zip(rows, phases, strict=True):
-        assert row[5 : 5 + len(PHASES)] == [phase] * len(PHASES)
-    assert rows[0][:5] == ["64", "64", "64 to 64", "1e+03", ""]
-    assert rows[1][:5] == ["128", "192", "192 to 192", "1.5e+03", "1.50"]
-    assert rows[1][-3:] == ["4", "7", "1.0"]
-    assert "to the power of 1.58" in table.caption
-    assert growth.tables(_outcome(1.0))[0].caption is None
-
-
-def _parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    growth.add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
-@pytest.mark.parametrize(
-    ("case", "option", "value"),
-    [("chain", "nodes", 0), ("balanced", "nodes", 1), ("star", "hidden", 0), ("star", "repeats", 0)],
-)
-def test_sizes_that_cannot_be_are_refused(case, option, value):
-    with pytest.raises(FoldbatchError, match=f"--{option}: expected . or more, found {value}"):
-        growth.run_options(_parsed(f"--{option}", str(value)), case)

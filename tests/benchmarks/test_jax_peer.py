@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from benchmarks.flat import level_order
 from benchmarks.jax_peer import JaxByLevel, common_shape, jax_version, padded
-from foldbatch.errors import BackendError
 from tests.benchmarks.flat_trees import (
     batch_loss,
     node_logits,
@@ -74,9 +71,3 @@ def test_loss_and_scores_are_those_of_plain_recursion_and_it_learns(sizes) -> No
     moved = np.flatnonzero((np.asarray(model._state[0]["embedding"]) != parameters["embedding"]).any(1))
     words = np.unique(np.concatenate([tree.words for tree in trees]))
     assert moved.tolist() == words[words >= 0].tolist()
-
-
-def test_without_jax_the_message_says_what_to_install(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(BackendError, match=r"expected JAX to be installed.*--peer-python jax=PATH"):
-        jax_version()

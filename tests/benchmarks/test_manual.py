@@ -9,7 +9,6 @@ import foldbatch as fb
 from benchmarks import manual
 from benchmarks.fold_model import fold_model, random_tree, words_of
 from benchmarks.manual import Manual, shape_of
-from foldbatch.errors import ExampleError
 
 SIZE, LEAVES = 5, 7
 
@@ -45,15 +44,8 @@ def test_loss_and_gradients_are_those_of_the_oracle(batch, leaves, parts, by_nod
         assert found.keys() == gradients.keys()
         assert any(np.abs(found["gates.bias"]) > 1e-6)
         for name, gradient in gradients.items():
-            dense = (g.dense() if isinstance(g, fb.SparseRows) else g for g in (found[name], gradient))
+            dense = (g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (found[name], gradient))
             np.testing.assert_allclose(*dense, rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-@pytest.mark.parametrize("by_node", [False, True])
-def test_inference_yields_the_roots(by_node):
-    program, trees = program_and_trees(0, 3)
-    by_hand = Manual(shape_of(trees[0]), 3, as_double(program), parts=2)
-    np.testing.assert_allclose(by_hand.run(words(trees), by_node=by_node), program.run(trees), rtol=1e-6)
 
 
 @pytest.mark.numba
@@ -68,18 +60,3 @@ def test_compiled_loops_compute_what_numpy_does():
     assert loss == pytest.approx(expected, rel=1e-5)
     for name in gradients.keys() - {"leaf.weight"}:
         np.testing.assert_allclose(found[name], gradients[name], rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-def test_a_shape_numbers_nodes_by_level():
-    """Two pairs on the lowest level, whose parents are on different ones."""
-    tree = fb.trees.Tree.from_nested((0, (0, (0, (1,), (2,)), (3,)), (0, (4,), (5,))))
-    shape = shape_of(tree)
-    assert shape.levels == (2, 1, 1)
-    assert shape.node_slots.tolist() == [4, 7, 6, 8]
-    assert shape.leaf_slots.tolist() == [0, 1, 5, 2, 3]
-
-
-@pytest.mark.parametrize("nested", [(0, "a"), (0, (0, "a")), (0, (0, "a"), (0, "b"), (0, "c"))])
-def test_a_tree_that_is_not_binary_is_refused(nested):
-    with pytest.raises(ExampleError, match="shape_of: expected a binary tree of two leaves or more"):
-        shape_of(fb.trees.Tree.from_nested(nested))

@@ -19,18 +19,10 @@ from benchmarks.structures import (
     structures,
 )
 from benchmarks.workload import random_trees
-from foldbatch.errors import ExampleError
 from foldbatch.scheduler.policies import POLICIES
-from foldbatch.trees import Tree
 
 TREES = random_trees(12, seed=4)
 LATTICES = random_lattices(TREES)
-
-
-def test_a_tree_that_is_not_binary_is_refused() -> None:
-    """The models have two children's weights."""
-    with pytest.raises(ExampleError, match="expected a binary tree, found a node with 1 children"):
-        models.sentence(Tree.from_nested((0, (0, "a"))))
 
 
 def test_compiled_models_need_as_many_groups_as_structures_written_by_hand() -> None:
@@ -45,8 +37,8 @@ def test_compiled_models_need_as_many_groups_as_structures_written_by_hand() -> 
         assert abs(found.bound - expected.bound) <= tolerance
 
 
-def _dense(gradient: fb.SparseRows | np.ndarray) -> np.ndarray:
-    return gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+def _dense(gradient: fb.params.SparseRows | np.ndarray) -> np.ndarray:
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "by_component"])
@@ -61,11 +53,13 @@ def test_every_policy_computes_the_same_loss_and_gradients(model: str, policy: s
         "shift_reduce": (models.shift_reduce(), [models.sentence(tree) for tree in trees]),
         "lattice": (models.lattice(), [row[:12] for row in LATTICES[:4]]),
     }[model]
-    loss, gradients = fb.compile(block, batched=False).value_and_grad(examples)
+    loss, gradients = fb.compile(block, options={"batched": False}).value_and_grad(examples)
     assert loss > 0
     assert all(_dense(gradient).any() for gradient in gradients.values())
     for name in (policy, "by_component"):
-        found, others = fb.compile(block, policy=name, threads=1, debug=True).value_and_grad(examples)
+        found, others = fb.compile(block, options={"policy": name}, threads=1, debug=True).value_and_grad(
+            examples
+        )
         assert np.isclose(found, loss, rtol=1e-4)
         for key, gradient in gradients.items():
             assert np.allclose(_dense(others[key]), _dense(gradient), rtol=1e-3, atol=1e-4)

@@ -1,17 +1,9 @@
 """Options say what they expect, and trees come from where they are asked from."""
 
-from argparse import ArgumentParser, ArgumentTypeError
-
-import pytest
+from argparse import ArgumentParser
 
 from benchmarks import options
-from benchmarks.options import add_data, positive, trees_of
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "", "\N{SUPERSCRIPT TWO}"])
-def test_only_whole_numbers_from_one_on(text) -> None:
-    with pytest.raises(ArgumentTypeError, match="expected 1 or more"):
-        positive(text)
+from benchmarks.options import add_data, trees_of
 
 
 def test_trees_are_the_treebanks_or_drawn(tmp_path, monkeypatch) -> None:

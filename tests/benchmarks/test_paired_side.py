@@ -41,8 +41,3 @@ def test_new_trees_are_copies():
     assert seen[0] is tree
     assert seen[1] == tree
     assert seen[1] is not tree
-
-
-def test_a_chain_is_long():
-    _, data = paired_side.chain([], 3)
-    assert {len(example) for example in data} == {1000}

@@ -9,17 +9,7 @@ import pytest
 
 from benchmarks import planning
 from benchmarks.command import main
-from benchmarks.planning import LEVELS, PLANS, READY, Row, chains, costs, labelled, measure
-
-
-def test_every_plan_runs_the_same_calls() -> None:
-    """As ready in the fewest steps, by depth in the most, as the start and the loss take turns too."""
-    rows = measure(labelled(4, 2), chains(5, 4), 4, "numpy", 1)
-    assert [row.plan for row in rows] == list(PLANS)
-    assert len({(row.cells, row.calls, row.numbers) for row in rows}) == 1
-    steps = {row.plan: row.steps for row in rows}
-    assert steps["as ready"] < steps["by level"] < steps["by_depth"]
-    assert all(0 < row.planning and 0 < row.seconds for row in rows)
+from benchmarks.planning import LEVELS, PLANS, READY, Row, costs
 
 
 def test_costs_are_differences_of_two_plans() -> None:

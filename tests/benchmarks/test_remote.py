@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import pytest
 
-from benchmarks.remote import BARE, FOLDERS, Remote
+from benchmarks.remote import Remote
 from benchmarks.task import Task
 from benchmarks.variants import OURS
 from foldbatch.errors import BackendError
@@ -32,37 +28,3 @@ def test_a_process_computes_the_model(peer, tmp_path) -> None:
         with pytest.raises(BackendError, match="expected an answer, found"):
             remote.ask("loss", variant="another", batch=0)
     assert remote._process.returncode == 0
-
-
-def test_an_interpreter_that_cannot_be_run_is_an_error() -> None:
-    with pytest.raises(BackendError, match="--peer-python torch=PATH"):
-        Remote("torch", "/no/such/python")
-
-
-def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path) -> None:
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\necho first >&2\necho no room left >&2\nexit 3\n", encoding="ascii")
-    script.chmod(0o755)
-    with pytest.raises(BackendError, match="DyNet peer: .* ended with status 3: no room left"):
-        Remote("dynet", str(script))
-
-
-@pytest.mark.parametrize("peer", ["dynet", "jax"])
-def test_a_library_that_is_missing_is_said(peer) -> None:
-    if find_spec(peer):
-        pytest.skip(f"{peer} is installed")
-    with pytest.raises(BackendError, match=rf"to be installed.*--peer-python {peer}=PATH"):
-        Remote(peer)
-
-
-def test_another_interpreter_needs_numpy_alone() -> None:
-    """Neither our package as a whole nor what it depends on is imported there."""
-    absent = "import sys; sys.modules.update(dict.fromkeys(('rich', 'threadpoolctl', 'dynet_config')));"
-    found = subprocess.run(
-        [sys.executable, "-c", absent + BARE, *FOLDERS, "dynet"],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    assert '"missing"' in found.stdout

@@ -11,11 +11,6 @@ from benchmarks import schedule
 from benchmarks.command import main
 from benchmarks.schedule import MERGE, PARTS, PLAN, PLANNED, READY, STEP, TABLES, TRACE, Row
 from benchmarks.workload import random_trees
-from foldbatch.errors import FoldbatchError
-
-
-def _row(nodes: int, seconds: float, **further: float) -> Row:
-    return Row(f"chain of {nodes}", nodes, 2 * nodes, dict.fromkeys(PARTS, seconds) | further)
 
 
 def test_every_part_of_every_batch_is_timed() -> None:
@@ -40,11 +35,6 @@ def test_scheduling_is_what_follows_the_trace() -> None:
     row = Row("x", 1, 1, seconds)
     assert row.scheduling == 15
     assert row.share == 0.5
-
-
-def test_there_must_be_trees() -> None:
-    with pytest.raises(FoldbatchError, match="benchmarks schedule: expected one tree or more, found none"):
-        schedule.run([], 2, 1, 10)
 
 
 def test_schedule_prints_a_row_for_each_batch_and_writes_them(

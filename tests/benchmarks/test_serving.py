@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.serving import Load, main, request_of
-from benchmarks.workload import random_trees
+from benchmarks.serving import Load, main
 
 NEEDS = "needs what serves: pip install 'foldbatch[serve]'"
-
-
-def test_a_request_is_whole():
-    (tree,) = random_trees(1)
-    head, _, body = request_of(tree).partition(b"\r\n\r\n")
-    assert f"content-length: {len(body)}".encode() in head
-    assert body.startswith(b'{"examples":["(')
 
 
 def test_a_load_says_how_fast_and_how_evenly_answers_came():
@@ -31,8 +23,3 @@ def test_a_short_run(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-4].startswith("3 connections") and " 0 errors" in lines[-4]
     assert "times the answers of one at a time" in lines[-2] and "MB at the end" in lines[-1]
-
-
-def test_a_treebank_that_is_not_there_is_one_line(capsys, tmp_path):
-    assert main(["--data", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.startswith("error: ")

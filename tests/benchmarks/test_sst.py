@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,52 +44,9 @@ def test_outcome_has_every_figure() -> None:
     assert outcome.memory == {}
 
 
-def test_pytorch_takes_part_where_it_computes_the_same() -> None:
-    """`run` refuses one whose loss differs, so that finishing is the test; node by node only on small batches."""
-    pytest.importorskip("torch", reason="needs PyTorch")
-    found = sst.run(
-        TREES, "here", _settings(batches=(1, 3), repeats=1, peers={"torch": sys.executable}, per_node_batch=2)
-    )
-    small, large = found.found
-    assert len(small.timings) == len(large.timings) + 1 >= 6
-    (only_small,) = small.timings.keys() - large.timings.keys()
-    assert only_small.endswith("per node, 1 thread")
-    assert small.best_peer("train").startswith("PyTorch")
-
-
 def test_a_wrong_peer_is_refused_before_anything_is_timed(tmp_path: Path, monkeypatch) -> None:
     """Whatever it computes, its loss is 1."""
     script = wrong_peer(tmp_path)
     monkeypatch.setattr(sst, "contest", None)
     with pytest.raises(FoldbatchError, match=r"benchmarks, JAX 1 x: expected a loss of .*, found 1\.000000"):
         sst.run(TREES, "here", _settings(peers={"jax": str(script)}))
-
-
-def test_a_peer_that_is_not_there_is_named() -> None:
-    """And all else is measured."""
-    outcome = sst.run(TREES, "here", _settings(repeats=1, peers={"dynet": "/no/such/python"}))
-    assert outcome.absent["DyNet"].startswith("not installed: DyNet peer: expected an interpreter to run")
-    assert len(outcome.found) == 1
-
-
-def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
-    """Its process ends at the first command; all else is measured."""
-    script = tmp_path / "python"
-    hello = '{"version": "1", "variants": [{"name": "x", "batched": true}], "memory": 1}'
-    script.write_text(f"#!/bin/sh\necho '{hello}'\n", encoding="ascii")
-    script.chmod(0o755)
-    outcome = sst.run(TREES, "here", _settings(repeats=1, peers={"jax": str(script)}))
-    assert "ended with status 0" in outcome.absent["JAX 1, hidden 4"]
-    assert len(outcome.found) == 1
-
-
-def test_busy_neighbours_and_memory_are_measured_when_asked_for() -> None:
-    outcome = sst.run(TREES, "here", _settings(repeats=1, busy=1, memory=True))
-    (found,) = outcome.found
-    assert found.kept(found.ours, "train") > 0
-    assert outcome.memory[4].keys() == {"foldbatch"}
-
-
-def test_there_must_be_trees() -> None:
-    with pytest.raises(FoldbatchError, match="benchmarks sst: expected one tree or more, found none"):
-        sst.run([], "here", _settings())

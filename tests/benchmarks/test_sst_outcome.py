@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.floor import Counts
 from benchmarks.measure import Timing
-from benchmarks.memory import Peak
-from benchmarks.sst_outcome import Found, Outcome, Settings
+from benchmarks.sst_outcome import Found
 
 
 def _t(seconds: float) -> Timing:
@@ -48,26 +45,3 @@ def test_rates_ratios_and_shares() -> None:
     assert FOUND.floor("train", shared=True) == pytest.approx(operations / 2 / 1e5)
     assert FOUND.of_floor("train", shared=True) == pytest.approx(operations / 1e5)
     assert FOUND.floor("train", shared=False) > FOUND.floor("train", shared=True)
-
-
-def test_all_of_it_is_plain_data() -> None:
-    """As a program reads it."""
-    outcome = Outcome(
-        "here",
-        Settings(peers={"torch": "python"}),
-        (FOUND,),
-        {"DyNet": "not installed"},
-        {10: {"ours": Peak(1, 2, 3)}},
-    )
-    data = json.loads(json.dumps(outcome.as_dict()))
-    assert data["found"][0]["derived"]["train"]["ratio_to_best_peer"] == 4
-    assert data["found"][0]["derived"]["train"]["ratio_to_best_peer_of_new"] == 2.5
-    assert data["found"][0]["derived"]["train"]["kept_beside_busy"] == {"ours": 0.5}
-    assert data["found"][0]["timings"]["Peer slow"]["train"] == {
-        "median": 2.0,
-        "low": 2.0,
-        "high": 2.0,
-        "runs": 3,
-    }
-    assert data["memory"] == {"10": {"ours": {"imported": 1, "ready": 2, "trained": 3}}}
-    assert data["settings"]["hidden"] == [150]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from benchmarks.command import main
 from benchmarks.memory import Peak
 from benchmarks.sst_outcome import Outcome, Settings
-from benchmarks.sst_tables import CASE, settings_of, tables
+from benchmarks.sst_tables import tables
 from tests.benchmarks.test_sst_outcome import FOUND
 
 
@@ -27,37 +24,6 @@ def _outcome() -> Outcome:
         {"DyNet": "not installed: x"},
         {10: {"ours": Peak(10**6, 2 * 10**6, 9 * 10**6)}},
     )
-
-
-def _settings(*arguments: str) -> Settings:
-    parser = ArgumentParser()
-    CASE.add_arguments(parser)
-    return settings_of(parser.parse_args(arguments))
-
-
-def test_options_are_settings() -> None:
-    """By default all sizes, and all peers in this interpreter."""
-    assert _settings() == Settings(peers=dict.fromkeys(("torch", "dynet", "jax"), sys.executable))
-    found = _settings("--hidden", "300", "150", "--batch", "64", "1", "64", "--peers", "jax", "torch")
-    assert (found.hidden, found.batches, list(found.peers)) == ((300, 150), (1, 64), ["jax", "torch"])
-    assert _settings("--no-peers", "--busy", "2", "--memory").peers == {}
-    python = f"dynet={sys.executable}"
-    assert _settings("--peers", "dynet", "--peer-python", python).peers == {"dynet": sys.executable}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--peer-python", "thinc=python"], "expected PEER=PATH with a peer of torch, dynet, jax"),
-        (["--peer-python", "jax=/no/such/python"], "expected the path of an interpreter that can be run"),
-        (["--busy", "0"], "argument --busy: expected 1 or more, found 0"),
-        (["--peers", "thinc"], "invalid choice: 'thinc'"),
-    ],
-)
-def test_wrong_options_are_refused(arguments, message, capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["sst", *arguments])
-    assert message in capsys.readouterr().err
 
 
 def test_tables_show_what_was_found() -> None:
@@ -90,11 +56,3 @@ def test_the_command_writes_what_it_measures(tmp_path: Path, capsys) -> None:
     out = capsys.readouterr().out
     assert "backward" in out
     assert "no peers: not asked for" in out
-
-
-def test_mistakes_are_one_line(tmp_path: Path, capsys) -> None:
-    """No traceback for a wrong path or backend."""
-    assert main(["--data", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
-    assert main(["--batch", "2", "--backend", "abacus", "--no-peers"]) == 2
-    assert "found 'abacus'" in capsys.readouterr().err

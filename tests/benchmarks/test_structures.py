@@ -12,39 +12,14 @@ from benchmarks.structures import (
     SPELLING,
     TAGGER,
     TREE_OVER_TAGGER,
-    Calls,
     count,
     random_lattices,
     structures,
-    tree_lstm,
 )
 from benchmarks.workload import random_trees
 from foldbatch.trees import Tree
 
 TREE = Tree.from_nested((0, (0, (0, "a"), (0, "bc")), (0, "d")))
-
-
-def _made(structure, example, **options) -> list[str]:
-    calls = Calls()
-    structure(calls, example, **options)
-    return [f"{cell} {' '.join(map(str, read))}".strip() for cell, read in calls.made]
-
-
-def test_a_tree_lstm_combines_children_and_classifies_nodes() -> None:
-    """Leaves project words; a classifier follows each node."""
-    leaves = ["word", "leaf 0", "word", "leaf 2", "word", "leaf 4"]
-    assert _made(tree_lstm, TREE) == [*leaves, "node 1 3", "node 6 5"]
-    made = _made(tree_lstm, TREE, outputs=True)
-    assert made == [
-        *leaves,
-        "output 1",
-        "output 3",
-        "node 1 3",
-        "output 8",
-        "output 5",
-        "node 8 5",
-        "output 11",
-    ]
 
 
 @pytest.fixture(scope="module")

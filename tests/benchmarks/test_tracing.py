@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 import foldbatch as fb
-from benchmarks.tracing import forms, main, nested
+from benchmarks.tracing import forms, main
 from benchmarks.workload import random_trees
 from foldbatch.trees import Vocabulary
 
@@ -21,20 +21,6 @@ def test_every_form_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(float(number) > 0 for number in row.split()[-3:])
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        ("--trees 0", "expected 1 or more, found 0"),
-        ("--batch 0", "expected 1 or more"),
-        ("--data /none", "error: /none"),
-    ],
-)
-def test_wrong_input_is_answered_in_one_line(words: str, answer: str, capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(words.split())
-    assert answer in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_all_forms_of_trees_hold_the_same() -> None:
     trees = random_trees(3)
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
@@ -43,8 +29,3 @@ def test_all_forms_of_trees_hold_the_same() -> None:
         program = fb.compile(form.block, "numpy", seed=1)
         losses.append(program.run(form.examples(), losses=True).loss)
     assert losses[0] == losses[1] == losses[2]
-
-
-def test_tuples_are_trees() -> None:
-    tree = fb.trees.parse_brackets("(3 (2 a) (4 (1 b) (0 c)))", labels=int)
-    assert nested(tree) == (3, (2, "a"), (4, (1, "b"), (0, "c")))

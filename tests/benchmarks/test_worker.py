@@ -12,7 +12,6 @@ import pytest
 from benchmarks import worker
 from benchmarks.task import Task
 from benchmarks.variants import Peer, Variant
-from foldbatch.errors import BackendError
 from tests.benchmarks.flat_trees import random_parameters, random_trees
 
 
@@ -50,32 +49,11 @@ def ask(monkeypatch, tmp_path):
     return ask
 
 
-def test_it_says_who_it_is(ask) -> None:
-    hello, ready = ask()
-    assert hello["version"] == "7"
-    assert hello["variants"] == [{"name": "a", "batched": True}, {"name": "b", "batched": False}]
-    assert ready["memory"] >= hello["memory"] > 1_000_000
-
-
 def test_a_failure_is_an_answer(ask) -> None:
     """And the next command is answered too."""
     found = ask({"do": "infer", "variant": "a", "batches": [0]}, {"do": "loss", "variant": "a", "batch": 0})
     assert found[2] == {"failed": "MemoryError: too small a pool"}
     assert found[3] == {"loss": 3.0}
-
-
-def test_a_library_that_is_missing_is_said(monkeypatch) -> None:
-    """In the parts of the error that says so."""
-
-    def version() -> str:
-        raise BackendError("Toy peer", "Toy to be installed", "nothing", "install it")
-
-    monkeypatch.setitem(worker.PEERS, "toy", Peer("Toy", version, list))
-    answers = io.StringIO()
-    worker.serve("toy", io.StringIO(""), answers)
-    assert json.loads(answers.getvalue()) == {
-        "missing": ["Toy peer", "Toy to be installed", "nothing", "install it"]
-    }
 
 
 def test_the_peak_is_that_of_the_process() -> None:

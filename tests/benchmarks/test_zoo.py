@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
@@ -12,7 +11,6 @@ from benchmarks.measure import Timing
 from benchmarks.workload import random_trees
 from benchmarks.zoo import INFER, PLAN, TRAIN, Outcome, Row
 from benchmarks.zoo_models import MODELS
-from foldbatch.errors import FoldbatchError, UnknownNameError
 
 
 def _row(model: str, batch: int, train: float) -> Row:
@@ -62,22 +60,3 @@ def test_a_first_tracing_finds_no_trace():
     assert zoo._trace_seconds(Recorder(), [trees[:2], trees[2:]]) > 0
     assert seen == trees
     assert not any(copy is tree for copy, tree in zip(seen, trees, strict=True))
-
-
-def test_too_few_sentences_are_refused():
-    with pytest.raises(FoldbatchError, match="benchmarks models: expected 64 sentences or more, found 20"):
-        zoo.run(random_trees(20), batches=(1, 64))
-    with pytest.raises(UnknownNameError, match="expected one of Tree-LSTM, .*, found 'GPT'"):
-        zoo.run(random_trees(16), batches=(1,), models=("GPT",))
-
-
-def _parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    zoo.add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
-@pytest.mark.parametrize("option", ["hidden", "batches", "repeats"])
-def test_sizes_that_cannot_be_are_refused(option):
-    with pytest.raises(FoldbatchError, match=f"--{option}: expected 1 or more, found 0"):
-        zoo.run_options(_parsed(f"--{option}", "0"))

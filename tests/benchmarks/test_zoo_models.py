@@ -7,7 +7,7 @@ import pytest
 
 import foldbatch as fb
 from benchmarks.workload import random_trees
-from benchmarks.zoo_models import MODELS, dependencies
+from benchmarks.zoo_models import MODELS
 from foldbatch.trees import Tree, Vocabulary
 
 TREES = [*random_trees(3, seed=1), Tree.leaf(2, "w7"), Tree.from_nested((0, (3, "w1"), (1, "w2")))]
@@ -21,8 +21,8 @@ CLASSIFIED = {
 }
 
 
-def _dense(gradient: fb.SparseRows | np.ndarray) -> np.ndarray:
-    return gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+def _dense(gradient: fb.params.SparseRows | np.ndarray) -> np.ndarray:
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -54,13 +54,3 @@ def test_a_model_without_knowledge_loses_the_logarithm_of_its_classes(name):
     count = CLASSIFIED.get(name, lambda tree: tree.size)
     loss, _ = program.value_and_grad([model.example(tree) for tree in TREES])
     assert loss == pytest.approx(sum(map(count, TREES)) * np.log(5), rel=1e-5)
-
-
-def test_the_first_word_of_a_phrase_heads_it():
-    """All other children's heads depend on it, nearest phrases first."""
-    tree = Tree.from_nested((0, (1, (2, "a"), (3, (4, "b"), (5, "c"))), (6, (7, "d"), (8, "e"))))
-    found = dependencies(tree)
-    root = found.root
-    assert (root.token, root.label) == ("a", 0)
-    assert [(node.token, node.label) for node in root] == [("b", 3), ("d", 6)]
-    assert [[(node.token, node.label) for node in child] for child in root] == [[("c", 5)], [("e", 8)]]

@@ -41,6 +41,8 @@ def test_errors_that_the_sanitizer_finds_fail(monkeypatch, tmp_path):
 
 def test_the_law_is_run_as_the_command_that_checks_random_programs(monkeypatch):
     asked = []
-    monkeypatch.setattr(apart, "ran", lambda name, command, seconds: asked.append(command))
-    apart.law("cuda", 7.4)
-    assert asked[0][1:] == ["-m", "tests.programs", "--seconds", "7", "--engine", "cuda"]
+    monkeypatch.setattr(apart, "ran", lambda name, command, seconds, **more: asked.append((command, more)))
+    apart.law("cuda", 7.4, "captured")
+    command, more = asked[0]
+    assert command[1:] == ["-m", "tests.programs", "--seconds", "7", "--engine", "cuda"]
+    assert more == {"variables": {"FOLDBATCH_LAUNCH": "captured"}}

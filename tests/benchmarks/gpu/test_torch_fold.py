@@ -9,7 +9,7 @@ from benchmarks.fold_model import fold_model, random_tree
 from benchmarks.gpu.torch_fold import TorchFold
 from benchmarks.manual import Manual, shape_of
 from foldbatch import compile
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 
 
 @pytest.mark.parametrize("by_node", [False, True])
