@@ -1,21 +1,90 @@
 """On what laws are checked, and what holds on every backend.
 
-That is NumPy's engine, or the one that the environment names: the CUDA engine on the CPU, in a run of the tests of its own.
+`LAWFUL` are the engines that the laws bind: those that FOLDBATCH_LAWS of the environment names, by default NumPy's, or the
+one that FOLDBATCH_BACKEND names. All else is tested on NumPy's, or that one.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
+from unittest import mock
 
 import pytest
 
-from foldbatch.engines.engine import ENGINES, VARIABLE
+from foldbatch.engines import threads
+from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE
 
 ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
 ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles it, every access checked
+UNFUSED = {"unfused": ("tests.engines.unfused", "numba")}  # Numba's, with nothing to compile for a model
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
 NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()
 on_gpu_kernels = pytest.mark.skipif(TESTED != "cuda-on-cpu", reason=f"{VARIABLE} is not cuda-on-cpu")
 BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *NUMBA)))
+LAWFUL = tuple((os.environ.get("FOLDBATCH_LAWS") or TESTED).split())
+assert set(LAWFUL) <= {*ENGINES, *UNFUSED}, LAWFUL
+
+
+def lacking(engine: str) -> str:
+    """Return what an engine needs and is not there; nothing where everything is."""
+    if engine in ("numba", "unfused") and not find_spec("numba"):
+        return "numba is not installed"
+    if engine == "cuda-on-cpu" and shutil.which("gcc") is None:
+        return "there is no C compiler"
+    if engine == "cuda-on-ptx":
+        from tests.ptx import needed  # noqa: PLC0415 - it looks for NVRTC
+
+        return needed.lacking()
+    return ""
+
+
+lawful = pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.skipif(bool(lacking(name)), reason=lacking(name))]
+            + [pytest.mark.numba] * (name == "numba"),
+        )
+        for name in LAWFUL
+    ],
+)
+
+
+@contextmanager
+def running(engine: str, number: int) -> Iterator[str]:
+    """Let an engine run small batches in the ways of large ones, by turns; yield the name to compile for.
+
+    Work is cut for threads however little it is; Numba's engine multiplies known rows before a recursion however few
+    they are, and fuses no loops in each fourth program; each second one is a captured graph on the CUDA engine, or
+    all or none where FOLDBATCH_LAUNCH says so.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1))
+        if engine == "numba" and number % 4 == 3:
+            stack.enter_context(mock.patch.dict(ENGINES, UNFUSED))
+            engine = "unfused"
+        if engine in ("numba", "unfused") and number % 2:
+            stack.enter_context(always_known())
+        way = os.environ.get(LAUNCH_VARIABLE, "captured" if number % 2 else "straight")
+        if engine.startswith("cuda-on-") and (way == "captured" or (way == "auto" and number % 2)):
+            from tests.engines.cuda.on_cpu import always_captured  # noqa: PLC0415 - others do not need it
+
+            stack.enter_context(mock.patch.dict(os.environ, {LAUNCH_VARIABLE: "captured"}))
+            stack.enter_context(always_captured())
+        yield engine
+
+
+@contextmanager
+def always_known() -> Iterator[None]:
+    """Let Numba's engine multiply known rows before a recursion, however few there are."""
+    from foldbatch.engines.numba import known_launches, known_products  # noqa: PLC0415 - they need Numba
+
+    always = mock.patch.multiple(known_launches, FEWEST=1, LEAST=0.0)
+    with always, mock.patch.object(known_products, "SMALLEST", 1):
+        yield

@@ -15,19 +15,20 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.derivatives import Pullback, dense
 from foldbatch.engines import threads
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS
 from foldbatch.model.sources import float_reads
-from foldbatch.program import Program
+from foldbatch.program.derivatives import Pullback, dense
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.schedule import seeded, verify
-from foldbatch.traced import Prepared
 from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type
 from tests.backends import TESTED
+from tests.knobs import knobs
 from tests.programs import BlockProgram
-from tests.test_laws import assert_same, gradients_of, share_kernels
+from tests.programs.comparing import assert_same, gradients_of, share_kernels
 
 STEP = 1e-4  # of finite differences, which are of fourth order
 DRAWN = 7  # the step of training, for which the same random numbers are drawn
@@ -37,7 +38,7 @@ Arrays = dict[str, Any]
 def compiled(program: BlockProgram, backend: str = TESTED, **options: Any) -> Program:
     """Return the program, by one of the policies."""
     policy = ("by_component", "by_depth")[program.seed % 2]
-    return fb.compile(program.block, backend, policy=policy, threads=1, debug=True, **options)
+    return fb.compile(program.block, backend, threads=1, debug=True, **knobs({"policy": policy, **options}))
 
 
 WAYS: list[dict[str, Any]] = [
@@ -104,7 +105,7 @@ def assert_jvp(engine: Program, program: BlockProgram) -> None:
     assert_near(along, difference(engine, program.examples, tangents, lambda x: x[0]), 1e-6, abs(loss))
     traces = engine._trace_all(program.examples)
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        for other in others(engine._derivatives._dual):
+        for other in others(engine._ready.derivatives._dual):
             results = other.run(traces, DRAWN)
             losses = results.metrics[LOSS].values if LOSS in results.metrics else np.zeros(0)
             assert_near(results.loss, along, 1e-9)
@@ -125,7 +126,7 @@ def assert_hvp(engine: Program, program: BlockProgram) -> None:
     )
     traces = engine._trace_all(program.examples)
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        for other in others(engine._derivatives._dual):
+        for other in others(engine._ready.derivatives._dual):
             _, found = other.value_and_grad(traces, DRAWN)
             assert_near(flat({n: found[engine.params.parameters[n]] for n in hv}), flat(hv), 1e-9)
 
@@ -158,7 +159,7 @@ def moved(engine: Program, prepared: list[Prepared], distance: float) -> list[Pr
             tuple(c + distance * wave(c) if c.dtype.kind == "f" else c for c in cell)
             for cell in p.trace.feeds
         ]
-        further.append(Prepared(replace(p.trace, feeds=tuple(columns)), engine))
+        further.append(Prepared(replace(p.trace, feeds=tuple(columns)), engine._ready))
     return further
 
 
@@ -176,7 +177,10 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     assert_near(along, right, 1e-6, abs(found_loss))
     assert_near(found_loss, at(0), 1e-9)
     traces = engine._trace_all(program.examples)
-    derivatives, key = engine._derivatives, (True, False, False, True, True)  # from losses, of inputs alone
+    derivatives, key = (
+        engine._ready.derivatives,
+        (True, False, False, True, True),
+    )  # from losses, of inputs alone
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(derivatives._runners[key]):
             derivatives._runners[key] = other
@@ -326,7 +330,7 @@ def assert_pulled_back_by_others(
     """Check gradients from cotangents against those of other ways to run."""
     traces = engine._trace_all(program.examples)
     seeds = seeds_of(engine.model.result, [trace.result for trace in traces], cotangents)
-    derivatives, key = engine._derivatives, (False, True, True, True, True)  # from results, of all
+    derivatives, key = engine._ready.derivatives, (False, True, True, True, True)  # from results, of all
     outputs = tuple(cell.outputs for cell in engine.model.signatures)
     first = derivatives._runners[key]
     ways = [*WAYS, {"share": "subtrees"}, {"share": None}, {"share": "subtrees", "threads": 2}]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch import files
-from foldbatch.saving import KIND
+from foldbatch.program.saving import KIND
+from foldbatch.system import files
 
 WORDS = fb.trees.Vocabulary(["good", "bad"])
 

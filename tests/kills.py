@@ -26,10 +26,11 @@ from pathlib import Path
 import numpy as np
 
 import foldbatch as fb
-from foldbatch import files
 from foldbatch.recipes import fitting
 from foldbatch.recipes.data import read_dataset
-from foldbatch.train import Callback, DataParallel, LambdaCallback, checkpoint
+from foldbatch.system import files
+from foldbatch.train import Callback, DataParallel, LambdaCallback
+from foldbatch.train.resuming import read_state
 from tests.recipes.conftest import NEGATIVE, NEUTRAL, POSITIVE
 from tests.recipes.test_data import configured
 from tests.train import small
@@ -125,7 +126,7 @@ def is_over(child: int) -> bool:
 
 def trained(folder: Path):
     """Return the last checkpoint without the times in it, and the best program."""
-    last = checkpoint.read(folder / "last.safetensors")
+    last = read_state(folder / "last.safetensors")
     for figures in (last["position"], *last["history"]):
         del figures["seconds"]
     return last, files.read(folder / "best.safetensors", "model", "")

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from foldbatch.errors import GraphError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node

@@ -111,10 +111,12 @@ def named(code: str) -> tuple[Any, Any]:
     node = fb.AllOf(fb.Void(), below >> fb.Record((tree(), tree())), fb.Void())
     node = node >> fb.AllOf(fb.GetItem(0), fb.GetItem(1)) >> cell
     kind = fb.GetItem(f"kind{code}")
-    tree.resolve_to(fb.OneOf(kind, {f"leaf{code}": leaf, f"node{code}": node}) >> fb.Collect(f"all{code}"))
+    tree.resolve_to(
+        fb.OneOf(kind, {f"leaf{code}": leaf, f"node{code}": node}) >> fb.blocks.Collect(f"all{code}")
+    )
     model = fb.Composition(f"model{code}")
     with model.scope():
-        seen = fb.Collected(tree(), f"all{code}").reads(model.input)
+        seen = fb.blocks.Collected(tree(), f"all{code}").reads(model.input)
         label = (fb.GetItem(f"label{code}") >> fb.OneHotFromList([f"a{code}", "b"])).reads(model.input)
         scores = fb.Linear(2, name=f"out{code}").reads(seen[0][0])
         (fb.Function(kept.distance) >> fb.Loss(f"loss{code}")).reads(scores, label)

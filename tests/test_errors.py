@@ -26,7 +26,8 @@ CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubcla
 MISUSES = Path(__file__).parent / "golden" / "block_errors.txt"
 ENTRY = re.compile(r"(\w+) when (composed|compiled|run): (.*)")
 ENTRIES = [ENTRY.fullmatch(line).groups() for line in MISUSES.read_text().splitlines()[::2]]
-PUBLIC = {name: getattr(fb, name) for name in dir(fb) if not name.startswith("_")}
+MOVED = {"Items": fb.blocks.Items, "RNTN": fb.blocks.RNTN, "TreeRNN": fb.blocks.TreeRNN, "types": fb.types}
+PUBLIC = MOVED | {name: getattr(fb, name) for name in dir(fb) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -70,7 +71,15 @@ def names() -> dict[str, Any]:
     state, numbers = fb.Record((fb.Vector(2), fb.Vector(2))), fb.Map(fb.Scalar())
     repeated = fb.Scalar() >> fb.Broadcast()
     more = {"state": state, "numbers": numbers, "repeated": repeated, "shared": fb.Linear(3)}
-    return {**PUBLIC, **own, **more, "np": np, "ops": ops, "add": fb.Function(lambda a, b: a + b)}
+    return {
+        **vars(fb.blocks),
+        **PUBLIC,
+        **own,
+        **more,
+        "np": np,
+        "ops": ops,
+        "add": fb.Function(lambda a, b: a + b),
+    }
 
 
 def scope(wire: Callable[[fb.Composition, fb.Composition], Any]) -> fb.Composition:

@@ -11,6 +11,7 @@ from pytest import approx, mark, param, raises
 
 import foldbatch as fb
 from foldbatch import ops
+from tests.knobs import knobs
 
 NUMBA = param("numba", marks=mark.numba)
 BACKENDS = ["reference", "numpy", NUMBA]
@@ -27,7 +28,7 @@ def _needs_numba(request: pytest.FixtureRequest) -> None:
 
 
 def _program(block: Any, backend: str, **options: Any) -> fb.Program:
-    return fb.compile(block, backend, threads=1, policy="by_component", **options)
+    return fb.compile(block, backend, threads=1, **knobs({"policy": "by_component", **options}))
 
 
 @mark.parametrize("backend", FAST)

@@ -115,7 +115,7 @@ def _choice() -> fb.Block:
 def _nested() -> fb.Block:
     """Return a recursion with a collection, a metric and a loss."""
     total = fb.ForwardDeclaration(output_type="float32", name="total")
-    inner = fb.Map(total()) >> fb.Sum() >> fb.Collect("sums")
+    inner = fb.Map(total()) >> fb.Sum() >> fb.blocks.Collect("sums")
     total.resolve_to(fb.OneOf(type, {list: inner, int: fb.Scalar()}))
     measured = fb.AllOf(fb.Identity(), fb.Metric("seen"), fb.Loss("loss", 0.5)) >> fb.GetItem(0)
-    return fb.Collected(total() >> measured, "sums")
+    return fb.blocks.Collected(total() >> measured, "sums")

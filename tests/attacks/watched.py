@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch import files
 from foldbatch.blocks.paths import find, takes
 from foldbatch.errors import FoldbatchError
-from foldbatch.saving import KIND
+from foldbatch.program.saving import KIND
+from foldbatch.system import files
 from tests.attacks.edits import edited, functions, listed
 from tests.attacks.models import LABELS, models
 

@@ -143,7 +143,7 @@ def test_pipes_are_flat_and_empty_ones_pass_on():
 )
 def test_a_block_prints_as_the_expression_that_builds_it(text, example):
     numpy = {name: getattr(np, name) for name in ("array", "float32", "float64", "int32", "int64")}
-    names = {**vars(fb), **vars(fb.types), **numpy, "tanh": ops.tanh, "add": ops.add}
+    names = {**vars(fb.blocks), **vars(fb), **vars(fb.types), **numpy, "tanh": ops.tanh, "add": ops.add}
     block, again = eval(text, names), eval(text, names)
     assert repr(block) == text
     np.testing.assert_equal(again.eval(example), block.eval(example))

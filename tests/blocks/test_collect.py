@@ -16,7 +16,7 @@ from tests.blocks.results import slopes, yields
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: 2 * x)
 ADD = fb.Function(lambda a, b: a + b)
-SEEN = fb.Collect()
+SEEN = fb.blocks.Collect()
 
 
 def is_list(x: Any) -> bool:
@@ -31,7 +31,7 @@ def a_tree(leaf: fb.Block, join: fb.Block, of: Any = "float32") -> fb.Block:
 
 
 def test_the_nodes_of_a_tree_come_children_first():
-    block = fb.Collected(a_tree(ONE, ADD))
+    block = fb.blocks.Collected(a_tree(ONE, ADD))
     yields(
         block,
         (3, (3.0, [3.0])),
@@ -42,35 +42,37 @@ def test_the_nodes_of_a_tree_come_children_first():
 
 
 def test_nothing_collected_is_an_empty_sequence():
-    yields(fb.Collected(fb.Map(ONE >> SEEN)), ([], ([], [])), ([1], ([1.0], [1.0])))
-    sometimes = fb.Collected(fb.OneOf(len, {1: fb.GetItem(0) >> ONE >> SEEN, 0: fb.Zeros([])}))
+    yields(fb.blocks.Collected(fb.Map(ONE >> SEEN)), ([], ([], [])), ([1], ([1.0], [1.0])))
+    sometimes = fb.blocks.Collected(fb.OneOf(len, {1: fb.GetItem(0) >> ONE >> SEEN, 0: fb.Zeros([])}))
     yields(sometimes, ([], (0.0, [])), ([3], (3.0, [3.0])))
 
 
 def test_collecting_passes_on_what_it_reads():
-    yields(fb.Collected(ONE >> SEEN >> TWICE >> SEEN), (3, (6.0, [3.0, 6.0])))
+    yields(fb.blocks.Collected(ONE >> SEEN >> TWICE >> SEEN), (3, (6.0, [3.0, 6.0])))
     pair = fb.AllOf(ONE, ONE >> TWICE) >> SEEN
-    yields(fb.Collected(pair), (1, ((1.0, 2.0), [(1.0, 2.0)])))
+    yields(fb.blocks.Collected(pair), (1, ((1.0, 2.0), [(1.0, 2.0)])))
 
 
 def test_collections_have_names():
-    block = fb.Collected(fb.Collected(ONE >> fb.Collect("a") >> TWICE >> fb.Collect("b"), "a"), "b")
+    block = fb.blocks.Collected(
+        fb.blocks.Collected(ONE >> fb.blocks.Collect("a") >> TWICE >> fb.blocks.Collect("b"), "a"), "b"
+    )
     yields(block, (1, ((2.0, [1.0]), [2.0])))
 
 
 def test_a_collection_inside_another_of_its_name_takes_its_own():
-    inner = fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Sum()
-    block = fb.Collected(fb.Map(inner >> SEEN))
+    inner = fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Sum()
+    block = fb.blocks.Collected(fb.Map(inner >> SEEN))
     yields(block, ([[1, 2], [], [3]], ([3.0, 0.0, 3.0], [3.0, 0.0, 3.0])))
 
 
 def test_what_comes_before_and_after_is_not_collected():
-    outside = fb.AllOf(ONE >> SEEN, fb.Collected(ONE >> TWICE >> SEEN), ONE >> SEEN)
-    yields(fb.Collected(outside), (1, ((1.0, (2.0, [2.0]), 1.0), [1.0, 1.0])))
+    outside = fb.AllOf(ONE >> SEEN, fb.blocks.Collected(ONE >> TWICE >> SEEN), ONE >> SEEN)
+    yields(fb.blocks.Collected(outside), (1, ((1.0, (2.0, [2.0]), 1.0), [1.0, 1.0])))
 
 
 def test_examples_of_a_batch_do_not_mix():
-    program = fb.compile(fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Length())
+    program = fb.compile(fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Length())
     assert [float(x) for x in program.run([[1] * n for n in (3, 0, 5)])] == [3.0, 0.0, 5.0]
 
 
@@ -78,7 +80,7 @@ def test_a_model_may_attend_to_all_nodes_of_a_tree_and_learn():
     """Gradients reach every node along both ways, through the recursion and through the collection."""
     weight = fb.Parameter(TensorType(()), 2.0, "w")
     leaf = ONE >> fb.Function(lambda x: x * weight)
-    both = fb.Collected(a_tree(leaf, ADD))
+    both = fb.blocks.Collected(a_tree(leaf, ADD))
     lossy = both >> fb.Function(lambda root, nodes: root * ops.segment_sum(nodes * nodes)) >> fb.Loss()
     examples = [3, [1, 2], [1, [2, 3]]]
 
@@ -95,23 +97,26 @@ def test_a_model_may_attend_to_all_nodes_of_a_tree_and_learn():
 
 
 def test_a_collection_in_a_loop_is_that_of_the_turn():
-    each = fb.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Max()
+    each = fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Max()
     total = fb.Fold(fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> each) >> ADD, fb.Zeros([]))
     yields(total, ([[1, 3], [2], []], 5.0), ([], 0.0))
 
 
 def test_types_are_known_once_compiled():
-    block = fb.Collected(fb.Map(ONE >> SEEN))
+    block = fb.blocks.Collected(fb.Map(ONE >> SEEN))
     right = TupleType((SequenceType(TensorType(())), SequenceType(TensorType(()))))
     assert fb.compile(block).model.result == right
 
 
 def test_what_does_not_fit_is_refused():
     for block, match in [
-        (fb.Collected(ONE), "expected a Collect in the block, found none"),
-        (fb.Collected(ONE >> SEEN, "b"), r"put Collect\('b'\) behind"),
-        (fb.Collected(fb.AllOf(ONE >> SEEN, fb.Scalar("int32") >> SEEN)), "found int32; use another name"),
-        (fb.Collected(fb.Identity() >> SEEN), "expected tensors, found object"),
+        (fb.blocks.Collected(ONE), "expected a Collect in the block, found none"),
+        (fb.blocks.Collected(ONE >> SEEN, "b"), r"put Collect\('b'\) behind"),
+        (
+            fb.blocks.Collected(fb.AllOf(ONE >> SEEN, fb.Scalar("int32") >> SEEN)),
+            "found int32; use another name",
+        ),
+        (fb.blocks.Collected(fb.Identity() >> SEEN), "expected tensors, found object"),
     ]:
         with pytest.raises(BlockTypeError, match=match):
             fb.compile(block)

@@ -10,6 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.blocks.lower import depth
 from foldbatch.errors import BlockTypeError
 from tests.blocks.results import dense, slopes, yields
 
@@ -202,7 +203,7 @@ def test_a_fold_of_100_000_elements_runs_and_is_differentiated():
     loss, gradients = program.value_and_grad(prepared)
     assert loss == pytest.approx(value, rel=1e-10)
     assert dense(gradients)["w"] == pytest.approx(slope, rel=1e-8)
-    assert program.depth(prepared[0]) == n
+    assert depth(program.model, *program._trace_all([prepared[0]])) == n
 
 
 def test_a_reduce_of_10_000_elements_is_14_levels_and_is_differentiated():

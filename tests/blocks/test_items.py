@@ -196,10 +196,13 @@ def test_a_wire_without_a_default_is_not_the_one_with_it():
 
 def test_items_are_the_pairs_of_a_map_sorted_by_key():
     yields(
-        fb.Items(), ({"b": 2, "a": 1}, [("a", 1), ("b", 2)]), ({}, []), ({2: "x", 1: {}}, [(1, {}), (2, "x")])
+        fb.blocks.Items(),
+        ({"b": 2, "a": 1}, [("a", 1), ("b", 2)]),
+        ({}, []),
+        ({2: "x", 1: {}}, [(1, {}), (2, "x")]),
     )
     one = fb.Record((fb.OneHotFromList("ab"), ONE)) >> fb.Concat()
-    total = fb.GetItem("scores") >> fb.Items() >> fb.Map(one) >> fb.Sum()
+    total = fb.GetItem("scores") >> fb.blocks.Items() >> fb.Map(one) >> fb.Sum()
     yields(total, ({"scores": {"b": 2, "a": 3}}, [1.0, 1.0, 5.0]), ({"scores": {}}, [0.0, 0.0, 0.0]))
     with pytest.raises(
         ExampleTypeError, match=r"at example 0 \['scores'\]\.items\(\)\[1\]\[1\]: expected float32"
@@ -212,4 +215,4 @@ def test_items_are_the_pairs_of_a_map_sorted_by_key():
         with pytest.raises(ExampleTypeError, match=rf"at example 0 \['scores'\]: {message}"):
             total.eval({"scores": scores})
     with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
-        ONE >> fb.Items()
+        ONE >> fb.blocks.Items()

@@ -12,6 +12,7 @@ from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleTypeError
 from foldbatch.trees import Tree
 from tests.blocks.results import BACKENDS
+from tests.knobs import knobs
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -59,14 +60,14 @@ def test_gradients_are_those_of_the_unfolded_example(backend, options):
     for part in (other, 4, shared):
         shared = [shared, [part, shared]]
     examples = [shared, [other, shared], 5]
-    once, often = (fb.compile(net(memo), backend, **options) for memo in (None, False))
+    once, often = (fb.compile(net(memo), backend, **knobs(options)) for memo in (None, False))
     for name, value in once.params.items():
         often.params[name] = value
     assert once.describe(examples).calls < often.describe(examples).calls / 2
     (loss, gradients), (right, expected) = (p.value_and_grad(examples) for p in (once, often))
     assert loss == pytest.approx(right, rel=1e-5)
     for name, gradient in gradients.items():
-        values = [g.dense() if isinstance(g, fb.SparseRows) else g for g in (gradient, expected[name])]
+        values = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (gradient, expected[name])]
         np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-6)
 
 
@@ -94,7 +95,7 @@ def test_what_an_example_holds_once_is_as_ever():
 COUNTED = {
     "loss": LOSS,
     "metric": fb.AllOf(fb.Identity(), fb.Metric("sum")) >> fb.GetItem(0),
-    "collect": fb.Collect(),
+    "collect": fb.blocks.Collect(),
     "random": fb.Dropout(0.5),
 }
 
@@ -105,7 +106,9 @@ def test_what_counts_visits_is_visited_at_each_place_unless_memo_says_otherwise(
 
     def calls(memo: bool | None) -> int:
         block = (
-            fb.Collected(sum_of(memo, at_node)) if at_node is COUNTED["collect"] else sum_of(memo, at_node)
+            fb.blocks.Collected(sum_of(memo, at_node))
+            if at_node is COUNTED["collect"]
+            else sum_of(memo, at_node)
         )
         return int(fb.compile(block, "reference").describe([example]).calls)
 
@@ -113,10 +116,10 @@ def test_what_counts_visits_is_visited_at_each_place_unless_memo_says_otherwise(
 
 
 def test_with_memo_losses_metrics_and_collected_values_are_one_for_each_object():
-    at_node = LOSS >> COUNTED["metric"] >> fb.Collect()
+    at_node = LOSS >> COUNTED["metric"] >> fb.blocks.Collect()
     example = [doubled(2, 1), [[1, 1], 1]]
     for memo, sums in ((None, [2, 2, 4, 2, 3, 7]), (True, [2, 4, 2, 3, 7])):
-        results = fb.compile(fb.Collected(sum_of(memo, at_node)), "reference").run(
+        results = fb.compile(fb.blocks.Collected(sum_of(memo, at_node)), "reference").run(
             [example], losses=True, metrics=True
         )
         assert results.loss == sum(sums)
@@ -232,9 +235,9 @@ def test_a_memo_of_another_type_is_refused_and_it_is_printed():
 
 def test_an_example_of_more_calls_than_allowed_is_refused():
     examples = [[1, 1], [doubled(3, 1), 1]]
-    assert float(fb.compile(sum_of(False), "reference", max_calls=17).run(examples)[1]) == 9.0
+    assert float(fb.compile(sum_of(False), "reference", options={"max_calls": 17}).run(examples)[1]) == 9.0
     message = r"model at example 1: expected at most 16 calls, found more; .*memo=True"
     with pytest.raises(ExampleError, match=message):
-        fb.compile(sum_of(False), "reference", max_calls=16).run(examples)
+        fb.compile(sum_of(False), "reference", options={"max_calls": 16}).run(examples)
     with pytest.raises(BlockValueError, match="max_calls: expected a whole number of 1 or more"):
-        fb.compile(sum_of(), max_calls=0)
+        fb.compile(sum_of(), options={"max_calls": 0})

@@ -10,6 +10,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockValueError, UnknownNameError
+from tests.knobs import knobs
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -78,7 +79,7 @@ def test_several_blocks_may_share_a_name_labelled_or_not(options):
         lambda x: x > 2,
         {False: fb.AllOf(labelled, twice), True: fb.AllOf(twice) >> fb.AllOf(fb.GetItem(0), fb.GetItem(0))},
     )
-    metric = fb.compile(block, **options).run([1, 3, 2], metrics=True).metrics["m"]
+    metric = fb.compile(block, **knobs(options)).run([1, 3, 2], metrics=True).metrics["m"]
     assert metric.values.tolist() == [1.0, 2.0, 6.0, 2.0, 4.0]
     assert metric.examples.tolist() == [0, 0, 1, 2, 2]
     assert metric.nodes.tolist() == [0, 1, 0, 0, 1]
@@ -134,7 +135,7 @@ OPTIONS = [
 )
 def test_a_metrics_values_are_in_the_order_of_visits(block, right, options):
     """However many cells collect under one name, and whenever these are called."""
-    program = fb.compile(block, **options)
+    program = fb.compile(block, **knobs(options))
     metric = program.run([[1, [2, 3]]] * 3, metrics=True).metrics["m"]
     assert metric.values.tolist() == right * 3
     assert metric.examples.tolist() == [0] * len(right) + [1] * len(right) + [2] * len(right)
@@ -151,7 +152,7 @@ def test_a_metric_before_the_children_has_parents_first_with_their_labels(option
     tree.resolve_to(fb.AllOf(own >> fb.GetItem(1), kids) >> ADD)
     leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
     example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
-    metric = fb.compile(tree(), **options).run([example, leaf[0], example], metrics=True).metrics["m"]
+    metric = fb.compile(tree(), **knobs(options)).run([example, leaf[0], example], metrics=True).metrics["m"]
     assert metric.values.tolist() == [10, 20, 1, 2, 3, 1, 10, 20, 1, 2, 3]
     assert metric.labels == metric.values.tolist()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from foldbatch.blocks.drafts import Line, Procedure
-from foldbatch.blocks.needed import Kept
 from foldbatch.blocks.parsed import Renamed, take_apart
 from foldbatch.model.drafts import Draft
+from foldbatch.model.needed import Kept
 from foldbatch.types import OBJECT
 
 DRAFTS = [Draft("gone", 0, "v1"), Draft("left", 1, "v2", keys=[2])]

@@ -128,8 +128,8 @@ def test_what_python_would_not_find_again_has_no_path(function):
         "builtins:str.format",
         "builtins:object",
         "sys:exit",
-        "foldbatch.files:write",
-        "foldbatch.output:write_whole",
+        "foldbatch.system.files:write",
+        "foldbatch.system.output:write_whole",
         "foldbatch:files.os.system",
         "numpy:load",
         "foldbatch.trees.vocabulary:Counter",
@@ -202,7 +202,7 @@ def test_no_module_is_imported_for_a_file_but_those_that_the_caller_names(tmp_pa
 
 
 def test_nobody_is_told_to_trust_a_library_as_a_whole():
-    for path in ("os:system", "foldbatch.files:write", "numpy:load"):
+    for path in ("os:system", "foldbatch.system.files:write", "numpy:load"):
         with pytest.raises(ModelError, match="another one; write a function of your own that calls it"):
             find(path)
 

@@ -16,7 +16,7 @@ from foldbatch.blocks.paths import trust_in
 from foldbatch.blocks.plain import KINDS, Plain, Thing, from_plain, to_plain
 from foldbatch.blocks.settings import settings_of
 from foldbatch.errors import ModelError
-from foldbatch.params import Owner
+from foldbatch.params.parameters import Owner
 from foldbatch.types import sequence_of
 from tests import kept
 
@@ -59,11 +59,11 @@ declared = fb.ForwardDeclaration(output_type=(2, None), name="d", memo=False)
 scalar = fb.Scalar()
 BLOCKS: list[fb.Block] = [
     fb.AllOf(scalar, scalar, fb.Void()),
-    fb.Attention(3, init="ones", name="a"),
-    fb.Attention(score="dot"),
+    fb.blocks.Attention(3, init="ones", name="a"),
+    fb.blocks.Attention(score="dot"),
     fb.Broadcast(),
     fb.ChildSumTreeLSTM(3),
-    fb.Collected(fb.Map(scalar >> fb.Collect("c")), "c"),
+    fb.blocks.Collected(fb.Map(scalar >> fb.blocks.Collect("c")), "c"),
     fb.Concat(1, flatten=True),
     declared(),
     fb.Dropout(0.25),
@@ -83,7 +83,7 @@ BLOCKS: list[fb.Block] = [
     fb.Identity(),
     fb.InputTransform(kept.WORDS),
     fb.InputTransform(kept.WORDS.__getitem__),
-    fb.Items(),
+    fb.blocks.Items(),
     fb.LSTMCell(2, forget_bias=0.5),
     fb.LayerNorm(0.1),
     fb.Length("int64"),
@@ -107,7 +107,7 @@ BLOCKS: list[fb.Block] = [
     fb.Pipe(),
     fb.RNN(fb.LSTMCell(2), (fb.Zeros(2), fb.Zeros(2))),
     fb.RNN(fb.GRUCell(2), initial_state_from_input=True),
-    fb.RNTN(2, name="r"),
+    fb.blocks.RNTN(2, name="r"),
     fb.Record({"a": scalar, 1: scalar}),
     fb.Record([(slice(1), fb.Identity()), ("b", fb.Identity())]),
     fb.Record((scalar,), rest="ignore"),
@@ -116,9 +116,9 @@ BLOCKS: list[fb.Block] = [
     fb.Reduce(fb.Function(fb.ops.add), np.float32(1)),
     fb.Slice(start=1, step=-1),
     fb.Tensor([2, 3], "uint8"),
-    fb.TreeGRU(2),
+    fb.blocks.TreeGRU(2),
     fb.TreeLSTM(2, arity=3),
-    fb.TreeRNN(2, 3, None),
+    fb.blocks.TreeRNN(2, 3, None),
     fb.Vector(4, "int32"),
     fb.Zeros((2, None, sequence_of(3), [2, "int64"])),
     fb.Zip(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.recorder import Recorder
+from foldbatch.model.columns import BadDataError
 
 LOWERED = fb.compile(fb.Map(fb.Scalar("int32") >> fb.Embedding(4, 2)) >> fb.Sum(), "reference").lowered
 

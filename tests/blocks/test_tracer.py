@@ -20,9 +20,11 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks import tracer
+from foldbatch.blocks.lower import depth
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree
+from tests.knobs import knobs
 
 ONE = fb.Scalar()
 
@@ -71,8 +73,10 @@ def test_generators_go_on_where_plain_functions_may_go_no_deeper(depth, monkeypa
     tree = fb.ForwardDeclaration(output_type="float32", name="tree")
     kids = fb.GetItem(1) >> fb.Map(tree()) >> fb.Sum()
     both = fb.AllOf(fb.GetItem(0) >> ONE, kids) >> fb.Function(lambda a, b: a - b)
-    tree.resolve_to(both >> fb.AllOf(fb.Identity() >> fb.Collect(), fb.Metric("seen")) >> fb.GetItem(0))
-    block = fb.Collected(tree())
+    tree.resolve_to(
+        both >> fb.AllOf(fb.Identity() >> fb.blocks.Collect(), fb.Metric("seen")) >> fb.GetItem(0)
+    )
+    block = fb.blocks.Collected(tree())
 
     def grown(number: int, height: int) -> list[Any]:
         return [number, [grown(2 * number + i, height - 1 - i) for i in range(min(height, 2))]]
@@ -137,7 +141,7 @@ def test_a_star_of_100_000_children_is_two_levels():
     assert (report.calls, report.steps) == (100_004, 3)  # leaves, the root, losses
     results = program.run(examples)
     assert np.isfinite(results[0][0]).all()
-    assert program.depth(examples[0]) == 3
+    assert depth(program.model, *program._trace_all([examples[0]])) == 3
     _, gradients = program.value_and_grad(examples)
     assert all(np.isfinite(g).all() for g in gradients.values())
 
@@ -175,7 +179,7 @@ def test_data_nested_100_000_deep_runs_and_is_differentiated(make, is_node):
     value, slope = 1.0, 0.0
     for _ in range(length - 1):
         value, slope = 1 + 0.5 * np.tanh(value), np.tanh(value) + 0.5 * (1 - np.tanh(value) ** 2) * slope
-    assert program.depth(prepared[0]) == length - 1
+    assert depth(program.model, *program._trace_all([prepared[0]])) == length - 1
     assert float(program.run(prepared)[0][0]) == pytest.approx(value)
     loss, gradients = program.value_and_grad(prepared)
     assert (loss, float(gradients["w"])) == (pytest.approx(value), pytest.approx(slope))
@@ -207,7 +211,7 @@ def test_a_tree_of_100_000_leaves_below_one_root_is_two_levels():
     program = fb.compile(star() >> fb.AllOf(fb.Identity(), fb.Loss()))
     labels = [i % 3 for i in range(count + 1)]
     examples = program.prepare([Tree([count] * count + [-1], labels)])
-    assert program.depth(examples[0]) == 2
+    assert depth(program.model, *program._trace_all([examples[0]])) == 2
     assert float(program.run(examples)[0][0]) == pytest.approx(0.5 * sum(labels))
     loss, gradients = program.value_and_grad(examples)
     assert (loss, float(gradients["w"])) == (pytest.approx(0.5 * sum(labels)), pytest.approx(sum(labels)))
@@ -314,7 +318,7 @@ def test_a_traceback_shows_the_tracing_program():
 def test_examples_are_numbered_in_their_batch():
     program = fb.compile(ONE)
     for options in ({}, {"batched": False}, {"backend": "reference"}):
-        program = fb.compile(ONE, **options)
+        program = fb.compile(ONE, **knobs(options))
         with pytest.raises(ExampleTypeError, match="at example 3"):
             program.run([1, 2, 3, "four"])
 

@@ -189,7 +189,7 @@ SIDES = {
     >> fb.Loss(),
     "a reduction": fb.Map(fb.Scalar()) >> fb.Reduce(ADD) >> fb.Loss(),
     "neighbours": fb.Map(fb.Scalar()) >> fb.NGrams(2) >> fb.Map(ADD >> fb.Loss()),
-    "a collection": fb.Collected(fb.Map(fb.Scalar() >> fb.Collect()))
+    "a collection": fb.blocks.Collected(fb.Map(fb.Scalar() >> fb.blocks.Collect()))
     >> fb.GetItem(1)
     >> fb.Sum()
     >> fb.Loss(),

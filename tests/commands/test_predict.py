@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from foldbatch import files
 from foldbatch.cli import main
+from foldbatch.system import files
 
 
 def test_a_line_of_json_for_each_tree(run, treebank, capsys):

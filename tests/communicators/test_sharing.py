@@ -1,14 +1,16 @@
-"""Errors reach all ranks once, whoever fails, and cores are shared."""
+"""Values, errors and cores of all ranks."""
 
 from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 
-from foldbatch.communicators import Alone, cores, in_threads, share, together
+from foldbatch.communicators import Alone, Communicator, cores, in_threads, share, together
 from foldbatch.communicators.sharing import leave
 from foldbatch.errors import ProcessError
+from tests.communicators.checks import check
 
 
 def test_all_ranks_learn_of_an_error_and_none_waits():
@@ -101,3 +103,33 @@ def test_ranks_of_one_machine_share_its_cores(monkeypatch):
     assert in_threads(cores, 3) == [2, 2, 2]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
     assert in_threads(cores, 2) == [1, 1]
+
+
+def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
+    def work(communicator):
+        if communicator.rank == 2:
+            raise KeyError("a word")
+        communicator.all_gather(np.zeros(1, np.uint8))
+
+    with pytest.raises(KeyError, match="a word"):
+        in_threads(work, 3)
+
+
+def test_aborting_says_why():
+    def work(communicator):
+        if communicator.rank:
+            communicator.abort("no memory")
+        with pytest.raises(ProcessError, match="rank 0 of 2: .* found a rank that ended"):
+            communicator.all_gather(np.zeros(1, np.uint8))
+
+    with pytest.raises(ProcessError, match="rank 1 of 2: .* found no memory"):
+        in_threads(work, 2)
+    with pytest.raises(ProcessError, match="found no memory"):
+        Alone().abort("no memory")
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_ranks_exchange_bytes_in_the_order_of_ranks(size):
+    in_threads(check, size)
+    communicator: Communicator = Alone()
+    check(communicator)

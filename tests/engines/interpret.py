@@ -22,7 +22,7 @@ from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.numpy.walk import run
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.model.model import Model
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.routines import ON_SEQUENCES, Target
 from foldbatch.static.statements import Place, Result, Routine, Slot, Statement

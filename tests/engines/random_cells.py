@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foldbatch.engines.batch import Batch, schedule_batch
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model, differentiated
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.static import ops

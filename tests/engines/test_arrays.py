@@ -13,9 +13,10 @@ import foldbatch as fb
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun, zero
 from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.engine import Settings
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.reference import Reference
-from foldbatch.params import Gradient, Parameter, SparseRows
+from foldbatch.params.parameters import Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import seeded
@@ -63,7 +64,7 @@ def _check(engine: ArrayEngine, batch: Batch, memory: Any, *, training: bool) ->
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """Values, losses, metrics, gradients; in buffers that are full of NaN, fresh ones and used ones."""
     batch = runnable.batch(layout, share)
-    engine = numpy_engine.load(runnable.model, debug=True)
+    engine = numpy_engine.load(runnable.model, Settings(debug=True))
     memory = engine.memory()
     _check(engine, batch, memory, training=True)
     _check(engine, batch, memory, training=False)
@@ -129,7 +130,7 @@ def test_cotangents_of_values_are_added_to_those_of_losses(
     rng = np.random.default_rng(0)
     cotangents = [(number, rng.normal(size=oracle.values[number].shape)) for number in chosen]
     batch = Batch(batch.merged, seeded(batch.schedule, arenas), batch.feeds, batch.results, batch.seconds)
-    engine = numpy_engine.load(model, debug=True)
+    engine = numpy_engine.load(model, Settings(debug=True))
     gradients = _run(engine, batch, engine.memory()).backward(cotangents)
     expected = oracle.backward(cotangents)
     assert set(gradients) == set(expected)
@@ -166,7 +167,7 @@ def _chain(policy: str) -> tuple[fb.Program, Any]:
     example: Any = 0
     for i in range(20):
         example = (i % 4, example)
-    return fb.compile(model, "numpy", policy=policy, threads=1), example
+    return fb.compile(model, "numpy", options={"policy": policy}, threads=1), example
 
 
 @pytest.mark.parametrize(("policy", "launched"), [("by_component", 1), ("by_depth", 20)])
@@ -174,7 +175,7 @@ def test_each_weight_has_one_gradient_kernel_a_batch(policy: str, launched: int)
     """By component, however many levels there are; whatever the number, one array holds the sum."""
     program, example = _chain(policy)
     engine = numpy_engine.load(program.model)
-    ready = engine.ready(program.schedule([example, example]), training=True)
+    ready = engine.ready(fb.program.schedule(program, [example, example]), training=True)
     table, gradients = ready.tables.backward, ready.kernels.bound.gradients
     assert table is not None
     levels = [
@@ -191,7 +192,7 @@ def test_launches_are_counted_level_by_level() -> None:
     """Forward and backward together."""
     program, example = _chain("by_component")
     engine = numpy_engine.load(program.model)
-    run = _run(engine, program.schedule([example]), engine.memory())
+    run = _run(engine, fb.program.schedule(program, [example]), engine.memory())
     forward = run.launches
     assert forward > 20
     run.backward()
@@ -204,7 +205,7 @@ def test_kernels_are_made_when_they_are_first_needed() -> None:
     engine = numpy_engine.load(program.model)
     assert not {"training", "inference"} & vars(engine).keys()
     memory = engine.memory()
-    _run(engine, program.schedule([example]), memory, training=False)
+    _run(engine, fb.program.schedule(program, [example]), memory, training=False)
     assert {"training", "inference"} & vars(engine).keys() == {"inference"}
     for name in ("forward_step", "backward_step", "infer_forward_step"):
         assert f"def {name}(" in engine.source([0])
@@ -217,7 +218,7 @@ def test_an_id_out_of_range_is_reported_with_its_cell() -> None:
     program = fb.compile(fb.Map(shifted), "numpy")
     engine = numpy_engine.load(program.model)
     with pytest.raises(OutOfRangeError) as error:
-        _run(engine, program.schedule([[0, 1], [2, 3]]), engine.memory())
+        _run(engine, fb.program.schedule(program, [[0, 1], [2, 3]]), engine.memory())
     assert (error.value.cell, error.value.rank, error.value.id, error.value.size) == (0, 3, 4, 4)
 
 

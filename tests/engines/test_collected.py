@@ -16,7 +16,7 @@ def model() -> fb.Block:
 def test_losses_of_one_name_are_summed():
     program = fb.compile(fb.AllOf(model(), model()), "numpy")
     runner = program._runner
-    batch = program.schedule([[1, 2], [3]])
+    batch = fb.program.schedule(program, [[1, 2], [3]])
     run = runner.engine.forward(
         runner.engine.ready(batch, training=False), batch.feeds, runner.engine.memory()
     )

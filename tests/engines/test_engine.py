@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,8 @@ from foldbatch.engines.engine import (
     AUTO,
     ENGINES,
     VARIABLE,
+    Backend,
+    Settings,
     check_precision,
     choose_engine,
     choose_launch,
@@ -36,7 +38,7 @@ from tests.engines import toy
 from tests.engines.cuda.emulated import gpu_answers
 from tests.oracle import meaning
 from tests.programs import BlockProgram, programs
-from tests.test_laws import assert_meant, assert_same, gradients_of, some
+from tests.programs.comparing import assert_meant, assert_same, gradients_of, many
 
 needs_numba = [
     pytest.mark.numba,
@@ -73,7 +75,7 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
     memory = engine.memory()
     weight, bias = (program.params[name] for name in ("layer.weight", "layer.bias"))
     for training in (True, False):
-        batch = program.schedule(BATCH)
+        batch = fb.program.schedule(program, BATCH)
         ready = engine.ready(batch, training=training)
         run = engine.forward(ready, batch.feeds, memory)
         order = batch.schedule.cells[0].order
@@ -95,10 +97,10 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
     """The next batch does not change them."""
     program = fb.compile(model(), "numpy", threads=1)
     engine = load_engine(name, program.model)
-    memory, batch = engine.memory(), program.schedule(BATCH)
+    memory, batch = engine.memory(), fb.program.schedule(program, BATCH)
     (first, *_) = engine.forward(engine.ready(batch, training=False), batch.feeds, memory).fetch([0])
     kept = first.copy()
-    other = program.schedule([[[9.0, 9.0, 9.0]]])
+    other = fb.program.schedule(program, [[[9.0, 9.0, 9.0]]])
     engine.forward(engine.ready(other, training=False), other.feeds, memory)
     np.testing.assert_array_equal(first, kept)
 
@@ -106,9 +108,12 @@ def test_values_that_were_fetched_are_the_callers(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: str) -> None:
     module, needed = ENGINES[name]
-    load = inspect.signature(import_module(module).load)
-    others = {"cuda": ["precision", "launch"], "cuda-on-cpu": ["launch"], "cuda-on-ptx": ["launch"]}
-    assert list(load.parameters) == ["model", "debug", *others.get(name, [])]
+    backend = import_module(module).BACKEND
+    assert (len(backend.precisions), len(backend.launches)) == {
+        "cuda": (3, 3),
+        "cuda-on-cpu": (1, 3),
+        "cuda-on-ptx": (1, 3),
+    }.get(name, (1, 1))
     assert needed == {"numba": "numba", "cuda": "cupy"}.get(name, "")
 
 
@@ -162,7 +167,7 @@ def test_auto_is_quiet_and_imports_nothing_where_there_is_no_cupy() -> None:
     with (
         mock.patch.object(engines, "find_spec", lambda name: None),
         mock.patch.object(
-            engines, "import_module", lambda name: imported() if "cuda" in name else mock.Mock(spec=[])
+            engines, "import_module", lambda name: imported() if "cuda" in name else import_module(name)
         ),
     ):
         assert choose_engine("auto") == "numpy"
@@ -193,7 +198,7 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
 @pytest.mark.parametrize("precision", ["fp16", "FP32", "", None, 32, ["tf32"]])
 def test_an_unknown_precision_lists_what_there_is(precision: Any) -> None:
     with pytest.raises(UnknownNameError, match=r"precision: expected one of fp32, tf32, bf16, found"):
-        fb.compile(fb.Vector(2), "numpy", precision=precision)
+        fb.compile(fb.Vector(2), "numpy", options={"precision": precision})
 
 
 @pytest.mark.parametrize("name", ["reference", "numpy", "cuda-on-cpu"])
@@ -203,7 +208,7 @@ def test_an_engine_of_one_precision_refuses_others(name: str) -> None:
         BackendError,
         match=rf"precision: expected fp32, the only one of the backend {name}, found 'tf32'; leave precision out",
     ):
-        fb.compile(fb.Vector(2), name, precision="tf32")
+        fb.compile(fb.Vector(2), name, options={"precision": "tf32"})
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
@@ -212,12 +217,12 @@ def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision:
     real = import_module("foldbatch.engines.numpy").load
     asked = []
 
-    def load(model: Any, *, debug: bool = False, precision: str = "fp32") -> Any:
-        asked.append(precision)
-        return real(model, debug=debug)
+    def load(model: Any, settings: Any) -> Any:
+        asked.append(settings.precision)
+        return real(model, settings)
 
-    with mock.patch.object(cuda, "load", load), gpu():
-        program = fb.compile(model(), "cuda", precision=precision)
+    with mock.patch.object(cuda, "BACKEND", replace(cuda.BACKEND, load=load)), gpu():
+        program = fb.compile(model(), "cuda", options={"precision": precision})
         program.run(BATCH, losses=True)
         program.input_gradients(BATCH)
     assert program.options.precision == precision
@@ -279,22 +284,23 @@ def test_only_the_reference_takes_one_example_at_a_time() -> None:
 def test_a_debugging_engine_fills_memory_with_nan() -> None:
     program = fb.compile(model(), "numpy", threads=1)
     for debug in (True, False):
-        engine: Any = load_engine("numpy", program.model, debug=debug)
+        engine: Any = load_engine("numpy", program.model, Settings(debug=debug))
         memory = engine.memory()
-        batch = program.schedule(BATCH)
+        batch = fb.program.schedule(program, BATCH)
         engine.forward(engine.ready(batch, training=True), batch.feeds, memory)
         floats = [array for array in memory[True].arrays if array is not None and array.dtype.kind == "f"]
         assert any(np.isnan(array).any() for array in floats) == debug
 
 
 def test_a_new_engine_is_a_line_in_the_table() -> None:
-    """Its module has a function `load`; what it needs is told if it is missing."""
-    fake = mock.Mock(spec=["load"])
+    """Its module has a `BACKEND`; what it needs is told if it is missing."""
+    fake = mock.Mock(spec=["BACKEND"], BACKEND=Backend(mock.Mock()))
     lines = {"fake": ("fake_engine", ""), "lacking": ("fake_engine", "no_such_module")}
     with mock.patch.dict(ENGINES, lines), mock.patch.dict(sys.modules, {"fake_engine": fake}):
         assert choose_engine("fake") == "fake"
-        assert load_engine("fake", "model", debug=True) is fake.load.return_value  # type: ignore[arg-type]
-        fake.load.assert_called_once_with("model", debug=True)
+        load, wanted = fake.BACKEND.load, Settings(debug=True)
+        assert load_engine("fake", "model", wanted) is load.return_value  # type: ignore[arg-type]
+        load.assert_called_once_with("model", wanted)
         with pytest.raises(BackendError, match="expected No_such_module to be installed"):
             choose_engine("lacking")
 
@@ -304,7 +310,7 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
 TOY = {"toy": ("tests.engines.toy", "")}
 
 
-@settings(some, max_examples=20)
+@settings(many, max_examples=20)
 @given(programs())
 def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     with mock.patch.dict(ENGINES, TOY):

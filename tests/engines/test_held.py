@@ -13,6 +13,7 @@ from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
 from tests.backends import BACKENDS
+from tests.knobs import knobs
 
 
 def squared(h):
@@ -21,7 +22,7 @@ def squared(h):
 
 def program_of(backend, **options):
     word = fb.Scalar("int32") >> fb.Embedding(6, 3, "normal", name="words")
-    return fb.compile(fb.Map(word) >> fb.Sum() >> fb.Linear(2, "tanh", name="out"), backend, **options)
+    return fb.compile(fb.Map(word) >> fb.Sum() >> fb.Linear(2, "tanh", name="out"), backend, **knobs(options))
 
 
 EXAMPLES = [[1, 2, 3], [4], [1, 1], []]
@@ -29,7 +30,7 @@ EXAMPLES = [[1, 2, 3], [4], [1, 1], []]
 
 def pool_of(program):
     wanted = {"losses": False, "results": True, "inputs": False, "training": True}
-    return program._derivatives.pool_of(**wanted)
+    return program._ready.derivatives.pool_of(**wanted)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -48,7 +49,9 @@ def test_batches_held_at_once_yield_what_vjp_does(backend):
             expected = program.vjp(examples, cotangents[: len(examples)]).gradients
             for name, parameter in program.params.parameters.items():
                 pair = [found.parameters[parameter], expected[name]]
-                ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.SparseRows) else g) for g in pair)
+                ours, theirs = (
+                    np.asarray(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in pair
+                )
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         assert other.memories is not None
 
@@ -73,7 +76,7 @@ def test_a_backward_pass_that_was_interrupted_can_be_repeated(monkeypatch):
     gradients = held.backward(cotangents).parameters
     for name, parameter in program.params.parameters.items():
         pair = [gradients[parameter], expected[name]]
-        ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.SparseRows) else g) for g in pair)
+        ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in pair)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -16,6 +16,7 @@ from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.bindings import Bound, Constant, Key, bind
+from foldbatch.engines.engine import Settings
 from foldbatch.engines.launch import (
     BASE,
     COPIES,
@@ -90,7 +91,7 @@ def test_the_levels_of_a_recursion_are_one_launch(lengths: list[int]) -> None:
     chain = fb.Map(fb.Vector(2)) >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)
     program = fb.compile(chain >> fb.Function(ops.sum) >> fb.Loss(), "numpy")
     bound = bind(program.model, numpy_engine.TARGET, training=True)
-    batch = program.schedule([[[1, 2]] * length for length in lengths])
+    batch = fb.program.schedule(program, [[[1, 2]] * length for length in lengths])
     for table in tables_of(bound, batch):
         steps = [row for row in table.launches if bound.keys[row[0]].stage == "step"]
         assert [stop - start for _, start, stop in (row[:HEAD] for row in steps)] == [max(lengths)]
@@ -273,13 +274,13 @@ def _exact(engine: ArrayEngine, batch: Batch) -> dict[bool, Memory]:
 def test_heights_suffice(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """A batch in memory that is just so high, and full of NaN, gives the bits that it gives in more."""
     batch = runnable.batch(layout, share)
-    engine = numpy_engine.load(runnable.model, debug=True)
+    engine = numpy_engine.load(runnable.model, Settings(debug=True))
     found = []
     for memory in (_exact(engine, batch), engine.memory()):
         run = engine.forward(engine.ready(batch, training=True), batch.feeds, memory)
         parts = [values for _, values in sorted(run.losses.items())]
         gradients = run.backward().values()
-        dense = [g.dense() if isinstance(g, fb.SparseRows) else g for g in gradients]
+        dense = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in gradients]
         found.append([array.tobytes() for array in (*parts, *dense)])
         inferred = engine.forward(engine.ready(batch, training=False), batch.feeds, memory)
         found[-1] += [values.tobytes() for _, values in sorted(inferred.metrics.items())]

@@ -12,7 +12,7 @@ from foldbatch.errors import ExampleError
 
 def test_an_id_out_of_range_becomes_an_error_of_its_example():
     program = fb.compile(fb.Scalar("int32") >> fb.Embedding(3, 2, name="words"), "numpy")
-    batch = program.schedule([0, 1])
+    batch = fb.program.schedule(program, [0, 1])
     error = OutOfRangeError(0, 7, 3)
     error.cell = 0
     with (

@@ -11,7 +11,7 @@ from foldbatch.engines.planned import SubBatch
 
 def test_seeds_get_the_numbers_that_values_have_in_the_batch():
     program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy")
-    batch = program.schedule([[1, 2], [3]])
+    batch = fb.program.schedule(program, [[1, 2], [3]])
     begun = Begun(SubBatch(0, ()), batch, None)
     offset = int(batch.merged.offsets[1])
     assert offset > 0

@@ -14,6 +14,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.errors import ExampleError, ExampleTypeError
+from tests.knobs import knobs
 
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1, (2, (2, 2))]
 
@@ -31,7 +32,7 @@ def model() -> fb.Block:
     return tree()
 
 
-def scheduled(planned: fb.Planned) -> bytes:
+def scheduled(planned: fb.program.Planned) -> bytes:
     """All that a planned batch holds, but what an engine has made ready of it."""
     return pickle.dumps([(part.first, part.traces, part.batch) for part in planned.parts])
 
@@ -41,7 +42,7 @@ def bits(program: fb.Program, batch: Any) -> Any:
     results = program.run(batch, losses=True, metrics=True)
     metric = results.metrics["seen"]
     loss, gradients = program.value_and_grad(batch, step=4)
-    dense = {name: g.dense() if isinstance(g, fb.SparseRows) else g for name, g in gradients.items()}
+    dense = {name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()}
     return (
         [result.tobytes() for result in results],
         results.loss,
@@ -64,7 +65,7 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_planned_batch_gives_the_same_bits_any_number_of_times(options):
     """With other batches and other parameters in between; nothing in it changes."""
-    program = fb.compile(model(), **{"backend": "numpy", **options})
+    program = fb.compile(model(), **knobs({"backend": "numpy", **options}))
     with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
         planned, other = program.plan(EXAMPLES), program.plan(EXAMPLES[::-1])
         if options.get("threads") == 3:
@@ -138,7 +139,7 @@ def test_a_batch_may_be_planned_while_another_runs():
     program = fb.compile(model(), backend="numpy", threads=2)
     batches = [EXAMPLES[i:] + EXAMPLES[:i] for i in range(6)]
     expected = [bits(program, batch) for batch in batches]
-    planned: list[list[fb.Planned]] = [[] for _ in range(2)]
+    planned: list[list[fb.program.Planned]] = [[] for _ in range(2)]
     workers = [
         threading.Thread(target=lambda mine=mine: mine.extend(program.plan(b) for b in batches * 5))
         for mine in planned

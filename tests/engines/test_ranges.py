@@ -32,7 +32,7 @@ def test_users_read_the_example_and_the_cell(policy: str, method: str) -> None:
     )
     chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: again, False: fb.Scalar("int32")}))
     loss = fb.Function(lambda i: ops.gather(table, i)) >> fb.Loss()
-    program = fb.compile(chain() >> loss, "numpy", policy=policy, threads=1)
+    program = fb.compile(chain() >> loss, "numpy", options={"policy": policy}, threads=1)
 
     def nested(depth: int) -> object:
         return (nested(depth - 1),) if depth else 0

@@ -43,7 +43,7 @@ def test_gradients_are_what_finite_differences_say() -> None:
             program.params[name] = kept + sign * step * direction
             ends.append(program.run(examples, losses=True).loss)
         program.params[name] = kept
-        dense = gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+        dense = gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
         assert np.vdot(dense, direction) == pytest.approx(
             (ends[0] - ends[1]) / (2 * step), rel=1e-7, abs=1e-9
         )

@@ -64,13 +64,15 @@ def test_other_options_are_run_and_counted() -> None:
     """What `compile` would have done with them; parameters and further reports do not change."""
     block = _labelled(3) >> fb.Linear(3)
     examples = [(1, (2, (1, (0, None)))), (2, (1, (1, (0, None))))]
-    program = fb.compile(block, "numpy", policy="by_component", debug=True)
+    program = fb.compile(block, "numpy", options={"policy": "by_component"}, debug=True)
     report = program.describe(examples)
     assert report.steps > report.lower_bound
     options = {other.option: other for other in report.alternatives}
     assert {"policy='by_depth'", "policy='by_agenda'", "share='subtrees'"} <= set(options)
-    depth = fb.compile(block, "numpy", policy="by_depth").describe(examples, compare=False)
-    shared = fb.compile(block, "numpy", policy="by_component", share="subtrees").describe(examples)
+    depth = fb.compile(block, "numpy", options={"policy": "by_depth"}).describe(examples, compare=False)
+    shared = fb.compile(block, "numpy", options={"policy": "by_component", "share": "subtrees"}).describe(
+        examples
+    )
     assert options["policy='by_depth'"].steps == depth.steps
     assert options["share='subtrees'"].distinct == shared.distinct < report.distinct
     assert all(other.seconds > 0 and other.instead > 0 for other in report.alternatives)

@@ -167,4 +167,4 @@ def test_values_of_metrics_print_in_a_line() -> None:
     )
     assert repr(InputGradients({})) == "InputGradients({})"
     program = fb.compile(fb.Map(fb.Scalar()), "numpy")
-    assert repr(program.schedule([[1, 2], [3]])) == "Batch(2 examples, 3 calls in 1 step)"
+    assert repr(fb.program.schedule(program, [[1, 2], [3]])) == "Batch(2 examples, 3 calls in 1 step)"

@@ -17,7 +17,7 @@ from foldbatch.engines.sums import (
     sum_rows,
     total,
 )
-from foldbatch.params import Gradient, SparseRows
+from foldbatch.params.parameters import Gradient, SparseRows
 
 
 def dense(gradient: Gradient) -> Any:

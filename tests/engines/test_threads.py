@@ -160,5 +160,5 @@ def test_a_program_in_threads_equals_one_thread() -> None:
     assert np.isclose(loss_one, loss_three, rtol=1e-12)
     for name, gradient in g_one.items():
         other = g_three[name]
-        dense = [g.dense() if isinstance(g, fb.SparseRows) else g for g in (gradient, other)]
+        dense = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (gradient, other)]
         np.testing.assert_allclose(*dense, rtol=1e-9, atol=1e-12)

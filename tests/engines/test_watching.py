@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.watching import LevelsWatched, NothingWatched
-from foldbatch.timelines.spans import rows_of
+from foldbatch.timelines.timeline import rows_of
 
 EXAMPLES = [[1, 2, 3, 4], [2, 1]]
 
@@ -86,4 +86,4 @@ def test_what_is_not_watched_stays_as_it_is():
 
 
 def _dense(gradient):
-    return gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient

@@ -1,6 +1,6 @@
 """A toy engine: float64 NumPy, one call after the other in the order of the schedule; it counts the ops that it runs.
 
-It shows what a new engine must have, and no more: `load`, and what `foldbatch.engines.engine` says of an Engine and a Run.
+It shows what a new engine must have, and no more: `BACKEND`, and what `foldbatch.engines.engine` says of an Engine and a Run.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import Batch, arenas_of
-from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.schedule import Span
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
 from foldbatch.static.sides import cotangents as derivative
-
-
-def load(model: Model, *, debug: bool) -> ToyEngine:
-    """Return the engine for a model."""
-    return ToyEngine(model)
 
 
 class ToyEngine:
@@ -147,3 +142,6 @@ class ToyRun:
                     for row, part in zip(self._rows(span, k, rank), parts, strict=True):
                         total[span.arena][row] += part
         return gradients
+
+
+BACKEND = Backend(lambda model, _: ToyEngine(model))

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from foldbatch.engines import numba
 from foldbatch.engines.arrays import ArrayEngine
+from foldbatch.engines.engine import DEFAULTS, Backend, Settings
 from foldbatch.model.model import Model
 from foldbatch.static.routines import Target
 
 
-def load(model: Model, *, debug: bool) -> ArrayEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
     """Return the engine for a model."""
-    engine = numba.load(model, debug=debug)
+    engine = numba.load(model, settings)
     engine.target = Target()
     return engine
+
+
+BACKEND = Backend(load)

@@ -69,14 +69,6 @@ def test_the_reader_needs_no_foldbatch(load):
     assert "foldbatch" not in vars(load("onnx/reader"))
 
 
-@pytest.mark.parametrize(
-    "text", ["good", "(3 (2 a) (2 b)", "(3 (2 a))", "(1 (1 a) (1 b) (1 c))", ")", "(2 )", "1 2)"]
-)
-def test_a_text_that_is_no_binary_tree_is_refused_in_one_line(load, text):
-    with pytest.raises(SystemExit, match="expected a binary tree"):
-        load("onnx/reader").nodes_of(text)
-
-
 def test_no_other_file_is_read_as_numbers_of_a_graph(load, exported, tmp_path):
     _, path = exported("tree_lstm", "nodes")
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="numbers", size_threshold=0)

@@ -64,40 +64,6 @@ def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
     assert {"test_fine", "test_binary", "test_majority"} <= figures.keys()
 
 
-def test_same_seed_same_figures_and_limit_counts_trees(
-    treebank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run can be repeated."""
-    file = treebank / "figures.json"
-    found = []
-    for _ in range(2):
-        options = [
-            "--data",
-            str(treebank),
-            "--hidden",
-            "5",
-            "--epochs",
-            "2",
-            "--limit",
-            "3",
-            "--json",
-            str(file),
-        ]
-        assert sentiment().main(options) == 0
-        found.append([epoch["loss"] for epoch in json.loads(file.read_text())["epochs"]])
-    assert found[0] == found[1]
-    assert "3 training trees" in capsys.readouterr().out
-
-
-def test_vectors_are_read(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Words with a vector start from it."""
-    vectors = treebank / "vectors.txt"
-    vectors.write_text(VECTORS, encoding="utf-8")
-    options = ["--data", str(treebank), "--vectors", str(vectors), "--hidden", "5", "--epochs", "1"]
-    assert sentiment().main(options) == 0
-    assert "3 of 6 words have a vector" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
@@ -132,14 +98,3 @@ def test_bad_files_are_one_line(
     assert printed.startswith("error: ")
     assert expected in printed
     assert "expected" in printed
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--data", "x", "--limit", "0"], ["--data", "x", "--optimizer", "magic"]]
-)
-def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2 and the usage."""
-    with pytest.raises(SystemExit) as caught:
-        sentiment().main(arguments)
-    assert caught.value.code == 2
-    assert "usage:" in capsys.readouterr().err

@@ -45,11 +45,6 @@ def test_models_of_trees_tell_the_same_of_every_node(program_of, forest, name):
     check(program, forest[::-1] * 3)
 
 
-@pytest.mark.parametrize("pooling", ["last", "mean"])
-def test_a_model_of_sequences(program_of, forest, pooling):
-    check(program_of("bilstm", "root", pooling=pooling), forest)
-
-
 @pytest.mark.parametrize("opset", [18, 23])
 def test_other_opsets(program_of, forest, opset):
     program = program_of("child_sum")
@@ -61,12 +56,6 @@ def test_other_opsets(program_of, forest, opset):
 
 def test_features_counted_over_the_tree(program_of, forest):
     check(program_of("child_sum", counts=True), forest)
-
-
-def test_results_may_be_nested():
-    block = fb.AllOf(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * 2)), fb.Map(fb.Scalar()) >> fb.Sum())
-    ours, theirs = both(fb.compile(block, "numpy"), [[1, 2], [], [3]])
-    assert theirs == ours == [([2, 4], 3), ([], 0), ([6], 3)]
 
 
 def test_a_metric_inside_a_recursion_keeps_the_order_of_visits():

@@ -2,12 +2,104 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
-pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
 
-from foldbatch.errors import ExampleError
-from foldbatch.exporting.exporter import Exporter
+import foldbatch as fb  # noqa: E402
+from foldbatch.errors import BlockValueError, ExampleError, ModelError  # noqa: E402
+from foldbatch.exporting import graph  # noqa: E402
+from foldbatch.exporting.exporter import Exporter, to_onnx  # noqa: E402
+from foldbatch.exporting.operators import OnnxWriter  # noqa: E402
+from foldbatch.static import ops  # noqa: E402
+
+
+def test_equal_constants_have_one_name_also_in_a_body():
+    writer = OnnxWriter()
+    name = writer.constant([1.0, 2.0], "float32")
+    assert writer.body().constant(np.array([1, 2], "float32")) == name
+    assert writer.constant([1.0, 2.0], "float64") != name != writer.constant([[1.0, 2.0]], "float32")
+    assert len(writer.constants) == 3
+
+
+def test_a_recursion_is_one_loop_whatever_the_trees(program_of):
+    proto = to_onnx(program_of("tree_lstm"), {"language": "en"})
+    assert [node.op_type for node in proto.graph.node].count("Loop") == 1
+    assert [x.name for x in proto.graph.output] == ["results", "metrics.node", "metrics.root"]
+    shapes = {
+        x.name: [d.dim_param or d.dim_value for d in x.type.tensor_type.shape.dim] for x in proto.graph.input
+    }
+    assert shapes["cell1.operand0"] == ["calls1", 2] and shapes["cell1.starts"] == ["ends3"]
+    texts = {x.key: x.value for x in proto.metadata_props}
+    assert texts["language"] == "en"
+    cells = json.loads(texts["foldbatch.tables"])["cells"]
+    assert [cell["cell"] for cell in cells] == [0, 1, 2, 3] and [cell["recursive"] for cell in cells][1]
+    onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+
+
+@pytest.mark.parametrize("opset", [17, 24])
+def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
+    with pytest.raises(BlockValueError, match=f"opset: expected a version from 18 to 23, found {opset}"):
+        to_onnx(program_of("rntn"), opset=opset)
+
+
+def test_a_model_that_fits_into_no_file_is_refused(program_of, monkeypatch):
+    monkeypatch.setattr(graph, "LARGEST", 100)
+    with pytest.raises(ModelError, match="export: expected parameters of less than"):
+        to_onnx(program_of("rntn"))
+
+
+def test_random_numbers_are_refused_with_the_cell_that_draws_them():
+    noise = fb.Vector(2) >> fb.Function(lambda x: x + ops.random((2,)))
+    with pytest.raises(
+        ModelError, match=r"expected ops that ONNX has, found random in model.* \(it draws random numbers\)"
+    ):
+        Exporter(fb.compile(noise, "numpy"))
+
+
+def test_dropout_is_not_exported(program_of):
+    assert "random" not in {x.op_type.lower() for x in Exporter(program_of("tree_lstm")).proto().graph.node}
+
+
+def test_cells_that_read_nothing_run_once_and_take_no_table(program_of):
+    cells = {cell.number: cell for cell in Exporter(program_of("child_sum")).interface.cells}
+    once = [cell for cell in cells.values() if cell.once]
+    assert once and all(not cell.feeds and not cell.operands for cell in once)
+
+
+def test_only_a_metric_out_of_order_takes_a_table(program_of):
+    assert Exporter(program_of("tree_lstm")).interface.ordered == set()
+
+
+def test_words_come_first_then_phrases_by_height(program_of, forest):
+    tables = Exporter(program_of("tree_lstm")).tables(forest)
+    inputs = {name: table.tolist() for name, table in tables.inputs.items()}
+    assert inputs["cell0.feed0"] == [1, 2, 2, 0, 3, 2, 0, 1, 2]  # good film, film, a bad film or good film
+    # phrases: good film (9), bad film (10), good film (11), a ... film (12), or ... film (13), the whole (14)
+    assert inputs["cell1.operand0"] == [[0, 1], [4, 5], [7, 8], [3, 10], [6, 11], [12, 13]]
+    assert inputs["cell1.operand0"] == inputs["cell1.operand1"]
+    assert inputs["cell1.starts"] == [0, 3, 5, 6]
+    assert inputs["cell2.operand0"] == [0, 1, 9, 2, 3, 4, 5, 10, 12, 6, 7, 8, 11, 13, 14]
+    assert inputs["results.rows"] == [0, 1, 2]
+    assert tables.examples["node"].tolist() == [0] * 3 + [1] + [2] * 11
+
+
+def test_elements_are_cut_level_by_level(program_of, forest):
+    inputs = Exporter(program_of("child_sum")).tables(forest[2:]).inputs
+    cell = next(name.split(".")[0] for name in inputs if name.endswith(".owner0"))
+    assert inputs[f"{cell}.owner0"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert inputs[f"{cell}.starts"].tolist() == [0, 2, 4, 5]
+    assert inputs[f"{cell}.begins0"].tolist() == [0, 4, 8, 10]
+
+
+def test_a_batch_of_none(program_of):
+    assert all(
+        not len(table) or name.endswith("starts")
+        for name, table in Exporter(program_of("rntn")).tables([]).inputs.items()
+    )
 
 
 def test_the_vocabulary_is_at_hand(program_of):

@@ -9,9 +9,7 @@ pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
 import onnx  # noqa: E402
 
-from foldbatch.exporting.elementwise import TRANSLATIONS, onnx_type  # noqa: E402
-from foldbatch.exporting.operators import REFUSED, write  # noqa: E402
-from foldbatch.exporting.writer import Scope, Writer  # noqa: E402
+from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write  # noqa: E402  # noqa: E402  # noqa: E402
 from foldbatch.static.evaluate import evaluate  # noqa: E402
 from foldbatch.static.graph import Graph, apply, input_node  # noqa: E402
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Sample  # noqa: E402
@@ -75,7 +73,7 @@ def test_onnxruntime_computes_what_the_reference_does(name, sample):
     bound = OPS[name].bound(sample.types, sample.attrs)[1] if OPS[name].bound else 3
     leading = {0: (), 1: (ROWS,), 2: (sum(LENGTHS),)}
     values = [drawn(generator, sample, x.type, leading[x.axis.rank], bound) for x in inputs]
-    writer = Writer()
+    writer = OnnxWriter()
     declared = [onnx.helper.make_tensor_value_info("owners", onnx_type("int64"), ["m"])]
     counts = {
         CALL: writer.constant([ROWS], "int64"),
@@ -83,7 +81,7 @@ def test_onnxruntime_computes_what_the_reference_does(name, sample):
     }
     names = {x: f"x{i}" for i, x in enumerate(inputs)}
     (result,) = write(
-        Scope(writer, counts, dict.fromkeys(ragged_axes, "owners")), Graph(tuple(inputs), (node,)), names
+        OnnxScope(writer, counts, dict.fromkeys(ragged_axes, "owners")), Graph(tuple(inputs), (node,)), names
     )
     declared += [
         onnx.helper.make_tensor_value_info(f"x{i}", onnx_type(x.dtype), x.shape) for i, x in enumerate(values)

@@ -7,6 +7,9 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, UnknownNameError
+from foldbatch.gain import measure as module
+from foldbatch.gain.measure import Batches, Glance, glance
+from tests.knobs import knobs
 
 LISTS = [[1.0] * (1 + i % 3) for i in range(10)]
 TREES = [fb.trees.Tree.from_nested((1, (2,), (3,))), fb.trees.Tree.from_nested((4,))] * 2
@@ -115,7 +118,7 @@ def test_what_cannot_be_measured_is_refused(examples, options, error, message) -
 def test_a_program_that_does_not_batch_is_refused(options) -> None:
     """Its steps would be those of another."""
     with pytest.raises(BlockValueError, match="program: expected one that batches, found one that runs"):
-        fb.bench(fb.compile(summed(), **options), LISTS)
+        fb.bench(fb.compile(summed(), **knobs(options)), LISTS)
 
 
 def test_a_program_has_its_own_backend_and_traces_examples_itself() -> None:
@@ -126,3 +129,63 @@ def test_a_program_has_its_own_backend_and_traces_examples_itself() -> None:
         fb.bench(program, LISTS, threads=1)
     with pytest.raises(ExampleError, match="expected examples, found prepared ones; give the examples"):
         fb.bench(program, program.prepare(LISTS))
+
+
+def words_of(**options) -> fb.Program:
+    word = fb.Scalar("int32") >> fb.Embedding(9, 3)
+    block = fb.Map(word) >> fb.Sum() >> fb.Function(lambda x: fb.ops.sum(x * x)) >> fb.Loss()
+    return fb.compile(block, "numpy", **knobs(options))
+
+
+SENTENCES = [[n % 9] * (1 + n % 40) for n in range(80)]
+
+
+def test_ratios_are_of_medians_of_seconds_an_example(monkeypatch):
+    """A turn: 16 examples alone, known and new, then the batch of 40. The first turn does not count."""
+    seconds = iter([9, 9, 9, 9] + [1.6, 3.2, 1.0, 4.0] * 6 + [50.0] * 4)
+    ran: list[tuple[int, int]] = []
+
+    def train(self, batches):
+        ran.append((self.size, len(batches)))
+        return next(seconds)
+
+    monkeypatch.setattr(Batches, "train", train)
+    assert glance(words_of(), SENTENCES, 40) == Glance(40, pytest.approx(4.0), pytest.approx(2.0))
+    assert ran == [(1, 16), (1, 16), (40, 1), (40, 1)] * 8
+
+
+def test_a_slow_model_is_measured_once(monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    ran: list[int] = []
+    monkeypatch.setattr(Batches, "train", lambda self, _: ran.append(self.size) or 1.0)
+    assert glance(words_of(), SENTENCES[:3], 40).size == 3
+    assert ran == [1, 1, 3, 3] * 2
+
+
+def test_examples_alone_are_of_all_sizes(monkeypatch):
+    alone: list[int] = []
+
+    def train(_, batches):
+        alone.extend(len(example) for batch in batches for example in batch)
+        return 1.0
+
+    monkeypatch.setattr(Batches, "train", train)
+    monkeypatch.setattr(module, "traced_before", lambda _, examples: examples)
+    glance(words_of(), SENTENCES, 80)
+    assert np.mean(alone[:16]) == pytest.approx(np.mean([len(example) for example in SENTENCES]), abs=0.6)
+
+
+def test_parameters_stay_and_the_gain_is_a_number():
+    measured = words_of()
+    before = {name: value.copy() for name, value in measured.params.items()}
+    drawn = measured.steps_drawn
+    gain = glance(measured, SENTENCES, 8)
+    assert gain.known > 0 and gain.new > 0
+    assert all(np.array_equal(measured.params[name], value) for name, value in before.items())
+    assert measured.steps_drawn == drawn
+
+
+def test_there_is_none_without_batches():
+    assert glance(words_of(), SENTENCES[:1], 8) is None
+    assert glance(words_of(batched=False), SENTENCES, 8) is None
+    assert glance(words_of(), SENTENCES, 1) is None

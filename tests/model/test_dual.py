@@ -13,7 +13,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.dual import LOSS, dual, dual_graph
 from foldbatch.model.model import Model
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.evaluate import evaluate

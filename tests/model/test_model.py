@@ -10,9 +10,10 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.active import Sources
-from foldbatch.model.model import Model, differentiated, restaged
+from foldbatch.model.model import Model, differentiated, digest, restaged
 from foldbatch.static.cellgraph import transformed
 from foldbatch.static.graph import Graph
+from tests.knobs import knobs
 
 
 def a_model(**options: object) -> Model:
@@ -21,7 +22,7 @@ def a_model(**options: object) -> Model:
     word = fb.Scalar("int32") >> fb.Embedding(5, 3, name="words")
     pair = fb.Record((tree(), tree())) >> fb.Concat() >> fb.Linear(3, "tanh", name="join")
     tree.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: word, True: pair}))
-    return fb.compile(tree() >> fb.Function(ops.sum) >> fb.Loss(), "numpy", **options).model  # type: ignore[arg-type]
+    return fb.compile(tree() >> fb.Function(ops.sum) >> fb.Loss(), "numpy", **knobs(options)).model  # type: ignore[arg-type]
 
 
 def test_reads_and_writes_are_the_arenas_of_ends():
@@ -119,3 +120,18 @@ def test_a_restaged_model_runs_the_traces_of_the_first():
     for name in program.params:
         copy.params[name] = program.params[name]
     np.testing.assert_array_equal(copy.run([[[1, 2], [3, 4]]])[0], program.run([[[1, 2], [3, 4]]])[0])
+
+
+def test_digests_tell_models_apart_and_equal_ones_not():
+    def digest_of(scale=2.0, size=3, init="zeros", name="w", loss="loss"):
+        w = fb.Parameter([size], init, name)
+        block = fb.Vector(size) >> fb.Function(lambda x: x * w * scale)
+        return digest(fb.compile(block >> fb.Function(ops.sum) >> fb.Loss(loss), "numpy").model)
+
+    others = [{"scale": 3.0}, {"size": 2}, {"init": "ones"}, {"init": 0.5}, {"name": "v"}, {"loss": "l"}]
+    found = [digest_of(), *(digest_of(**other) for other in others)]
+    assert digest_of() == found[0]
+    assert len({*found}) == len(found)
+    large, other = np.zeros(100), np.zeros(100)
+    other[50] = 1  # not among what is printed
+    assert len({digest(fb.compile(fb.FromTensor(x), "numpy").model) for x in (large, other)}) == 2

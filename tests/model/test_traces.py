@@ -14,9 +14,10 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ExampleError
 from foldbatch.model.traces import check_trace
-from foldbatch.program import Program
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.trace import Trace, unpack
-from foldbatch.traced import Prepared
+from tests.knobs import knobs
 from tests.programs import BlockProgram, programs
 
 
@@ -34,7 +35,7 @@ def a_program(**options: Any) -> Program:
         >> fb.AllOf(fb.GetItem(0), fb.GetItem(3)),
         "numpy",
         threads=1,
-        **options,
+        **knobs(options),
     )
 
 
@@ -179,7 +180,7 @@ def edited(trace: Trace, rng: np.random.Generator) -> Trace:
 
 def loss_of(program: Program, *traces: Trace) -> float:
     """Run traces for their results and gradients; return the loss, or NaN where an id computed of data is wrong."""
-    examples = [Prepared(trace, program) for trace in traces]
+    examples = [Prepared(trace, program._ready) for trace in traces]
     try:
         program.run(examples)
         return program.value_and_grad(examples, step=0)[0]
@@ -190,8 +191,8 @@ def loss_of(program: Program, *traces: Trace) -> float:
 
 def assert_refused_or_run(program: BlockProgram, policy: str) -> int:
     """Edit traces; check that those that fit run as in the oracle. Return how many fit."""
-    compiled = fb.compile(program.block, "numpy", threads=1, policy=policy, debug=True)
-    oracle = fb.compile(program.block, "reference", threads=1, policy=policy)
+    compiled = fb.compile(program.block, "numpy", threads=1, options={"policy": policy}, debug=True)
+    oracle = fb.compile(program.block, "reference", threads=1, options={"policy": policy})
     rng = np.random.default_rng(program.seed)
     fitting = 0
     for example in program.examples:

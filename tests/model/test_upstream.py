@@ -16,9 +16,10 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model import link
 from foldbatch.model.model import Model
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 from foldbatch.static.graph import Graph, reachable
 from foldbatch.static.printer import print_graph
+from tests.knobs import knobs
 
 SIZE = 3
 WORD = fb.Scalar("int32") >> fb.Embedding(5, SIZE, name="words")
@@ -142,7 +143,7 @@ def dense(gradient: Any) -> Any:
 
 def program(make: Callable[[], Any], **options: Any) -> fb.Program:
     """Return a compiled block with parameters that follow from their names."""
-    made = fb.compile(make(), **options)
+    made = fb.compile(make(), **knobs(options))
     for name, value in made.params.items():
         rng = np.random.default_rng(list(name.encode()))
         made.params[name] = rng.normal(size=value.shape).astype(value.dtype)

@@ -23,7 +23,7 @@ from foldbatch.blocks.composition import Wire
 from foldbatch.blocks.forward import Reference
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.values import type_of
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift
@@ -118,10 +118,10 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
                 return zero(element)
             total = reduce(OVER_ALL[type(block)], found)
             return np.asarray(total / len(found) if isinstance(block, fb.Mean) else total)
-        case fb.Collect():
+        case fb.blocks.Collect():
             log.collected[block.name].append(value)
             return value
-        case fb.Collected():
+        case fb.blocks.Collected():
             return _collected(block, value, log)
         case fb.Loss():
             log.loss += float(value)
@@ -162,7 +162,7 @@ def _read(block: Block, value: Any) -> Any:
         case fb.Length():
             whole = value.items if isinstance(value, Listed) else value
             return np.array(len(whole if isinstance(whole, tuple | list) else whole.value), block.type.dtype)
-        case fb.Items():
+        case fb.blocks.Items():
             return Given(sorted(as_object(value).value.items()))
         case fb.GetItem():
             return item_of(value, block.key)
@@ -276,7 +276,7 @@ def _reduced(block: fb.Reduce, value: Any, log: Meaning) -> Any:
     return level[0] if level else _default(block.default, element, log)
 
 
-def _collected(block: fb.Collected, value: Any, log: Meaning) -> Any:
+def _collected(block: fb.blocks.Collected, value: Any, log: Meaning) -> Any:
     found = log.collected[block.name]
     before = len(found)
     result = _apply(block.block, value, log)

@@ -56,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bool = False) -> int:
     """Check programs in this process; print a line before each."""
-    from tests.engines.cuda.on_cpu import as_asked  # noqa: PLC0415 - the parent does not need it
-    from tests.programs.checks import check  # noqa: PLC0415 - nor this
+    from tests.programs.checks import check  # noqa: PLC0415 - the parent does not need it
 
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", NoLossWarning)  # some programs have none
@@ -65,8 +64,7 @@ def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bo
     while number < last and time.monotonic() < stop:
         print(f"program {number}", flush=True)
         try:
-            with as_asked():
-                check(number, engine, many=not few_ways)
+            check(number, engine, many=not few_ways)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             failed = 1
             print("".join(traceback.format_exception(error)), flush=True)

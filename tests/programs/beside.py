@@ -63,13 +63,13 @@ def collecting(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     maker.collected.append(kind)
     main = maker.read(inside, depth, given)
     if inside == kind and maker.number(2):
-        main = main.then(fb.Collect(name))
+        main = main.then(fb.blocks.Collect(name))
     else:
-        parts = [maker.read(kind, depth, given).then(fb.Collect(name)), main]
+        parts = [maker.read(kind, depth, given).then(fb.blocks.Collect(name)), main]
         at = maker.number(2)
         main = maker.both(parts if at else parts[::-1], given).then(fb.GetItem(at))
     maker.collected.pop()
-    all_of_them = Recipe(fb.Collected(main.block, name), main.data)
+    all_of_them = Recipe(fb.blocks.Collected(main.block, name), main.data)
     if listed:
         return all_of_them.then(fb.GetItem(1))
     if not is_of_floats(type_):  # nobody needs them, or they are counted

@@ -6,45 +6,46 @@ The number of a program decides everything: the blocks, the examples, and which 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.engines import threads
 from foldbatch.errors import ExampleTypeError
 from foldbatch.model.traces import check_trace
-from foldbatch.program import Program
+from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
+from tests.backends import running
 from tests.derivative_checks import assert_hvp, assert_input_gradients, assert_jvp, assert_vjp
 from tests.oracle import meaning
+from tests.program.test_variants import assert_the_same_without_asides
 from tests.programs import BlockProgram, drawn
-from tests.test_laws import (
+from tests.programs.comparing import (
     assert_differentiated,
     assert_meant,
     assert_same,
     gradients_of,
+    metrics_of,
     planned_by,
     run_with,
 )
-from tests.test_variants import assert_the_same_without_asides
 
 KEPT_BYTES = (None, 0, 8, 40)
+SIZES = (15, 15, 30)  # the most blocks, where many programs are to be checked
 STEP = 5  # of training: what dropout draws
 
 
-def check(number: int, backend: str, *, many: bool = True) -> None:
+def check(number: int, engine: str, *, many: bool = True) -> None:
     """Check the random program of a number on an engine.
 
     Args:
         number: decides everything.
-        backend: the engine.
+        engine: its name.
         many: run it in six ways with two sets of parameters; else as compiled and in one other way, with one set.
 
     Raises:
@@ -52,10 +53,14 @@ def check(number: int, backend: str, *, many: bool = True) -> None:
     """
     rng = Random(number)
     dropout = rng.random() < 0.2
-    program = drawn(rng.randrange(2**32), 10**6, size=rng.choice([15, 30, 45]), dropout=dropout)
+    program = drawn(
+        rng.randrange(2**32), 10**6, size=rng.choice([15, 30, 45] if many else SIZES), dropout=dropout
+    )
     kept_bytes, debug = rng.choice(KEPT_BYTES), rng.random() < 0.7
-    compiled = fb.compile(program.block, backend, threads=1, debug=debug, kept_bytes=kept_bytes)
-    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
+    with running(engine, number) as backend:
+        compiled = fb.compile(
+            program.block, backend, threads=1, debug=debug, options={"kept_bytes": kept_bytes}
+        )
         check_ways(compiled, program, rng, many)
         if not dropout:
             assert_differentiated(program, compiled)
@@ -64,17 +69,19 @@ def check(number: int, backend: str, *, many: bool = True) -> None:
                 check_ways(compiled, program, rng, many)
         else:
             check_draws(compiled, program, rng, many)
-        rarely = (16 if backend == "numba" else 4) * (1 if many else 4)  # each of these compiles other cells
+        rarely = (4 if engine == "numpy" else 16) * (1 if many else 4)  # each of these compiles other cells
         for derivative in (assert_jvp, assert_hvp, assert_input_gradients, assert_vjp):
             if rng.randrange(rarely) == 0:
                 policy = rng.choice(list(POLICIES))
-                derivative(fb.compile(program.block, backend, policy=policy, threads=1, debug=debug), program)
+                derivative(
+                    fb.compile(program.block, backend, options={"policy": policy}, threads=1, debug=debug),
+                    program,
+                )
         if rng.randrange(rarely) == 0:
             assert_the_same_without_asides(program, backend)
-    if rng.randrange(4) == 0:
-        check_evaluation(compiled, program)
-    if rng.randrange(4) == 0:
-        check_kept(compiled, program)
+        for further in (check_evaluation, check_kept, check_order):
+            if rng.randrange(4 if many else 8) == 0:
+                further(compiled, program)
 
 
 def change(compiled: Program, rng: Random) -> None:
@@ -99,20 +106,32 @@ def ways(compiled: Program, rng: Random, many: bool) -> Iterator[Program]:
 def check_ways(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
     """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared files."""
     meanings = [meaning(program.block, example) for example in program.examples]
-    gradients: dict[str, Any] | None = None
+    first: tuple[dict[str, Any], dict[str, Any]] | None = None
     for engine in ways(compiled, rng, many):
         for trace in engine._trace_all(program.examples):
             check_trace(engine.model, engine.lowered.tracer.policy, trace)
-        assert_meant(engine, program.examples, meanings)
+        if not engine.options.debug:
+            leave_other_values(engine, program.examples)
         given = rng.choice([given_examples, given_plan, given_file])(engine, program)
-        assert_meant(engine, given, meanings)
-        loss, found = gradients_of(engine, given, STEP)
+        metrics = assert_meant(engine, given, meanings)
+        loss, gradients = gradients_of(engine, given, STEP)
         if not any(compiled.model.keys):
             assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
-        gradients = gradients or found
-        assert found.keys() == gradients.keys()
-        for name, gradient in found.items():
-            assert_same(gradient, gradients[name])
+        first = first or (metrics, gradients)
+        for found, right in zip((metrics, gradients), first, strict=True):
+            assert found.keys() == right.keys()
+            for name, value in found.items():
+                assert_same(value, right[name])
+
+
+def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
+    """Run a step with other parameters, so that a value which is read before it is computed is a wrong one."""
+    origin = {name: program.params[name].copy() for name in program.params}
+    for name, value in origin.items():
+        program.params[name] = 1 - 2 * value
+    program.value_and_grad(examples)
+    for name, value in origin.items():
+        program.params[name] = value
 
 
 def given_examples(engine: Program, program: BlockProgram) -> Any:
@@ -129,10 +148,10 @@ def given_file(engine: Program, program: BlockProgram) -> Any:
     """Return the examples from a file; where their objects are not plain, the examples."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            fb.prepare(engine, program.examples, Path(folder, "examples"))
+            fb.train.prepare(engine, program.examples, Path(folder, "examples"))
         except ExampleTypeError:
             return program.examples
-        return fb.load_prepared(engine, Path(folder, "examples"))
+        return fb.train.load_prepared(engine, Path(folder, "examples"))
 
 
 def check_draws(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
@@ -166,7 +185,40 @@ def check_kept(compiled: Program, program: BlockProgram) -> None:
 
 
 def check_evaluation(compiled: Program, program: BlockProgram) -> None:
-    """Check that the block, evaluated by itself, gives what the program gives."""
+    """Check that the block, evaluated by itself, gives what the program gives; metrics in the same order, too."""
     results = compiled.run(program.examples[:1], metrics=True)
     found = program.block.eval(program.examples[0], "numpy")
-    assert_same(found[0] if results.metrics else found, results[0])
+    metrics = {}
+    if results.metrics:
+        found, metrics = found
+    assert_same(found, results[0])
+    assert list(metrics) == list(results.metrics)
+    for name, m in results.metrics.items():
+        assert_same(metrics[name], [m.values[place, ...] for place in range(len(m))])
+
+
+def check_order(compiled: Program, program: BlockProgram) -> None:
+    """Check that the order and number of examples change nothing, and that an empty batch is nothing."""
+    alone = [(compiled.run([x], metrics=True), gradients_of(compiled, [x], STEP)) for x in program.examples]
+    order = np.random.default_rng(program.seed).integers(len(alone), size=7).tolist()
+    batch = [program.examples[i] for i in order]
+    results = compiled.run(batch, metrics=True)
+    assert_same(list(results), [alone[i][0][0] for i in order])
+    found = metrics_of(results)
+    for number, i in enumerate(order):
+        for name, (values, _, nodes, labels) in metrics_of(alone[i][0]).items():
+            mine = np.flatnonzero(np.array(found[name][1]) == number)
+            assert_same(found[name][0][mine], values)
+            assert [found[name][2][at] for at in mine] == nodes
+            assert [found[name][3][at] for at in mine] == labels
+    loss, gradients = gradients_of(compiled, batch, STEP)
+    if not any(compiled.model.keys):  # else each example of a batch draws its own numbers
+        assert_same(np.array(loss), np.array(float(sum(alone[i][1][0] for i in order))))
+        for name, gradient in gradients.items():
+            assert_same(gradient, np.asarray(sum(alone[i][1][1][name] for i in order)))
+    assert list(compiled.run([])) == []
+    loss, gradients = gradients_of(compiled, [])
+    assert loss == 0.0
+    assert set(gradients) == {name for name, p in compiled.params.parameters.items() if p.trainable}
+    for name, gradient in gradients.items():
+        assert_same(gradient, np.zeros_like(compiled.params[name]))

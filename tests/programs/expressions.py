@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import GraphError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
 from foldbatch.static.op import fail

@@ -9,7 +9,7 @@ from typing import Any
 
 import foldbatch as fb
 from foldbatch.blocks.block import Block
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type
 from tests.programs.expressions import STEPS, Expression, parameter
 from tests.programs.recipes import (
@@ -76,7 +76,7 @@ class Maker:
 
     def collect(self, type_: Type) -> list[Block]:
         """Return, sometimes, the block that collects values of a type that are being collected."""
-        return [fb.Collect(str(type_))] if type_ in self.collected and self.number(2) else []
+        return [fb.blocks.Collect(str(type_))] if type_ in self.collected and self.number(2) else []
 
     # -- types
 
@@ -131,7 +131,7 @@ class Maker:
         match self.number(7):
             case 6 if not given and not least:  # the values of a map
                 named = lambda source, depth: {str(i): x for i, x in enumerate(data(source, depth))}  # noqa: E731
-                return Recipe(fb.Items() >> fb.Map(fb.GetItem(1) >> element.block), named)
+                return Recipe(fb.blocks.Items() >> fb.Map(fb.GetItem(1) >> element.block), named)
             case 4:  # of neighbours, one each
                 n = 1 + self.number(3)
                 block = items(given, fb.NGrams(n)) >> fb.Map(narrow(self.number(n), given) >> element.block)
@@ -211,7 +211,7 @@ class Maker:
             case "layer norm":
                 return fb.LayerNorm(0.1)  # with less, it is too steep for finite differences
             case "attention":
-                return fb.Attention(3)
+                return fb.blocks.Attention(3)
             case "lstm":
                 return fb.LSTMCell(2)
             case "gru":
@@ -221,8 +221,8 @@ class Maker:
             case "child sum":
                 return fb.ChildSumTreeLSTM(2)
             case "tree rnn":
-                return fb.TreeRNN(2, arity=sizes[1])
+                return fb.blocks.TreeRNN(2, arity=sizes[1])
             case "rntn":
-                return fb.RNTN(2)
+                return fb.blocks.RNTN(2)
         assert kind == "tree gru", kind
-        return fb.TreeGRU(2)
+        return fb.blocks.TreeGRU(2)

@@ -100,7 +100,7 @@ def _attended(maker: Maker, type_: TensorType, depth: int, given: Given) -> Reci
     query = type_ if dot else maker.one_of([PAIR, TRIPLE])
     items = SequenceType(type_) if maker.number(3) else TupleType((type_,) * (1 + maker.number(3)))
     if dot:
-        layer = fb.Attention(maker.one_of([None, type_.shape[0]]), "dot")
+        layer = fb.blocks.Attention(maker.one_of([None, type_.shape[0]]), "dot")
     else:
         layer = maker.layer("attention", *query.shape, *type_.shape)
     return maker.read(TupleType((query, items)), depth, given).then(layer)

@@ -12,12 +12,13 @@ from weakref import finalize
 
 import numpy as np
 
-from foldbatch.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import HEADER, Product
 from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, Settings
 from foldbatch.model.model import Model
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
+from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
 from tests.engines.cuda.emulator import Emulator, HostBuffer
 from tests.engines.cuda.nvrtc import MISTAKE, nvrtc
 from tests.ptx import NAME
@@ -114,11 +115,11 @@ class Ptx:
 
 
 class PtxModule(NamedTuple):
-    """Kernels by name; see `driver.Module`."""
+    """Kernels by name; see `driver.Driver.load`."""
 
     functions: Mapping[str, PtxFunction]
 
-    def function(self, name: str) -> PtxFunction:
+    def __call__(self, name: str) -> PtxFunction:
         """Return a kernel by name."""
         return self.functions[name]
 
@@ -246,7 +247,10 @@ def device() -> Device:
     return Device(PtxDriver())
 
 
-def load(model: Model, *, debug: bool = False, launch: str = "auto") -> CudaEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, as on the emulator."""
-    way = "straight" if launch == "auto" else launch
-    return CudaEngine(NAME, model, device(), launch=way, debug=debug)
+    way = "straight" if settings.launch == "auto" else settings.launch
+    return CudaEngine(NAME, model, device(), launch=way, debug=settings.debug)
+
+
+BACKEND = Backend(load, launches=LAUNCHES)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.cache import cache_directory, write_bytes
+from foldbatch.system.cache import cache_directory, write_bytes
 from tests.ptx.decode import Kernel
 from tests.ptx.instructions import ATOMICS, CONTROL, NUMBERS, cases
 

@@ -75,7 +75,7 @@ def test_a_graph_does_not_hold_its_memory() -> None:
     driver = PtxDriver()
     stream, x = driver.stream(), filled(driver, 4)
     driver.begin_capture(stream)
-    driver.launch(driver.load(TEXT).function("k1_2"), 1, (32, 1), (x.pointer,), stream)
+    driver.launch(driver.load(TEXT)("k1_2"), 1, (32, 1), (x.pointer,), stream)
     graph = driver.end_capture(stream)
     assert x.array((4,), "float32").tolist() == [0, 1, 2, 3]
     driver.replay(graph, stream)
@@ -88,7 +88,7 @@ def test_a_graph_does_not_hold_its_memory() -> None:
 def test_launches_that_a_gpu_refuses_are_refused() -> None:
     driver = PtxDriver()
     x = filled(driver, 4)
-    function = driver.load(TEXT).function("k1_2")
+    function = driver.load(TEXT)("k1_2")
     for blocks, threads, arguments in ((0, (32, 1), 1), (1, (32, 9), 1), (1, (32, 1), 2)):
         with pytest.raises(AssertionError):
             driver.launch(function, blocks, threads, (x.pointer,) * arguments, driver.stream())
@@ -97,5 +97,5 @@ def test_launches_that_a_gpu_refuses_are_refused() -> None:
 def test_kernels_that_are_alike_are_compiled_once() -> None:
     """Whatever the numbers in their names."""
     first, second = loaded(TEXT), loaded(OTHER)
-    assert first.function("k1_2") is second.function("k3_4")
-    assert second.function("none") is not second.function("k3_4")
+    assert first("k1_2") is second("k3_4")
+    assert second("none") is not second("k3_4")

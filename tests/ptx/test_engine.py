@@ -36,14 +36,15 @@ from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
     test_sums_over_no_rows_are_zero,
 )
 from tests.engines.numpy import launching
+from tests.knobs import knobs
 from tests.programs import drawn
+from tests.programs.comparing import assert_same, gradients_of
 from tests.ptx import NAME, driver
 from tests.ptx.decode import decoded, taken_apart
 from tests.ptx.driver import ARCHITECTURE, ARCHITECTURES, PtxDriver, loaded, ptx_of
 from tests.ptx.machine import PtxFaultError
 from tests.ptx.needed import needs_ptx
 from tests.static import run_kernel
-from tests.test_laws import assert_same, gradients_of
 
 pytestmark = [needs_ptx, pytest.mark.slow]
 MANY = TESTED == NAME
@@ -93,13 +94,13 @@ def trained(
     block: fb.Block, backend: str, examples: list[Any], **options: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return losses and gradients of two steps of training, and results; and the parameters after them."""
-    program, optimizer = fb.compile(block, backend, seed=3, threads=1, **options), fb.Adam(lr=0.01)
+    program, optimizer = fb.compile(block, backend, seed=3, threads=1, **knobs(options)), fb.Adam(lr=0.01)
     found: list[Any] = []
     for batch in (examples, examples[1:]):
         loss, gradients = program.value_and_grad(batch)
         found += [
             float(loss),
-            *(np.array(g.dense() if isinstance(g, fb.SparseRows) else g) for g in gradients.values()),
+            *(np.array(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in gradients.values()),
         ]
         optimizer.update(program.params, gradients)
     found += [np.array(result) for result in program.run(examples)]
@@ -182,5 +183,5 @@ def test_kernels_that_every_program_needs_are_known(architecture: str) -> None:
     names = [task.name for kernel in made for task in kernel.tasks if task.name]
     module = loaded("\n".join(texts), architecture)
     for name in dict.fromkeys(names):
-        function = module.function(name)
+        function = module(name)
         assert len(function.ptx.kernel(function.name).code)

@@ -165,7 +165,7 @@ def ran(right: Right, text: str, seed: int = 0, architecture: str = ARCHITECTURE
     memory[0].array((N,), "float32")[:] = x
     if "atomic" in right.text:
         memory[1].array((len(wanted),), "float32")[:] = 0
-    function = loaded(text, architecture).function("right")
+    function = loaded(text, architecture)("right")
     kernel = function.ptx.kernel(function.name)
     execute(kernel, right.blocks, right.threads, [memory[0].pointer, memory[1].pointer, N], seed, 1_000_000)
     found = memory[1].array((len(wanted),), "float32").copy()
@@ -265,7 +265,7 @@ def test_there_are_more_than_twenty_faults() -> None:
 
 
 def test_memory_that_was_freed_is_no_memory() -> None:
-    function = loaded(RIGHT["guard"].text).function("right")
+    function = loaded(RIGHT["guard"].text)("right")
     kernel = function.ptx.kernel(function.name)
     x, y = Memory(4 * N), Memory(4 * N)
     x.array((N,), "float32")[:] = 1
@@ -277,7 +277,7 @@ def test_memory_that_was_freed_is_no_memory() -> None:
 
 
 def test_memory_of_the_device_that_nobody_wrote_is_not_stored() -> None:
-    function = loaded(RIGHT["guard"].text).function("right")
+    function = loaded(RIGHT["guard"].text)("right")
     kernel = function.ptx.kernel(function.name)
     x, y = Memory(4 * N), Memory(4 * N)
     with pytest.raises(PtxFaultError, match="nobody wrote"):
@@ -286,7 +286,7 @@ def test_memory_of_the_device_that_nobody_wrote_is_not_stored() -> None:
 
 def test_an_access_that_begins_in_a_buffer_must_end_there() -> None:
     short = RIGHT["vector"].text.replace("k < n", "k < 4")
-    function = loaded(short).function("right")
+    function = loaded(short)("right")
     for nbytes in ((12, 16), (16, 12)):
         x, y = Memory(nbytes[0]), Memory(nbytes[1])
         x.array((nbytes[0],), "uint8")[:] = 0

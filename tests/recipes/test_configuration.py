@@ -1,22 +1,33 @@
-"""Configurations: TOML and options of a command line, what is wrong with them, and back to TOML."""
+"""Configurations are checked, written and read back; every option is described; models suit their data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.errors import FoldbatchError, ReadError, UnknownNameError
+from foldbatch.recipes import configuration as settings
 from foldbatch.recipes.configuration import (
+    MODELS_OF,
+    BiLSTM,
+    ChildSum,
+    Configuration,
+    check_model,
     checked,
+    describe_options,
     plain,
     read_configuration,
     split_overrides,
     to_toml,
+    usual_model,
     with_absolute_paths,
 )
-from foldbatch.recipes.data import task_kind
-from foldbatch.recipes.settings import BiLSTM, ChildSum, Configuration
+from foldbatch.recipes.data import read_dataset, read_labelled, task_kind
+from foldbatch.trees.formats import FORMATS, TRAINABLE
+from foldbatch.zoo import MODELS
+from tests.recipes.test_data import configured
 
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 
@@ -190,3 +201,48 @@ def test_options_that_nest_too_deep_are_one_error(tmp_path, text):
 def test_a_value_that_nests_too_deep_is_one_error():
     with pytest.raises(FoldbatchError):
         read_configuration(None, {"task.weights": "[" * 5000 + "]" * 5000})
+
+
+def test_every_option_is_described():
+    options = list(describe_options())
+    assert len(options) > 30
+    assert [name for name, _, what in options if len(what) < 5] == []
+
+
+def test_defaults_are_within_their_bounds():
+    plain = msgspec.to_builtins(settings.Configuration())
+    assert msgspec.convert(plain, settings.Configuration) == settings.Configuration()
+
+
+def test_every_format_has_models_of_the_zoo():
+    assert MODELS_OF.keys() == {format_.kind for format_ in FORMATS.values()}
+    assert {name for names in MODELS_OF.values() for name in names} == set(MODELS)
+
+
+@pytest.mark.parametrize("format_", TRAINABLE)
+def test_the_model_that_is_not_named_suits(format_):
+    configuration = configured(data__format=format_)
+    assert configuration.model.__struct_config__.tag == usual_model(format_)
+    check_model(configuration)
+
+
+@pytest.mark.parametrize(
+    "format_, name",
+    [("jsonlines", "bilstm"), ("conllu", "tree_lstm"), ("functions", "rntn"), ("sst", "json")],
+)
+def test_a_model_that_cannot_read_the_data_is_refused_before_they_are_read(format_, name):
+    configuration = configured(data__format=format_, model__name=name, data__train=Path("no such file"))
+    with pytest.raises(UnknownNameError, match=rf"model.name: expected .* for data of format {format_}"):
+        read_dataset(configuration)
+
+
+@pytest.mark.parametrize("tree, count", [("(S (X a))", 1), ("(S (X a) (X b) (X c))", 3)])
+def test_trees_that_are_not_binary_are_named(tmp_path, tree, count):
+    (tmp_path / "t.txt").write_text(f"(X (S a) (S b))\n{tree}\n")
+    given = {"data__format": "brackets", "data__train": tmp_path / "t.txt"}
+    message = f"data.train, tree 2: expected two children at each inner node, found a node with {count}"
+    with pytest.raises(ReadError, match=message):
+        read_dataset(configured(**given))
+    with pytest.raises(ReadError, match="t.txt, tree 2: expected two children"):
+        read_labelled(tmp_path / "t.txt", configured(**given), ["S", "X"])
+    assert len(read_dataset(configured(**given, model__name="child_sum")).train) == 2

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from foldbatch.errors import FoldbatchError
 from foldbatch.recipes.configuration import read_configuration
 from foldbatch.recipes.data import numbered, read_dataset, read_labelled, task_kind
-from foldbatch.recipes.formats import FORMATS
 from foldbatch.trees import parse_brackets
 
 
@@ -40,10 +37,8 @@ def test_labels_of_brackets_are_numbered_in_their_order(tmp_path):
 def test_classes_that_only_training_has_stand_aside(monkeypatch):
     tree = parse_brackets("(x (x a) (x b))")
     parts = {"train": [(tree, "get"), (tree, "sort"), (tree, "ask")], "dev": [(tree, "set")], "test": []}
-    functions = replace(
-        FORMATS["functions"], part=lambda data, part: parts[part], classes=lambda data: ("get", "set")
-    )
-    monkeypatch.setitem(FORMATS, "functions", functions)
+    monkeypatch.setattr("foldbatch.recipes.data.read_part", lambda section, part: parts[part])
+    monkeypatch.setattr("foldbatch.recipes.data._known_classes", lambda section: ("get", "set"))
     dataset = read_dataset(configured())
     assert (dataset.classes, dataset.aside) == (("get", "set"), ("ask", "sort"))
     assert [label for _, label in dataset.train + dataset.dev] == [0, 3, 2, 1]

@@ -1,25 +1,27 @@
-"""Runs: trained, tested and saved in a folder, and resumed."""
+"""A run trains, saves, goes on and is read back; what does not fit is refused."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import FoldbatchError, TrainingError
-from foldbatch.loading import read_notes
-from foldbatch.locks import locked
-from foldbatch.recipes.configuration import read_configuration
+from foldbatch.errors import FoldbatchError, ReadError, TrainingError
+from foldbatch.program import read_notes
+from foldbatch.recipes.building import metrics_of
+from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.ensemble import evaluate
-from foldbatch.recipes.fitting import fit
-from foldbatch.recipes.predicting import predictions
-from foldbatch.recipes.steering import metrics_of
+from foldbatch.recipes.fitting import FREE, Run, check_run, fit, load_model, load_models, model_files
+from foldbatch.recipes.predicting import evaluate, predictions
+from foldbatch.system.locks import locked
+from foldbatch.train.resuming import write_state
 from tests.recipes.conftest import NEGATIVE, POSITIVE
 from tests.recipes.test_data import configured
+from tests.serve.conftest import save_model
 
 TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch": 4}
 
@@ -186,3 +188,142 @@ def test_two_runs_in_one_folder_are_refused(treebank, tmp_path):
         run(folder, treebank, train__epochs=2)
     assert fitted.path.read_bytes() == before
     assert not list(folder.rglob(".*"))
+
+
+NUMPY = {"train__backend": "numpy"}
+OPTIONS = sorted({name for name, _, _ in describe_options()})
+CHANGED = {  # where the rule below would not make another fitting value
+    "data.format": "sst", "data.label": "class", "words.split": "subwords", "model.name": "rntn",
+    "task.kind": "root", "task.weights": "[1, 2]", "optimizer.name": "adam", "schedule.name": "cosine",
+    "average.name": "moving", "train.backend": "numpy", "train.metrics": "f1", "train.best": "loss",
+    "optimizer.lr_factors": "{words = 0.5}", "optimizer.decay_factors": "{words = 0.5}", "model.pooling": "mean",
+}  # fmt: skip
+KINDS = ("child_sum", "tree_lstm", "rntn", "bilstm", "json")
+
+
+def other(value):
+    """Another value of an option, as text."""
+    match value:
+        case bool():
+            return str(not value).lower()
+        case int():
+            return str(value + 1)
+        case float():
+            return str(value / 2 + 0.125)
+    return "other"
+
+
+def kept_at(path, configuration, classes=()):
+    write_state(path, {"callbacks": {"Run": Run(configuration, classes).state()}})
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_no_option_is_ignored(option, tmp_path):
+    section, _, key = option.partition(".")
+    tried = 0
+    for kind in KINDS if section == "model" and key != "name" else ("child_sum",):
+        name = {} if kind == "child_sum" else {"model.name": kind}
+        try:
+            before = read_configuration(None, name)
+            now = read_configuration(
+                None, {**name, option: CHANGED.get(option) or other(plain(before)[section][key])}
+            )
+        except (FoldbatchError, KeyError):  # of another kind of model
+            continue
+        assert now != before
+        kept_at(tmp_path / "last", before)
+        if option in FREE:
+            check_run(Run(now, ()), tmp_path / "last")
+        else:
+            with pytest.raises(TrainingError, match=f"found {option.replace('.', '[.]')} .* in place of "):
+                check_run(Run(now, ()), tmp_path / "last")
+        tried += 1
+    assert tried
+
+
+def test_options_that_are_free_are_options():
+    assert FREE <= set(OPTIONS)
+
+
+def test_other_classes_are_refused(tmp_path):
+    kept_at(tmp_path / "last", Configuration(), ["bad", "good"])
+    check_run(Run(Configuration(), ["bad", "good"]), tmp_path / "last")
+    with pytest.raises(TrainingError, match="expected the classes bad, good, .* found bad, fine"):
+        check_run(Run(Configuration(), ["bad", "fine"]), tmp_path / "last")
+
+
+def test_checkpoints_of_something_else_are_refused(tmp_path):
+    write_state(tmp_path / "last", {"callbacks": {}})
+    with pytest.raises(TrainingError, match="expected a checkpoint of foldbatch train"):
+        check_run(Run(Configuration(), ()), tmp_path / "last")
+    (tmp_path / "last").write_bytes(b"")
+    with pytest.raises(ReadError, match="damaged"):
+        check_run(Run(Configuration(), ()), tmp_path / "last")
+
+
+def test_a_run_goes_on_with_the_same_data_elsewhere_and_no_others(treebank, tmp_path):
+    whole = run(tmp_path / "whole", treebank, **NUMPY, train__epochs=2)
+    run(tmp_path / "run", treebank, **NUMPY, train__epochs=1)
+    moved = treebank / "moved"
+    moved.mkdir()
+    for part in ("train", "dev", "test"):
+        (moved / f"{part}.txt").write_text((treebank / f"{part}.txt").read_text())
+    resumed = run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=2, train__checkpoint=1)
+    for name, array in whole.program.params.items():
+        assert (resumed.program.params[name] == array).all()
+    lines = (moved / "train.txt").read_text()
+    (moved / "train.txt").write_text(
+        lines.replace("film", "FILM").replace("good", "film").replace("FILM", "good")
+    )
+    with pytest.raises(TrainingError, match="vocabulary: expected .* which was the name of row"):
+        run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)
+    (moved / "train.txt").write_text(lines.replace("(4 (2 very)", "(3 (2 very)", 1))
+    with pytest.raises(TrainingError, match="found others from number 0 on"):
+        run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)
+    (moved / "train.txt").write_text(lines)
+    assert len(run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3).figures["epochs"]) == 3
+
+
+@pytest.fixture
+def run_of_saved(tmp_path):
+    """The folder of a run_of_saved."""
+    folder = tmp_path / "run_of_saved"
+    folder.mkdir()
+    save_model(folder / "model.safetensors")
+    return folder
+
+
+def test_a_folder_stands_for_the_model_in_it(run_of_saved):
+    program, notes, configuration = load_model(run_of_saved)
+    assert notes["task"] == "nodes" and configuration.model.hidden == 2
+    assert program.params.keys() == load_model(run_of_saved / "model.safetensors")[0].params.keys()
+
+
+def test_seeds_of_a_run_are_loaded_together(run_of_saved, tmp_path):
+    for seed in (0, 1):
+        (tmp_path / f"seed-{seed}").mkdir()
+        shutil.copy(run_of_saved / "model.safetensors", tmp_path / f"seed-{seed}")
+    assert model_files(tmp_path) == [tmp_path / f"seed-{seed}/model.safetensors" for seed in (0, 1)]
+    assert (
+        model_files(run_of_saved)
+        == [run_of_saved / "model.safetensors"]
+        == model_files(run_of_saved / "model.safetensors")
+    )
+    programs, notes, _ = load_models(tmp_path)
+    assert len(programs) == 2 and notes["task"] == "nodes" and len(load_models(run_of_saved)[0]) == 1
+    notes["classes"] = ["other", "good"]
+    (tmp_path / "seed-1" / "model.safetensors").unlink()
+    programs[1].save(tmp_path / "seed-1" / "model.safetensors", notes=notes)
+    with pytest.raises(
+        fb.errors.ReadError, match="seed-1.*expected the format, task and classes of the other seeds"
+    ):
+        load_models(tmp_path)
+
+
+def test_a_model_of_another_hand_is_refused(tmp_path):
+    fb.compile(fb.Vector(2) >> fb.Linear(1)).save(tmp_path / "mine.safetensors")
+    with pytest.raises(
+        fb.errors.ReadError,
+        match="expected a model that foldbatch train wrote, found one whose notes do not fit",
+    ):
+        load_model(tmp_path / "mine.safetensors")

@@ -58,7 +58,7 @@ def test_a_batch_reads_and_writes_what_it_did_at_places_of_the_class(model: str)
     make, batches = MODELS[model]
     program = fb.compile(make(), "numpy")
     cells = program.model.signatures
-    schedules = [program.schedule(batch).schedule for batch in batches]
+    schedules = [fb.program.schedule(program, batch).schedule for batch in batches]
     shapes = [shape_of(schedule, cells) for schedule in schedules]
     rooms = Rooms(_roomy(max(shapes, key=lambda shape: len(shape.items)), shapes), cells)
     for schedule in schedules:
@@ -90,7 +90,7 @@ def test_a_batch_reads_and_writes_what_it_did_at_places_of_the_class(model: str)
 def test_levels_begin_behind_the_rooms_of_those_before() -> None:
     program = fb.compile(_chain(), "numpy")
     cells = program.model.signatures
-    shape = shape_of(program.schedule([[1, 2, 3], [4]]).schedule, cells)
+    shape = shape_of(fb.program.schedule(program, [[1, 2, 3], [4]]).schedule, cells)
     rooms = Rooms(_roomy(shape, [shape]), cells)
     for k, size in enumerate(rooms.sizes):
         levels = [step for step in rooms.full.steps if step.cell == k and is_level(step.stages)]
@@ -103,6 +103,8 @@ def test_an_operand_that_reads_what_another_one_does_is_no_slice() -> None:
     x = fb.Map(fb.Vector(2)) >> fb.RNN(fb.GRUCell(2)) >> fb.GetItem(0)
     twice = x >> fb.Map(fb.AllOf(fb.Function(lambda h: fb.ops.sum(h) * 2.0) >> fb.Loss(), fb.Identity()))
     program = fb.compile(twice, "numpy")
-    shape = shape_of(program.schedule([np.ones((3, 2)), np.ones((2, 2))]).schedule, program.model.signatures)
+    shape = shape_of(
+        fb.program.schedule(program, [np.ones((3, 2)), np.ones((2, 2))]).schedule, program.model.signatures
+    )
     assert shape.first <= shape.slices
     assert all(rows >= 0 for rows in shape.rest)

@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.engines.report import CellReport
 from foldbatch.errors import UnknownNameError
-from foldbatch.program import Program
+from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.sharing import share, stand_ins, subtrees
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace
+from tests.knobs import knobs
 from tests.programs import BlockProgram, programs
+from tests.programs.comparing import assert_same, gradients_of, metrics_of
 from tests.scheduler.random_traces import Setting, settings_of
-from tests.test_laws import assert_same, gradients_of, metrics_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=30))
@@ -67,7 +68,7 @@ def test_equal_words_are_embedded_once_and_their_gradients_summed() -> None:
     alone = fb.compile(model, backend="reference").value_and_grad(batch)
     assert np.isclose(shared[0], alone[0], rtol=1e-12)
     gradients = [
-        g.dense() if isinstance(g, fb.SparseRows) else g
+        g.dense() if isinstance(g, fb.params.SparseRows) else g
         for g in (shared[1]["embedding.weight"], alone[1]["embedding.weight"])
     ]
     np.testing.assert_allclose(*gradients, rtol=1e-12)
@@ -137,7 +138,9 @@ def test_sharing_changes_no_result_metric_loss_or_gradient(
     program: BlockProgram, policy: str, layout: str
 ) -> None:
     """Random programs on batches in which every example stands twice."""
-    plain = fb.compile(program.block, "numpy", policy, layout, threads=1, share=None)
+    plain = fb.compile(
+        program.block, "numpy", threads=1, options={"policy": policy, "layout": layout, "share": None}
+    )
     shared = Program(plain.lowered, replace(plain.options, share="subtrees", debug=True), 0)
     batch = program.examples * 2
     found, right = (p.run(batch, losses=True, metrics=True) for p in (shared, plain))
@@ -173,7 +176,7 @@ TREES = [((1, 2), (1, 2), 3), (1, 2), (2, 1), ((1, 2), (1, 2), 3), (1, 2, 3), ()
 
 
 def _cells(model: fb.Block, trees: list[Any], **options: Any) -> dict[str, CellReport]:
-    report = fb.compile(model, "numpy", debug=True, **options).describe(trees)
+    report = fb.compile(model, "numpy", debug=True, **knobs(options)).describe(trees)
     return {cell.name: cell for cell in report.cells}
 
 
@@ -187,7 +190,9 @@ def test_repeated_subtrees_run_once_and_are_counted() -> None:
 
 def test_derivatives_along_tangents_are_those_of_unshared_calls() -> None:
     """Dual cells share as the cells they are made of."""
-    plain, shared = (fb.compile(_tree_model(), "numpy", share=s, threads=1) for s in (None, "subtrees"))
+    plain, shared = (
+        fb.compile(_tree_model(), "numpy", options={"share": s}, threads=1) for s in (None, "subtrees")
+    )
     tangents = {name: np.cos(np.arange(p.size)).reshape(p.shape) for name, p in plain.params.items()}
     assert shared.jvp(TREES, tangents) == pytest.approx(plain.jvp(TREES, tangents), rel=1e-6)
     products = plain.hvp(TREES, tangents)
@@ -199,7 +204,7 @@ def test_only_leaves_are_shared_unless_asked_for_and_nothing_with_none() -> None
     nodes = [_cells(_tree_model(), TREES, **o)["tree.case(True)"] for o in ({}, {"share": None})]
     assert [(node.distinct, node.gathered_rows) for node in nodes] == [(10, 0), (10, 0)]
     table = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3) >> fb.Function(fb.ops.tanh)) >> fb.Sum()
-    program = fb.compile(table, share=None)
+    program = fb.compile(table, options={"share": None})
     report = program.describe([[1, 1], [1]])
     assert report.distinct == report.calls
     assert fb.compile(table).describe([[1, 1], [1]]).distinct == report.calls - 2
@@ -207,7 +212,7 @@ def test_only_leaves_are_shared_unless_asked_for_and_nothing_with_none() -> None
 
 def test_shared_subtrees_need_no_gathering() -> None:
     """A result is copied to where it is read, so operands stay slices; what nobody reads has no row."""
-    report = fb.compile(_tree_model(), share="subtrees", threads=1).describe(TREES)
+    report = fb.compile(_tree_model(), options={"share": "subtrees"}, threads=1).describe(TREES)
     assert report.gathered_rows == 0
 
 
@@ -215,7 +220,7 @@ def test_calls_with_a_loss_or_a_metric_all_run() -> None:
     """Even where the state that they are of is shared: 17 words and 10 nodes."""
     loss, metric = fb.Function(fb.ops.sum) >> fb.Loss(), fb.Metric("seen")
     model = _tree_model(fb.AllOf(fb.Identity(), loss, metric) >> fb.GetItem(0))
-    program = fb.compile(model, "numpy", share="subtrees", threads=1, debug=True)
+    program = fb.compile(model, "numpy", options={"share": "subtrees"}, threads=1, debug=True)
     report = program.describe(TREES)
     graphs = [cell.graph for cell in program.model.cells]
     sinks = [x for x, g in zip(report.cells, graphs, strict=True) if g.losses or g.metrics]
@@ -232,10 +237,10 @@ def test_calls_that_draw_random_numbers_and_what_reads_them_are_never_shared() -
 
 def test_floats_of_the_example_are_never_compared() -> None:
     model = fb.Map(fb.Scalar("float64") >> fb.Function(fb.ops.tanh)) >> fb.Sum()
-    report = fb.compile(model, share="subtrees").describe([[1.0, 1.0], [1.0]])
+    report = fb.compile(model, options={"share": "subtrees"}).describe([[1.0, 1.0], [1.0]])
     assert report.distinct == report.calls
 
 
 def test_an_unknown_way_to_share_is_named() -> None:
     with pytest.raises(UnknownNameError, match="share: expected one of leaves, subtrees, None, found 'all'"):
-        fb.compile(fb.Scalar(), share="all")
+        fb.compile(fb.Scalar(), options={"share": "all"})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES

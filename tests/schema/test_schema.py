@@ -1,14 +1,222 @@
 """Inferring schemas of samples, and keeping them as plain data."""
 
-import json
+from __future__ import annotations
 
+import json
+from functools import partial
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError
-from foldbatch.schema import Schema, infer
+from foldbatch.schema import Schema, infer, kinds, reading
+from foldbatch.schema.kinds import Counts, NumberCounts, Thresholds
+from foldbatch.trees import Vocabulary
+
+LIMITS = Thresholds(categories=4, fields=3)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.integers(0, 9))
+@settings(max_examples=40)
+def test_mean_and_deviation_are_those_of_all_numbers_in_whatever_parts(values, cut):
+    parts = NumberCounts(), NumberCounts()
+    for i, value in enumerate(values):
+        parts[i >= cut].take(value)
+    parts[0].merge(parts[1])
+    kind = parts[0].kind()
+    assert (kind.count, kind.minimum, kind.maximum) == (len(values), min(values), max(values))
+    assert kind.mean == pytest.approx(np.mean(values), abs=1e-6)
+    if np.std(values) > 1e-3:
+        assert kind.deviation == pytest.approx(np.std(values), rel=1e-6)
+
+
+def test_numbers_of_any_size_have_a_finite_mean_and_deviation():
+    numbers = NumberCounts()
+    for value in (10**400, -(10**400), 1e308, 5e-324):
+        numbers.take(value)
+    assert np.isfinite([numbers.kind().mean, numbers.kind().deviation]).all()
+    counts = Counts()
+    counts.take_number(float("nan"))
+    counts.take_number(float("-inf"))
+    assert counts.place(LIMITS) == kinds.Position(2, ())
+
+
+def test_strings_are_a_category_if_they_are_few_and_come_again():
+    def kind(*values):
+        return infer(values, categories=2).root.kinds[0]
+
+    assert kind("b", "a", "b", "a", "b") == kinds.Category(5, (("b", 3), ("a", 2)))
+    assert kind("a", "b", "a") == kinds.Text(3, 1, 1, ("a", "b"))  # 1.5 times on average
+    assert kind(*"aabbccdd", "long") == kinds.Text(9, 1, 4, ("a", "b", "c"))
+
+
+def test_objects_are_dictionaries_if_they_have_many_keys_and_each_few_of_them():
+    def kind(samples):
+        return type(infer(samples, fields=3).root.kinds[0])
+
+    assert kind([{"a": 1, "b": 2, "c": 3}, {"d": 1}]) is kinds.Fields  # half of them on average
+    assert kind([{"a": 1, "b": 2}, {"c": 3}, {"d": 1}]) is kinds.Dictionary
+    assert kind([{c: 1} for c in "abc"]) is kinds.Fields
+    assert kind([dict.fromkeys("abcdefgh", 1)] * 3) is kinds.Fields
+
+
+def test_the_values_of_a_dictionary_are_counted_together():
+    samples = [{k: {"x": i, "tags": [k], "d": {k * 2: True}}} for i, k in enumerate("abcdefgh")]
+    (whole,) = infer([*samples, {"a": None}], fields=3).root.kinds
+    assert (whole.count, whole.shortest, whole.longest, whole.value.missing) == (9, 1, 1, 1)
+    assert whole.key.kinds[0].count == 9
+    record = whole.value.kinds[0].fields
+    assert record["x"].kinds[0] == kinds.Number(8, 3.5, pytest.approx(5.25**0.5), 0.0, 7.0, whole=True)
+    assert record["tags"].kinds[0].item.kinds[0].count == 8
+    assert record["d"].kinds[0] == kinds.Dictionary(
+        8,
+        1,
+        1,
+        kinds.Position(0, (kinds.Text(8, 2, 2, ("aa", "bb", "cc")),)),
+        kinds.Position(0, (kinds.Flags(8, 8),)),
+    )
+
+
+def test_many_keys_and_strings_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(kinds, "MANY_KEYS", 10)
+    counts = Counts()
+    for i in range(1000):
+        for place in counts.take_object([f"k{i}", "same"], LIMITS):
+            place.take_string(f"text {i}", LIMITS)
+    assert counts.objects.fields == {}
+    assert len(counts.objects.values.strings.counts) <= 4
+    whole = counts.place(LIMITS).kinds[0]
+    assert (whole.count, whole.key.kinds[0].count, whole.value.kinds[0].count) == (1000, 2000, 2000)
+    other = Counts()
+    other.take_object(["x"], LIMITS)[0].take_flag(value=True)
+    other.merge(counts, LIMITS)
+    assert other.place(LIMITS).kinds[0].count == 1001
+    assert [type(kind) for kind in other.place(LIMITS).kinds[0].value.kinds] == [kinds.Flags, kinds.Text]
+
+
+def test_a_schema_is_printed_with_counts_and_examples():
+    samples = [
+        {"ok": True, "kind": "cat", "mixed": 1, "tags": [], "n": 2.5, "e": {}},
+        {"ok": False, "kind": "cat", "mixed": "x" * 60, "n": -1, "e": {}, "x": None},
+    ]
+    assert str(infer(samples)).splitlines() == [
+        "record (2 values)",
+        "  ok: flag (2 values): 1 true",
+        "  kind: category (2 values): 'cat' 2",
+        "  mixed: mixed (2 kinds)",
+        "    number (1 value): whole, 1, mean 1, deviation 1",
+        f"    text (1 value): 60 characters, such as '{'x' * 37}'...",
+        "  tags: list (1 value, 1 missing): 0 items",
+        "    each: nothing",
+        "  n: number (2 values): -1 to 2.5, mean 0.75, deviation 1.75",
+        "  e: record (2 values): no fields",
+        "  x: nothing, 2 missing",
+    ]
+
+
+def test_keys_that_are_data_are_printed_apart_from_their_values():
+    lines = str(infer([{f"user{i}-{j}": j for j in range(2)} for i in range(30)])).splitlines()
+    assert lines[0] == "dictionary (30 values): 2 keys"
+    assert lines[1].startswith("  key: text (60 values): 7 to 8 characters, such as 'user0-0'")
+    assert lines[2] == "  value: number (60 values): whole, 0 to 1, mean 0.5, deviation 0.5"
+
+
+SAMPLES = [
+    {
+        "kind": "cat" if i % 2 else "dog",
+        "name": f"name {i}",
+        "ok": i % 3 == 0,
+        "age": i,
+        "tags": ["x"] * (i % 3),
+        "scores": {f"user{i}": i / 2},
+        "mixed": 1 if i % 2 else "one",
+        "nothing": None,
+        "none": {},
+        "never": [],
+    }
+    for i in range(80)
+]
+LIKE_SAMPLES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*SAMPLES[0], "new"]), inner, max_size=4),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def program():
+    return fb.compile(infer(SAMPLES).block(4), backend="numpy", seed=1)
+
+
+def embed(block, *values):
+    return np.stack(fb.compile(block, backend="numpy", seed=1).run(list(values)))
+
+
+@given(st.lists(LIKE_SAMPLES, min_size=1, max_size=4))
+@settings(max_examples=12)
+def test_no_value_of_json_is_an_error(program, values):
+    assert np.isfinite(np.stack(program.run(values))).all()
+
+
+def test_null_another_kind_and_an_absent_field_are_alike(program):
+    base = {**SAMPLES[5]}
+    del base["age"]
+    vectors = np.stack(program.run([base, {**base, "age": None}, {**base, "age": "old"}, {**base, "new": 1}]))
+    assert (vectors == vectors[0]).all()
+    assert not np.stack(program.run([None, 7, [], "text"])).any()
+
+
+def test_each_kind_is_embedded():
+    assert embed(infer([True, False]).block(3), True, False, 1).any(axis=1).tolist() == [True, True, False]
+    numbers = embed(infer([1, 2, 3]).block(3), 2, 3, 10**400, float("nan"), "3")
+    assert numbers.any(axis=1).tolist() == [False, True, True, False, False]
+    words = embed(infer([*"aabb"]).block(3), "a", "b", "new", "newer", None)
+    assert (words[2] == words[3]).all()
+    assert len({*map(tuple, words.tolist())}) == 4
+    texts = embed(infer(["one", "two"]).block(3, ngram=2), "one", "eno", "", 5)
+    assert len({*map(tuple, texts.tolist())}) == 4
+    assert texts.any(axis=1).tolist() == [True, True, True, False]
+    lists = embed(infer([[1, 2], [5]]).block(3, pooling=("sum",)), [1], [1, 1], [], None)
+    assert lists.any(axis=1).tolist() == [True, True, False, False]
+    pairs = embed(infer([{f"k{i}": i} for i in range(40)]).block(3), {"k1": 1}, {"k2": 1}, {"k1": 30}, {})
+    assert len({*map(tuple, pairs.tolist())}) == 4
+    keys = embed(infer([{f"k{i}": None} for i in range(40)]).block(3), {"k1": 1}, {"k2": None})
+    assert len({*map(tuple, keys.tolist())}) == 2
+
+
+def test_mixed_values_are_read_by_their_kind():
+    vectors = embed(infer([1, 5, "a", "a", [True], None]).block(3), 1, "a", [True], None, {"a": 1})
+    assert vectors.any(axis=1).tolist() == [True, True, True, False, False]
+
+
+def test_the_gradient_reaches_every_layer():
+    block = infer(SAMPLES).block(4) >> fb.Function(lambda x: fb.ops.sum(x * x)) >> fb.Loss()
+    program = fb.compile(block, backend="numpy", seed=1)
+    _, gradients = program.value_and_grad(SAMPLES)
+    assert len(list(gradients)) == len(program.params)
+
+
+def test_blocks_hold_functions_of_modules_vocabularies_and_numbers_only():
+    plain, seen = (str, int, float, tuple, Vocabulary), []
+
+    def visit(block):
+        for value in vars(block).values():
+            for part in value if isinstance(value, tuple) else [value]:
+                part = part[1] if isinstance(part, tuple) and len(part) == 2 else part
+                if isinstance(part, fb.Block):
+                    visit(part)
+        if isinstance(block, fb.InputTransform):
+            fn = block.fn.func if isinstance(block.fn, partial) else block.fn
+            seen.append(fn)
+            assert getattr(reading, fn.__name__) is fn
+            assert all(isinstance(value, plain) for value in getattr(block.fn, "keywords", {}).values())
+
+    visit(infer(SAMPLES).block(4))
+    assert len(set(seen)) == 7
+
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -24,12 +232,6 @@ def test_any_samples_have_a_schema_that_is_plain_data(samples, categories, field
     schema = Schema.from_plain(json.loads(text))
     assert schema == infer(samples, categories=categories, fields=fields)
     assert len(str(schema).splitlines()) >= 1
-
-
-def test_samples_may_be_lines_of_a_file():
-    schema = infer(fb.read_jsonlines(['{"a": 1}', '{"a": 2, "b": "x"}']))
-    assert {name: place.missing for name, place in schema.root.kinds[0].fields.items()} == {"a": 0, "b": 1}
-    assert repr(schema) == "Schema(record)"
 
 
 @pytest.mark.parametrize("samples", [{"a": 1}, "text", b"x", 5, None])

@@ -21,9 +21,9 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from foldbatch.recipes.formats import FORMATS
+from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import predictions
-from foldbatch.recipes.saved import load_models
+from foldbatch.trees.formats import structures_of
 
 HOST = "127.0.0.1"
 WORDS = ["good", "bad", "film", "a"]
@@ -91,7 +91,7 @@ def trees(path: Path, count: int, backend: str = "auto") -> tuple[list[str], lis
 def local(path: Path, texts: list[str], backend: str = "auto") -> list[dict]:
     """Return what the model predicts of texts in this process, one by one: no batch is shared."""
     programs, notes, configuration = load_models(path, backend)
-    read = FORMATS[configuration.data.format].structures
+    read = structures_of(configuration.data.format)
     structures = [structure for text in texts for _, structure in read(StringIO(text), "here")]
     return [next(predictions(programs, notes, [structure])) for structure in structures]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import threading
@@ -11,9 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.service import Service
-from tests.serve.conftest import BAD, GOOD, NEEDS, save_model
+from foldbatch.serve.service import Limits, Service
+from tests.serve.conftest import GOOD, NEEDS, save_model
 
 httpx = pytest.importorskip("httpx", reason=NEEDS)
 app_module = pytest.importorskip("foldbatch.serve.app", reason=NEEDS)
@@ -159,7 +157,7 @@ def test_the_watch_ends_with_the_server_also_while_it_reads():
 
     async def scenario():
         watcher = asyncio.create_task(
-            app_module._reload_when_changed(Slow(), app_module.Metrics(), asyncio.Event(), 0.01)
+            app_module._reload_when_changed(Slow(), app_module.ServerMetrics(), asyncio.Event(), 0.01)
         )
         await asyncio.to_thread(reading.wait, 60)
         watcher.cancel()
@@ -180,18 +178,3 @@ def test_a_signal_asks_for_the_model_anew(service, capsys):
 
     asked(scenario, service)
     assert "read anew" in capsys.readouterr().err
-
-
-def test_clients_at_once_share_batches(service):
-    async def scenario(opened):
-        answers = await asyncio.gather(
-            *(opened.post("/predict", json={"examples": [GOOD if k % 2 else BAD]}) for k in range(20))
-        )
-        figures = (await opened.get("/metrics")).text
-        return [answer.json()["predictions"][0] for answer in answers], figures
-
-    told, figures = asked(scenario, service)
-    assert told[::2] == told[:1] * 10 and told[1::2] == told[1:2] * 10 and told[0] != told[1]
-    batches = float(figures.split("foldbatch_batch_examples_count ")[1].split()[0])
-    assert batches < 20 and "foldbatch_batch_examples_sum 20.0" in figures
-    assert json.loads(json.dumps(told))

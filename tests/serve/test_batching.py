@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from foldbatch.serve.batching import Batching, DeadlineError
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.queue import QueueFullError, Request
+from foldbatch.serve.batching import Batching, DeadlineError, QueueFullError, Request
+from foldbatch.serve.service import Limits
 
 LIMITS = Limits()
 

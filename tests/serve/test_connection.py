@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.service import Service
+from foldbatch.serve.service import Limits, Service
 from tests.serve.conftest import BAD, GOOD, NEEDS
 
 running = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
@@ -171,19 +170,6 @@ def test_heads_are_bounded(served, head):
         assert answers == "reset" or [status for status, _ in answers] == [431]
 
 
-def test_a_head_within_its_bound_passes_in_any_pieces(served):
-    field = b"X: " + b"a" * (2900 - len(REQUEST)) + b"\r\n"
-    request = REQUEST.replace(b"Host: x\r\n", field)
-    large = ASK % (5000, BODY.ljust(5000))
-
-    async def scenario(port, server):
-        pieces = [request[k : k + 100] for k in range(0, len(request), 100)]
-        return await sent(port, *pieces * 2), await sent(port, large + large[:100], large[100:] + request * 2)
-
-    one, many = served(scenario, head=3000)
-    assert len(told(one)) == 2 and len(told(many)) == 4
-
-
 def test_a_connection_that_moves_nothing_is_closed(served):
     async def scenario(port, server):
         async def slowly():
@@ -267,14 +253,6 @@ def test_what_is_no_request_is_refused_behind_the_answers_before_it(served, bad)
     ((status, content),), after = served(scenario, slow=0.05)
     assert status == 400 and content["error"].startswith("request: expected HTTP/1.1")
     assert len(after) == len(told(after)) == 1
-
-
-def test_another_protocol_is_not_spoken(served):
-    async def scenario(port, server):
-        upgrade = b"GET /healthz HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x00\xff"
-        return await sent(port, upgrade, end=False)
-
-    assert served(scenario) == [(200, {"status": "ready"})]
 
 
 def test_requests_that_are_just_being_sent_are_answered_when_the_server_ends(served):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from foldbatch.serve.log import LONGEST, log, one_line
+from foldbatch.serve.service import LONGEST, log, one_line
 
 
 def test_a_message_is_one_line_and_shows_what_a_terminal_would_obey(capsys):
@@ -15,15 +15,6 @@ def test_a_message_is_one_line_and_shows_what_a_terminal_would_obey(capsys):
     assert first == "a\\nserved at http://elsewhere\\r\\x1b[2J\\udcff"
     assert second == "x" * LONGEST + "..."
     assert one_line("größe: 5 µm") == "größe: 5 µm"
-
-
-def test_an_error_comes_with_where_it_was_raised(capsys):
-    try:
-        raise ValueError("one\ntwo")
-    except ValueError as error:
-        log("error while answering:", error)
-    first, second, *_, last = capsys.readouterr().err.splitlines()
-    assert (first, second, last) == ("error while answering:", "Traceback (most recent call last):", "two")
 
 
 def test_a_log_that_nobody_takes_is_left(monkeypatch):

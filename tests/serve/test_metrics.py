@@ -6,11 +6,11 @@ import pytest
 
 from tests.serve.conftest import NEEDS
 
-Metrics = pytest.importorskip("foldbatch.serve.metrics", reason=NEEDS).Metrics
+ServerMetrics = pytest.importorskip("foldbatch.serve.predict", reason=NEEDS).ServerMetrics
 
 
 def test_everything_is_counted():
-    metrics, other = Metrics(), Metrics()
+    metrics, other = ServerMetrics(), ServerMetrics()
     metrics.watch_queue(lambda: 3, lambda: 90)
     metrics.batch(4, 100, 0.02)
     metrics.request(200, 0.03)

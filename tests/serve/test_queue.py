@@ -6,28 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.serve.queue import Queue, QueueFullError, Request
+from foldbatch.serve.batching import Queue, QueueFullError, Request
 
 
 def request(*sizes, deadline=100.0):
     return Request([f"example {k}" for k in range(len(sizes))], sizes, deadline)
-
-
-def test_the_longest_waiting_are_taken_first_and_a_request_may_be_split():
-    queue, first, second = Queue(100), request(1, 2, 3), request(1)
-    queue.put(first)
-    queue.put(second)
-    assert queue.take(0.0, examples=2, nodes=99) == [(first, 0), (first, 1)]
-    assert queue.take(0.0, examples=2, nodes=99) == [(first, 2), (second, 0)]
-    assert queue.take(0.0, examples=2, nodes=99) == [] and queue.nodes == queue.examples == 0
-
-
-def test_a_batch_has_few_nodes_but_at_least_one_example():
-    queue, large, small = Queue(100), request(50), request(1)
-    queue.put(large)
-    queue.put(small)
-    assert queue.take(0.0, examples=9, nodes=10) == [(large, 0)]
-    assert queue.take(0.0, examples=9, nodes=10) == [(small, 0)]
 
 
 def test_a_request_without_room_is_refused_whole_unless_nothing_waits():
@@ -38,17 +21,6 @@ def test_a_request_without_room_is_refused_whole_unless_nothing_waits():
     queue.take(0.0, examples=9, nodes=99)
     queue.put(request(3))
     assert (queue.examples, queue.nodes) == (1, 3)
-
-
-def test_what_is_dropped_or_late_never_runs():
-    queue, dropped, late, last = Queue(99), request(1, 1), request(1, deadline=5.0), request(1)
-    for each in (dropped, late, last):
-        queue.put(each)
-    queue.drop(dropped)
-    queue.drop(dropped)
-    assert queue.examples == 2
-    assert queue.take(6.0, examples=9, nodes=9) == [(last, 0)]
-    assert late.dropped and queue.nodes == 0
 
 
 EVENTS = st.one_of(

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from foldbatch.errors import FoldbatchError, ReadError
-from foldbatch.recipes.settings import Configuration
-from foldbatch.serve.limits import Limits
+from foldbatch.recipes.configuration import Configuration
 from foldbatch.serve.reading import JSON, LINES, TEXT, MediaTypeError, TooLargeError, numbered, read_body
+from foldbatch.serve.service import Limits
 
 LIMITS = Limits()
 GOOD = "(1 (1 good) (1 film))"

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import files
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.recipes.predicting import predictions
 from foldbatch.serve.service import Service
+from foldbatch.system import files
 from foldbatch.zoo import Task, json
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
 
@@ -25,13 +24,6 @@ TREES = list(fb.trees.read_brackets([GOOD, BAD, LONG]))
 def service(tmp_path):
     save_model(tmp_path / "model.safetensors")
     return Service(tmp_path / "model.safetensors", "numpy")
-
-
-def test_answers_are_those_of_predict(service):
-    model = service.model
-    for nodes in (False, True):
-        expected = list(predictions(model.programs, model.notes, TREES, nodes=nodes))
-        assert service.answer(TREES, nodes) == expected
 
 
 @pytest.mark.parametrize("bad", [{0}, {2}, {1, 4}, {0, 1, 2, 3, 4, 5}])
@@ -54,7 +46,7 @@ def test_an_example_that_an_error_names_costs_few_runs(service, monkeypatch):
             raise ExampleError(f"model at example {structures.index('bad')} ['a']", "a tree", "none")
         return structures
 
-    monkeypatch.setattr("foldbatch.serve.service.Model.predict", predict)
+    monkeypatch.setattr("foldbatch.serve.service.ServedModel.predict", predict)
     answers = service.answer([*range(40), "bad", *range(23)])
     assert runs.count(1) == 1 and len(runs) == 4 and isinstance(answers[40], ExampleError)
     assert [a for a in answers if not isinstance(a, Exception)] == [*range(40), *range(23)]
@@ -64,7 +56,7 @@ def test_any_error_of_an_example_stays_its_own(service, monkeypatch):
     def predict(model, structures, *, nodes):
         return [1 / structure for structure in structures]
 
-    monkeypatch.setattr("foldbatch.serve.service.Model.predict", predict)
+    monkeypatch.setattr("foldbatch.serve.service.ServedModel.predict", predict)
     answers = service.answer([1, 2, 0, 4])
     assert isinstance(answers[2], ZeroDivisionError) and answers[:2] + answers[3:] == [1, 0.5, 0.25]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.sums import sum_rows
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.cell import Cell, RowSums
 from foldbatch.static.routines import routine_of
 from foldbatch.static.stages import STAGES

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.numpy.spelling import OVERWRITES
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import SOURCES, Graph, Node
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.static.routines import Stage, Target, routine_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldbatch import ops
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.cellgraph import CellGraph, feed_bounds, index_source, transformed, weights_of
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.op import ragged

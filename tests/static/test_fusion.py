@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.fusion import LIMIT, Group, Unit, groups
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node

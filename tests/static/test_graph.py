@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from foldbatch.errors import GraphError, UnknownNameError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import jvp, vjp
 from foldbatch.static.evaluate import evaluate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from foldbatch.params import Owner, Parameter
+from foldbatch.params.parameters import Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import PARAMETER, Graph, Node, constant, input_node, parameter_node

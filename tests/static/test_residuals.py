@@ -75,7 +75,7 @@ def test_what_both_directions_need_of_parameters_alone_is_computed_before_either
     p = fb.Parameter([3], init=[1.0, 2.0, 3.0], name="p")
     mixed = fb.Function(lambda x: ops.sum(p * ops.mean(x) + ops.mean(p)))
     model = fb.Vector(2) >> fb.Linear(2, init="ones") >> mixed >> fb.Loss()
-    program = fb.compile(model, "numpy", kept_bytes=budget, debug=True)
+    program = fb.compile(model, "numpy", options={"kept_bytes": budget}, debug=True)
     for scale in (1.0, 10.0):
         program.params["p"] = [scale, 2 * scale, 3 * scale]
         loss, gradients = program.value_and_grad([[1.0, 2.0], [3.0, 4.0]])
@@ -88,7 +88,10 @@ def test_a_program_with_less_to_keep_has_the_same_gradients(cell):
     loss = fb.GetItem(0) >> fb.Sum() >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
     model = fb.Map(fb.Vector(2)) >> fb.RNN(cell) >> loss
     examples = [[[1, 2], [3, 4], [0.5, -1]], [[1, 0]], []]
-    whole, frugal = fb.compile(model, backend="numpy"), fb.compile(model, backend="numpy", kept_bytes=0)
+    whole, frugal = (
+        fb.compile(model, backend="numpy"),
+        fb.compile(model, backend="numpy", options={"kept_bytes": 0}),
+    )
     (a, da), (b, db) = whole.value_and_grad(examples), frugal.value_and_grad(examples)
     assert a == pytest.approx(b, rel=1e-6)
     for name in da:
@@ -111,9 +114,10 @@ def test_what_is_drawn_at_random_is_drawn_again_the_same():
         >> fb.Function(lambda x: ops.sum(x * x))
         >> fb.Loss()
     )
-    assert fb.compile(model, kept_bytes=0).value_and_grad([np.ones(50)])[0] > 0
+    assert fb.compile(model, options={"kept_bytes": 0}).value_and_grad([np.ones(50)])[0] > 0
     results = [
-        fb.compile(net, kept_bytes=budget).value_and_grad([np.ones(50)], step=3) for budget in (None, 0)
+        fb.compile(net, options={"kept_bytes": budget}).value_and_grad([np.ones(50)], step=3)
+        for budget in (None, 0)
     ]
     assert results[0][0] == pytest.approx(results[1][0], rel=1e-6)
     for name, gradient in results[0][1].items():

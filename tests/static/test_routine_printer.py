@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
-from foldbatch.params import Owner, Parameter
+from foldbatch.params.parameters import Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends

@@ -7,7 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import SOURCES, Node, input_node, reachable
 from foldbatch.static.op import OPS, UNBATCHED

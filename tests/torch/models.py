@@ -21,7 +21,9 @@ def tree_of(size=4, dtype="float32", dropout=0.0):
     tree = fb.ForwardDeclaration(output_type=fb.types.TensorType((size,), dtype), name="tree")
     word = fb.Scalar("int32") >> fb.Embedding(10, size, "normal", dtype=dtype, name="words")
     pair = fb.Record((tree(), tree())) >> fb.Concat() >> fb.Linear(size, "tanh", name="join")
-    tree.resolve_to(fb.OneOf(is_pair, {False: word, True: pair >> fb.Dropout(dropout) >> fb.Collect()}))
+    tree.resolve_to(
+        fb.OneOf(is_pair, {False: word, True: pair >> fb.Dropout(dropout) >> fb.blocks.Collect()})
+    )
     return tree()
 
 

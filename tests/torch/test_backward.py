@@ -5,29 +5,21 @@ from __future__ import annotations
 import threading
 from functools import cache, partial
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BackendError, FoldbatchError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
 
 from torch.autograd import forward_ad, functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from foldbatch.torch.backward import as_tensor, settle  # noqa: E402
+from foldbatch.torch.gradients import settle  # noqa: E402
 from tests.torch.models import TREES, loss_of, tree_of  # noqa: E402
 
 X = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -1.0]], dtype=torch.float64)
-
-
-def test_tensors_share_memory_that_can_be_written():
-    array = np.arange(3.0)
-    assert np.shares_memory(as_tensor(array).numpy(), array)
-    array.flags.writeable = False
-    assert not np.shares_memory(as_tensor(array).numpy(), array)
 
 
 def test_parameters_come_home_before_an_optimizer_writes_to_them():
@@ -116,20 +108,6 @@ def test_a_penalty_on_parameters_gradients_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's own
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_graph_of_gradients_that_nobody_differentiates_is_no_harm(sparse):
-    module = fb.torch.Module(loss_of(tree_of()), "numpy", sparse=sparse)
-    module.loss(TREES).backward()
-    plain = [p.grad.to_dense().clone() for p in module.parameters()]
-    module.zero_grad()
-    module.loss(TREES).backward(create_graph=True)
-    for parameter, right in zip(module.parameters(), plain, strict=True):
-        torch.testing.assert_close(parameter.grad.detach().to_dense(), right)
-    torch.optim.SGD(module.parameters(), 0.1).step()
-    module.zero_grad()
-
-
-@pytest.mark.filterwarnings("ignore")  # of PyTorch's own
 @pytest.mark.parametrize("way", WAYS)
 def test_other_ways_to_differentiate_are_refused(way):
     """Forward mode, and what hides a tensor's numbers."""
@@ -176,13 +154,6 @@ def test_a_pass_made_again_drops_the_same(reentrant, nested):
         with torch.no_grad():
             weight[place] += step
         assert (values[0] - values[1]) / (2 * step) == pytest.approx(slope[place].item(), rel=1e-5)
-
-
-def test_what_draws_nothing_leaves_pytorchs_generator_alone():
-    state = torch.get_rng_state()
-    fb.torch.Module(cell(), "numpy")(list(X))
-    fb.torch.Module(cell(dropout=0.5), "numpy").eval()(list(X))
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 class Whole(torch.nn.Module):

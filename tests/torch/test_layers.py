@@ -23,7 +23,7 @@ def numbers(*shape):
 def test_a_linear_layer(bias):
     theirs = torch.nn.Linear(3, 2, bias=bias)
     x = numbers(4, 3)
-    ours = outputs(fb.Vector(3) >> fb.from_torch(theirs, name="head"), list(x))
+    ours = outputs(fb.Vector(3) >> fb.torch.from_torch(theirs, name="head"), list(x))
     np.testing.assert_allclose(ours, theirs(torch.from_numpy(x)).detach(), atol=1e-6)
 
 
@@ -31,7 +31,7 @@ def test_a_linear_layer(bias):
 def test_an_lstm_cell(bias):
     theirs = torch.nn.LSTMCell(3, 4, bias=bias)
     x, h, c = numbers(5, 3), numbers(5, 4), numbers(5, 4) / 2
-    block = (fb.Vector(3), (fb.Vector(4), fb.Vector(4))) >> fb.from_torch(theirs) >> fb.GetItem(1)
+    block = (fb.Vector(3), (fb.Vector(4), fb.Vector(4))) >> fb.torch.from_torch(theirs) >> fb.GetItem(1)
     ours = outputs(block, [(a, (b, d)) for a, b, d in zip(x, h, c, strict=True)])
     states = theirs(torch.from_numpy(x), (torch.from_numpy(h), torch.from_numpy(c)))
     for place, state in enumerate(states):
@@ -42,30 +42,23 @@ def test_an_lstm_cell(bias):
 def test_a_gru_cell(bias):
     theirs = torch.nn.GRUCell(3, 4, bias=bias)
     x, h = numbers(5, 3), numbers(5, 4)
-    block = (fb.Vector(3), fb.Vector(4)) >> fb.from_torch(theirs) >> fb.GetItem(0)
+    block = (fb.Vector(3), fb.Vector(4)) >> fb.torch.from_torch(theirs) >> fb.GetItem(0)
     ours = outputs(block, list(zip(x, h, strict=True)))
     np.testing.assert_allclose(ours, theirs(torch.from_numpy(x), torch.from_numpy(h)).detach(), atol=1e-6)
 
 
 def test_an_embedding_of_doubles_that_is_frozen():
     theirs = torch.nn.Embedding(5, 3, dtype=torch.float64).requires_grad_(False)
-    layer = fb.from_torch(theirs, name="words")
+    layer = fb.torch.from_torch(theirs, name="words")
     assert not layer.parameters["weight"].trainable
     np.testing.assert_array_equal(outputs(fb.Scalar("int32") >> layer, [4, 0]), theirs.weight[[4, 0]])
 
 
-def test_weights_are_copied():
-    theirs = torch.nn.Linear(3, 2)
-    layer = fb.from_torch(theirs)
-    theirs.weight.data.zero_()
-    assert np.abs(layer.parameters["weight"].value).max() > 0
-
-
 def test_what_is_not_supported_is_named():
     with pytest.raises(BlockTypeError, match=r"torch\.nn\.LSTMCell.* found Conv1d"):
-        fb.from_torch(torch.nn.Conv1d(1, 1, 1))
+        fb.torch.from_torch(torch.nn.Conv1d(1, 1, 1))
     with pytest.raises(BlockTypeError, match="without padding_idx"):
-        fb.from_torch(torch.nn.Embedding(3, 2, padding_idx=0))
+        fb.torch.from_torch(torch.nn.Embedding(3, 2, padding_idx=0))
 
 
 def test_a_cell_runs_along_sequences():
@@ -75,15 +68,8 @@ def test_a_cell_runs_along_sequences():
         own.data.copy_(other.data)
     x = numbers(5, 3)
     ours = outputs(
-        fb.Map(fb.Vector(3)) >> fb.RNN(fb.from_torch(cell)) >> fb.GetItem(0), [list(x), list(x[:2])]
+        fb.Map(fb.Vector(3)) >> fb.RNN(fb.torch.from_torch(cell)) >> fb.GetItem(0), [list(x), list(x[:2])]
     )
     expected = theirs(torch.from_numpy(x))[0].detach()
     np.testing.assert_allclose(ours[0], expected, atol=1e-6)
     np.testing.assert_allclose(ours[1], expected[:2], atol=1e-6)
-
-
-def test_a_program_with_a_layer_taken_over_can_be_saved(tmp_path):
-    program = fb.compile(fb.Vector(3) >> fb.from_torch(torch.nn.Linear(3, 2)), "numpy")
-    program.save(tmp_path / "model")
-    x = numbers(1, 3)
-    np.testing.assert_array_equal(fb.load(tmp_path / "model", "numpy").run(x), program.run(x))

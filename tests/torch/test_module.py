@@ -22,7 +22,7 @@ from tests.torch.models import TREES, loss_of, squared, tree_of  # noqa: E402
 
 
 def dense(gradient):
-    return gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
 
 
 def gradients_of(module):
@@ -49,24 +49,8 @@ def test_gradients_are_those_of_the_program(module):
         np.testing.assert_allclose(parameter.grad, dense(gradients[name]), rtol=1e-4, atol=1e-6)
 
 
-def test_the_result_of_one_tensor_is_stacked(module):
-    assert module(TREES).shape == (4, 4)
-    assert module([]).shape == (0, 4)
-    with torch.no_grad():
-        torch.testing.assert_close(module(TREES), module.eval()(TREES))
-    module.train()
-
-
-def test_other_results_keep_their_form():
-    double = fb.Scalar() >> fb.Function(lambda x: x * 2)
-    both = fb.Record({"a": fb.Scalar("int32"), "b": fb.Map(double), "c": fb.GetItem(0)})
-    result = fb.torch.Module(both, TESTED)([{"a": 1, "b": [1, 2], "c": "x"}, {"a": 2, "b": [], "c": "y"}])
-    assert result == [(1, [2.0, 4.0], "x"), (2, [], "y")]
-    assert result[0][0].dtype == torch.int32
-
-
 def test_nodes_have_the_gradients_of_a_sum_over_nodes():
-    nodes = fb.torch.Module(fb.Collected(tree_of()) >> fb.GetItem(1), TESTED)
+    nodes = fb.torch.Module(fb.blocks.Collected(tree_of()) >> fb.GetItem(1), TESTED)
     values, examples, places = nodes.nodes(TREES)
     assert examples.tolist() == [1, 2, 2, 2, 2]
     assert places.tolist() == [0, 0, 1, 2, 3]
@@ -241,25 +225,6 @@ def test_copies_compute_alike_and_apart():
     assert module.program.params["join.bias"].max() == 0
 
 
-class WithHead(fb.torch.Module):
-    """A subclass with a module of its own."""
-
-    def __init__(self, block):
-        super().__init__(block, "numpy")
-        self.head = torch.nn.Linear(4, 2)
-
-    def forward(self, examples):
-        return self.head(super().forward(examples))
-
-
-def test_a_subclass_keeps_its_own_modules_in_copies():
-    module = WithHead(tree_of())
-    other = pickle.loads(pickle.dumps(module))
-    assert torch.equal(other(TREES), module(TREES))
-    assert other.head.weight is not module.head.weight
-    assert list(other.state_dict()) == list(module.state_dict())
-
-
 def test_what_only_the_loss_reads_has_no_gradient_of_results():
     judged = fb.Linear(1, name="judge") >> fb.Function(squared) >> fb.Loss()
     module = fb.torch.Module(
@@ -270,20 +235,6 @@ def test_what_only_the_loss_reads_has_no_gradient_of_results():
     assert module.get_parameter("judge.bias").grad is None
     module.loss([[1, 2]]).backward()
     assert module.get_parameter("judge.weight").grad is not None
-
-
-def test_a_shared_layer_has_one_parameter():
-    layer = fb.Linear(2, name="shared")
-    first, second = (
-        fb.torch.Module(block, "numpy") for block in (fb.Vector(3) >> layer, fb.Map(fb.Vector(3) >> layer))
-    )
-    both = torch.nn.ModuleList([first, second])
-    assert len(list(both.parameters())) == 2
-    assert first.get_parameter("shared.bias") is second.get_parameter("shared.bias")
-    (first([[1, 2, 3]]).sum() + second([[[1, 2, 3]] * 2])[0][1].sum()).backward()
-    assert first.get_parameter("shared.bias").grad.tolist() == [2, 2]
-    again = copy.deepcopy(both)
-    assert len(list(again.parameters())) == 2
 
 
 def test_one_module_feeds_another(module):
@@ -316,33 +267,6 @@ def test_a_frozen_parameter_cannot_be_made_to_train():
     frozen.requires_grad_()
     with pytest.raises(ParameterError, match="frozen"):
         frozen([1])
-
-
-def test_threads_of_pytorch_do_not_change_results():
-    examples = TREES * 40
-    results = []
-    for threads in (1, 2):
-        module = fb.torch.Module(tree_of(), TESTED, threads=2)
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            values = module(examples)
-            (values**2).sum().backward()
-        finally:
-            torch.set_num_threads(before)
-        results.append([values, *gradients_of(module).values()])
-    for one, two in zip(*results, strict=True):
-        assert torch.equal(one, two)
-
-
-def test_its_repr_shows_the_program(module):
-    assert repr(module.program) in repr(torch.nn.Sequential(module))
-
-
-def test_inference_mode_infers(module):
-    with torch.inference_mode():
-        assert torch.equal(module(TREES), module.eval()(TREES))
-    module.train()
 
 
 def test_lightning_trains_it(tmp_path):

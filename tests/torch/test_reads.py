@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks import recorder
 from foldbatch.errors import BlockValueError, ExampleError
 from tests.backends import TESTED
 
@@ -52,16 +49,6 @@ def test_a_row_that_many_visits_read_gathers_their_gradients(summed):
     torch.testing.assert_close(many, 4 * one.grad)
 
 
-def test_very_many_data_are_noted_in_several_goes(summed):
-    x = torch.randn(4, 3, requires_grad=True)
-    examples = [[1.0, 2, 3]] * 2, [x[0]], [x[1], x[2]], [x[3]]
-    (summed(examples) ** 2).sum().backward()
-    at_once, x.grad = x.grad, None
-    with mock.patch.object(recorder, "MANY", 1):
-        (summed(examples) ** 2).sum().backward()
-    torch.testing.assert_close(x.grad, at_once)
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_tensors_of_other_dtypes_are_converted_both_ways(summed, dtype):
     x = torch.ones(1, 3, dtype=getattr(torch, dtype), requires_grad=True)
@@ -97,33 +84,11 @@ def test_a_datum_that_is_read_before_and_behind_a_recursion():
     assert [x.grad.item() for x in (a, b, c)] == pytest.approx([slope.item() for slope in slopes])
 
 
-def test_without_gradients_tensors_are_data(summed):
-    encoded = torch.randn(2, 3, 3, requires_grad=True)
-    with torch.no_grad():
-        first, *others = [summed(examples) for examples in ways(encoded)]
-    for other in others:
-        torch.testing.assert_close(other, first)
-    np.testing.assert_allclose(summed.program.run(next(ways(encoded))), first, rtol=1e-6)
-    for parameter in summed.parameters():
-        parameter.requires_grad_(False)
-    summed(next(ways(encoded))).sum().backward()  # what is read has gradients, parameters have none
-    assert encoded.grad.abs().max() > 0
-    for parameter in summed.parameters():
-        parameter.requires_grad_()
-
-
 def test_what_does_not_fit_is_refused_as_other_data_are(summed):
     with pytest.raises(ExampleError, match=r"at example 1 .*expected float32\[3\], found"):
         summed([[torch.ones(3, requires_grad=True)], [torch.ones(2, requires_grad=True)]])
     with pytest.raises(ExampleError, match="at example 0 .*found str"):
         summed([[torch.ones(3, requires_grad=True), "x"]])
-
-
-def test_a_tree_holds_no_tensors():
-    encoded = torch.randn(1, 2, requires_grad=True)
-    module = fb.torch.Module(fb.InputTransform(lambda tree: encoded[0]) >> fb.Vector(2), "numpy")
-    with pytest.raises(ExampleError, match=r"such as \(tree, rows\)"):
-        module([fb.trees.parse_brackets("(1 a)")])
 
 
 def test_rows_of_more_or_less_axes():

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from foldbatch.params import Parameter, SparseRows
-from foldbatch.store import ParameterStore
+from foldbatch.params.parameters import Parameter, SparseRows
+from foldbatch.params.store import ParameterStore
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.types import TensorType
 

@@ -1,4 +1,4 @@
-"""Digests: equal for equal contents, however they are held; other for whatever else."""
+"""Digests and texts tell examples and settings apart."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.train.contents import digest, digests
+from foldbatch.train import ClipGradients, Schedule, schedules
+from foldbatch.train.contents import DIGEST, digest, digests, settings, text_of
 from foldbatch.trees import Tree
+from tests.train.small import DEV, EXAMPLES, trainer
 
 
 class Kind(Enum):
@@ -116,18 +118,47 @@ def test_sequences_that_make_their_examples_are_not_read():
 def test_prepared_examples_are_told_by_their_traces():
     program = fb.compile(fb.Map(fb.Scalar("int32") >> fb.Embedding(5, 2)) >> fb.Sum(), "numpy")
     texts = [[1, 2], [1, 3], [1], [1, 2]]
-    made = [digests(program.prepare(texts, processes=1)) for _ in range(2)]
+    made = [digests(program.prepare(texts)) for _ in range(2)]
     assert made[0].tolist() == made[1].tolist()
     assert [len(set(made[0][list(pair)].tolist())) for pair in itertools.combinations(range(4), 2)] == [
         2, 2, 1, 2, 2, 2,
     ]  # fmt: skip
     vectors = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
-    assert len(set(digests(vectors.prepare([[1, 2], [1, 3]], processes=1)).tolist())) == 2
+    assert len(set(digests(vectors.prepare([[1, 2], [1, 3]])).tolist())) == 2
 
 
 def test_examples_in_columns_are_those_of_rows():
     arrow = pytest.importorskip("pyarrow")
     rows = [{"a": number, "b": [str(number)] * (number % 3)} for number in range(10)]
-    from foldbatch.traced import listed  # noqa: PLC0415 - with what it needs
+    from foldbatch.program.traced import listed  # noqa: PLC0415 - with what it needs
 
     assert digests(listed(arrow.array(rows))).tolist() == digests(rows).tolist()
+
+
+def test_texts_are_short_or_digests():
+    assert text_of(np.float64(0.1)) == text_of(0.1) == "0.1"
+    assert text_of([1, "a"]) == "[1, 'a']"
+    long = [text_of(value) for value in ([0] * 99, [1] * 99, np.zeros(2), np.zeros(3), object)]
+    assert all(text.startswith(DIGEST) for text in long) and len(set(long)) == 5
+
+
+def test_all_settings_of_plain_data_are_told():
+    given = {"lr_factors": {"words": 0.5}, "weight_decay": 0.1}
+    assert settings(fb.Adam(0.1, **given))["lr_factors"] == "{'words': 0.5}"
+    assert settings(fb.SGD(0.1, momentum=0.5, **given)) == settings(fb.SGD(0.2, momentum=0.5, **given))
+    assert settings(ClipGradients(2.0))["max_norm"] == "2.0"
+    assert settings(Schedule(schedules.constant())) == {"every": "'step'"}
+
+
+def test_what_steers_a_training_is_among_its_facts():
+    one, other = trainer(), trainer(optimizer=fb.Adam(0.1, weight_decay=0.1))
+    for made in (one, other):
+        made.fit(EXAMPLES, DEV, epochs=1)
+    facts, others = one._facts(), other._facts()
+    assert facts["epoch"] == "1" and facts["steps"] == "5" and facts["optimizer"] == "Adam"
+    assert facts["optimizer's lr"] == str(one.optimizer.lr) and facts["Schedule's base"] == "0.1"
+    assert {"optimizer's weight_decay", "optimizer's m/out.bias"} <= {
+        name for name in facts if facts[name] != others[name]
+    } | {"optimizer's m/out.bias"}
+    assert any(name.endswith("/out.bias") and text.startswith(DIGEST) for name, text in facts.items())
+    assert one._beginning()["number of epochs"] == "1" and one._beginning() != trainer(seed=4)._beginning()

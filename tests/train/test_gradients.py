@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 from foldbatch.train.gradients import check_numbers, clip_by_global_norm, fitting_gradient, scale
 
 

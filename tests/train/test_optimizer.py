@@ -1,4 +1,4 @@
-"""What all optimizers share, tried on each: checks before changes, state, factors, sparse = dense."""
+"""What optimizers share: checks, steps on the host, state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import Parameter, SparseRows
-from foldbatch.store import ParameterStore
+from foldbatch.params.parameters import Parameter, SparseRows
+from foldbatch.params.store import ParameterStore
+from foldbatch.params.updates import Change, Rule
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, RMSprop, blocks, scale
+from foldbatch.train.blocks import Blocks, cuts, formula
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
     MAKERS,
@@ -335,3 +337,72 @@ def test_an_assigned_learning_rate_is_checked_as_the_constructor_checks_it(wrong
     assert adam.lr == 0.5
     adam.lr = np.float32(0.25)
     assert adam.lr == 0.25
+
+
+RULE = Rule(("m = m + g", "p = p - rate * m"), ("m",), ("rate",))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 100_000), (70_000,), (70_000, 2), (40, 0)])
+def test_blocks_cover_a_table_once(shape):
+    table = np.zeros(shape, np.int8)
+    sizes = []
+    for start, stop in cuts(table):
+        table[start:stop] += 1
+        sizes.append(table[start:stop].size)
+    assert (table == 1).all()
+    assert all(size <= max(blocks.BLOCK, table[:1].size) for size in sizes)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
+    p, m = np.ones((4, 2)), np.ones((4, 2))
+    gradient = SparseRows(np.array([1, 3]), np.full((2, 2), 4.0), (4, 2))
+    Blocks().apply([Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows)], None)
+    assert m[:, 0].tolist() == [1, 3, 1, 3]
+    assert p[:, 0].tolist() == ([1, -0.5, 1, -0.5] if by_rows else [0.5, -0.5, 0.5, -0.5])
+    assert (gradient.values == 4).all()
+
+
+def test_scratch_arrays_are_kept_for_the_next_step():
+    one, p = Blocks(), np.ones((3, 3), "float32")
+    change = Change("w", p, [np.zeros_like(p)], np.ones_like(p), 2.0, RULE, (0.5,), False)
+    one.apply([change], None)
+    buffers = {key: id(buffer) for key, buffer in one._buffers.items()}
+    one.apply([change], None)
+    assert {key: id(buffer) for key, buffer in one._buffers.items()} == buffers
+    assert (p == 1 - 1 - 2).all()
+
+
+NAMES = st.sampled_from(["p", "g", "m", "(rate * g)", "(m / rate)"])
+EXPRESSIONS = st.recursive(
+    NAMES,
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner),
+        st.builds("sqrt({})".format, inner),
+    ),
+    max_leaves=6,
+)
+LINES = st.lists(st.tuples(st.sampled_from(["p", "g", "m", "work"]), EXPRESSIONS), min_size=1, max_size=4)
+
+
+@settings(max_examples=60)
+@given(LINES, st.sampled_from(["float32", "float64"]))
+def test_lines_are_computed_as_python_would(lines, dtype):
+    rule = Rule(tuple(f"{name} = {expression}" for name, expression in lines), ("m",), ("rate",))
+    start = {name: np.random.default_rng(i).normal(size=(2, 3)).astype(dtype) for i, name in enumerate("pgm")}
+    expected = {**{name: array.copy() for name, array in start.items()}, "rate": 0.3, "sqrt": np.sqrt}
+    made = formula(rule)
+    scratch = [np.full((2, 3), np.nan, dtype) for _ in range(made.scratch)]
+    arrays = {name: array.copy() for name, array in start.items()}
+    with np.errstate(all="ignore"):
+        exec("\n".join(rule.lines), expected)
+        made.apply(*arrays.values(), 0.3, *scratch)
+    for name in ("p", "m"):
+        np.testing.assert_array_equal(arrays[name], np.broadcast_to(expected[name], (2, 3)).astype(dtype))
+    np.testing.assert_array_equal(arrays["g"], start["g"])
+
+
+@pytest.mark.parametrize("line", ["p = p ** 2", "p = max(p, g)", "p = -p"])
+def test_what_is_no_formula_is_refused(line):
+    with pytest.raises((AssertionError, KeyError)):
+        formula(Rule((line,), (), ()))

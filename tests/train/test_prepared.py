@@ -20,9 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
-from foldbatch import files, ops
+from foldbatch import ops
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
+from foldbatch.system import files
 from foldbatch.train import load_prepared, prepare, prepared
+from tests.knobs import knobs
 from tests.programs import BlockProgram, programs
 from tests.scheduler.test_merge import assert_same
 
@@ -40,7 +42,9 @@ def model(words: int = 9, metric: Any = None, **options: Any) -> fb.Program:
         >> fb.AllOf(fb.GetItem(0), fb.GetItem(0) >> square, scores)
         >> fb.GetItem(0)
     )
-    return fb.compile(fb.AllOf(tree(), fb.InputTransform(repr), every_of(tree)), backend="numpy", **options)
+    return fb.compile(
+        fb.AllOf(tree(), fb.InputTransform(repr), every_of(tree)), backend="numpy", **knobs(options)
+    )
 
 
 def every_of(tree: fb.ForwardDeclaration) -> fb.Block:
@@ -64,7 +68,9 @@ def outcome(program: fb.Program, examples: Any) -> Any:
         for name, m in results.metrics.items()
     }
     loss, gradients = program.value_and_grad(examples, step=1)
-    dense = {n: (g.dense() if isinstance(g, fb.SparseRows) else g).tolist() for n, g in gradients.items()}
+    dense = {
+        n: (g.dense() if isinstance(g, fb.params.SparseRows) else g).tolist() for n, g in gradients.items()
+    }
     return results.loss, repr(list(results)), metrics, loss, dense
 
 
@@ -342,7 +348,8 @@ def test_edited_numbers_are_refused_or_run_as_a_valid_trace_does(tmp_path, backe
         assert found[0] == pytest.approx(right[0])
         for parameter, gradient in right[1].items():
             dense = [
-                g.dense() if isinstance(g, fb.SparseRows) else g for g in (found[1][parameter], gradient)
+                g.dense() if isinstance(g, fb.params.SparseRows) else g
+                for g in (found[1][parameter], gradient)
             ]
             np.testing.assert_allclose(*dense, atol=1e-12)
     assert 50 < refused < 150

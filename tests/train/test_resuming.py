@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
+import types
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import TrainingError
-from foldbatch.train import Checkpoints, Trainer, checkpoint
-from foldbatch.train.resuming import GROUPS, _grouped
+from foldbatch.engines.pending import Pending
+from foldbatch.errors import ReadError, TrainingError
+from foldbatch.system import files
+from foldbatch.train import Checkpoints, Trainer
+from foldbatch.train.contents import digests
+from foldbatch.train.resuming import GROUPS, Table, _grouped, check_names, read_state, tables, write_state
 from foldbatch.trees import Vocabulary
 from tests.kills import kill
 from tests.train.small import DEV, EXAMPLES, trainer
@@ -109,9 +115,9 @@ def test_another_setting_of_the_optimizer_is_refused(tmp_path, optimizer):
 
 def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_refused(tmp_path):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
-    state = checkpoint.read(tmp_path / "last.safetensors")
+    state = read_state(tmp_path / "last.safetensors")
     del state["configuration"]["names"]
-    checkpoint.write(tmp_path / "last.safetensors", state)
+    write_state(tmp_path / "last.safetensors", state)
     with pytest.raises(TrainingError, match="one of an earlier version of foldbatch; start anew"):
         trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
 
@@ -123,3 +129,191 @@ def test_digests_of_many_examples_are_those_of_groups():
     rows[[30, 31]] = rows[[31, 30]]
     assert np.flatnonzero(_grouped(rows) != before).tolist() == [10]
     assert _grouped(rows[:GROUPS]) is not before and len(_grouped(rows[:5])) == 5
+
+
+def test_a_state_comes_back(tmp_path):
+    state = {
+        "numbers": [0, -1, 2**63, 0.1, -0.0, 5e-324, math.inf, -math.inf, True, None],
+        "text": {"": "", "$": "a", "é": "\n"},
+        "arrays": {"a": {"b": np.zeros(())}, "a/b": np.arange(6)[::2], "t": np.ones((2, 3), np.float32).T},
+        "list": [np.zeros((0, 2)), [[]], {}],
+    }
+    write_state(tmp_path / "x", state)
+    read = read_state(tmp_path / "x")
+    np.testing.assert_equal(read, state)
+    assert math.copysign(1, read["numbers"][4]) == -1
+    assert read["arrays"]["t"].dtype == np.float32
+    assert "arrays/t" in files.read(tmp_path / "x", "checkpoint", "")[0]
+
+
+def test_numbers_of_others_become_plain(tmp_path):
+    given = {"x": [np.float32(0.5), np.int64(3), np.bool_(True), Pending(lambda: 1.5), math.nan, (1, 2)]}
+    write_state(tmp_path / "x", given)
+    read = read_state(tmp_path / "x")["x"]
+    assert [type(x) for x in read] == [float, int, bool, float, float, list]
+    assert read[:4] == [0.5, 3, True, 1.5]
+    assert math.isnan(read[4])
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, b"bytes", {3}, 1j])
+def test_what_is_no_plain_data_is_refused(tmp_path, value):
+    with pytest.raises(TrainingError, match="checkpoint at callbacks/Own/x/0: expected plain data"):
+        write_state(tmp_path / "x", {"callbacks": {"Own": {"x": [value]}}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    files.write(tmp_path / "x", "model", {}, {})
+    with pytest.raises(ReadError, match="a checkpoint that foldbatch wrote, found a model"):
+        read_state(tmp_path / "x")
+    files.write(tmp_path / "x", "checkpoint", {}, {"w": {"$array": "w"}})
+    with pytest.raises(ReadError, match="does not fit its arrays"):
+        read_state(tmp_path / "x")
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    folder, link, pipe, lost = (tmp_path / name for name in ("folder", "link", "pipe", "lost"))
+    folder.mkdir()
+    link.symlink_to(link)
+    os.mkfifo(pipe)
+    lost.symlink_to(tmp_path / "none")
+    for path in (folder, link, pipe, lost):
+        with pytest.raises(ReadError, match=f"{path}: expected a file, found a folder, a pipe"):
+            read_state(path)
+    with pytest.raises(FileNotFoundError):
+        read_state(tmp_path / "none")
+
+
+WORDS = Vocabulary(["good", "film"])
+IDS = {"good": 0, "film": 1}
+LISTED = ["good", "film"]
+module = types.ModuleType("words_of_mine")
+module.TABLE = {"good": 1, "film": 2}
+NAMES = {"good": 0, "film": 1}, ["good", "film"]
+
+
+class Reader:
+    def __init__(self):
+        self.ids = dict(IDS)
+
+    def read(self, word):
+        return self.ids[word]
+
+    def __call__(self, word):
+        return self.read(word)
+
+
+class Slotted:
+    __slots__ = ("ids",)
+
+    def __init__(self):
+        self.ids = dict(IDS)
+
+    def __call__(self, word):
+        return self.ids[word]
+
+
+def number_in(table, word):
+    return table[word]
+
+
+def by_default(word, table=IDS):
+    return table[word]
+
+
+def through_another(word):
+    return by_global(word)
+
+
+def by_global(word):
+    return IDS[word]
+
+
+def nested(word):
+    return [IDS[each] for each in [word]][0]  # noqa: RUF015 - code within code
+
+
+@functools.cache
+def cached(word):
+    return IDS[word]
+
+
+def in_closure():
+    table = dict(IDS)
+    return lambda word: table[word]
+
+
+MADE = {"x": in_closure()}
+FUNCTIONS = {
+    "vocabulary": WORDS, "method of a vocabulary": WORDS.__getitem__, "global vocabulary": lambda w: WORDS[w],
+    "closure": in_closure(), "partial": functools.partial(number_in, dict(IDS)), "default": by_default,
+    "global": by_global, "through another": through_another, "nested": nested, "cached": cached,
+    "method": Reader().read, "object": Reader(), "slots": Slotted(), "dict's method": dict(IDS).__getitem__,
+    "list": lambda w: LISTED.index(w), "list's method": LISTED.index, "module": lambda w: module.TABLE[w],
+    "dict of functions": lambda w, made=MADE: made["x"](w),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_tables_are_found(function):
+    program = fb.compile(fb.InputTransform(function) >> fb.Scalar("int32") >> fb.Embedding(3, 2), "numpy")
+    (table,) = tables(program).values()
+    assert table.names[-2:] == ["good", "film"]
+
+
+def test_lists_of_blocks_are_found():
+    block = fb.OneHotFromList(["red", "blue"])
+    (table,) = tables(fb.compile(block, "numpy")).values()
+    assert table.names == ["red", "blue"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "names"),
+    [
+        ({"b": 1, "a": 0}, ["a", "b"]),
+        ({"a": 2, "b": 3}, [None, None, "a", "b"]),
+        ({"a": 7, "b": 5}, [(5, "b"), (7, "a")]),
+    ],
+)
+def test_rows_without_names_are_counted(numbers, names):
+    program = fb.compile(fb.InputTransform(numbers.get) >> fb.Scalar("int32") >> fb.Embedding(9, 2), "numpy")
+    assert tables(program)["names of rows"].names == names
+
+
+@pytest.mark.parametrize("seen", [[], ["a", "a"], {}, {"a": 0, "b": 0}, {"a": "b"}, {"a": 1.5}, {"a": True}])
+def test_what_names_no_rows_is_none(seen):
+    assert tables(fb.compile(fb.InputTransform(lambda x: (seen, x)[1]) >> fb.Scalar(), "numpy")) == {}
+
+
+def table(*words):
+    return {"vocabulary": Table(None, list(words), digests(words))}
+
+
+def kept(*words):
+    return {"vocabulary": digests(words), "gone": digests(["x"])}
+
+
+@pytest.mark.parametrize(
+    ("present", "before", "found"),
+    [
+        ("abc", "acb", "expected the 3 names .* 'b' at row 1, which was the name of row 2"),
+        ("abx", "abc", "'x' at row 2, which is new"),
+        ("ab", "abc", "found 2 names, and none for row 2"),
+        ("abcd", "abc", None),
+        ("abc", "abc", None),
+    ],
+)
+def test_rows_keep_their_names_and_new_ones_may_come(present, before, found):
+    if found is None:
+        check_names(table(*present), kept(*before), "last")
+    else:
+        with pytest.raises(TrainingError, match=f"last: vocabulary: .*{found}"):
+            check_names(table(*present), kept(*before), "last")
+
+
+def test_digests_follow_a_dict_that_grows():
+    ids = {"a": 0}
+    one = Table(ids, ["a"], digests(["a"]), 1)
+    assert one.refresh() is one.digests
+    ids["b"] = 1
+    np.testing.assert_array_equal(one.refresh(), digests(["a", "b"]))

@@ -191,7 +191,7 @@ def test_a_callback_stops_a_fit_after_its_epoch():
 
 
 def test_eve_gets_the_loss_that_it_needs():
-    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Eve(0.1), batch=10)
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.train.Eve(0.1), batch=10)
     assert len(trainer.fit(EXAMPLES, epochs=2)) == 2
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.blocks.columnar.columns import FEW_VALUES
-from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.errors import ExampleError
 from foldbatch.trees.records import chosen, records_of
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
@@ -187,20 +186,6 @@ def test_a_missing_field_and_a_wrong_type_are_those_of_the_objects():
         assert texts[0] == texts[1]
 
 
-def test_a_default_stands_for_a_missing_field():
-    block = fb.GetItem("no", default=None) >> fb.Optional(fb.Scalar())
-    check(block, pa.array([{"a": 1}, {"a": 2}]))
-
-
-def test_items_by_place():
-    array = pa.array([[1, 2, 3], [4, 5], [6, 7, 8, 9]]).slice(1)
-    check(fb.GetItem(-1) >> fb.Scalar(), array)
-    check(fb.GetItem(1) >> fb.Scalar("int32"), array)
-    check(fb.Slice(start=1) >> fb.Map(fb.Scalar()) >> fb.Sum(), array)
-    with pytest.raises(Refused):
-        columns_of(fb.GetItem(2) >> fb.Scalar()).record(records_of(array), 9)
-
-
 def test_data_that_recur_are_made_objects():
     tree = fb.ForwardDeclaration(output_type=[])
     below = fb.GetItem("below") >> fb.Map(tree()) >> fb.Sum()
@@ -253,32 +238,6 @@ def test_lists_of_one_size_in_a_slice():
     for some in (array.slice(1), array.slice(1, 1), array):
         check(fb.Vector(2), some)
         check(fb.Map(fb.Scalar()) >> fb.Sum(), some)
-
-
-@pytest.mark.parametrize(
-    ("block", "array"),
-    [
-        (fb.Map(fb.Scalar()) >> fb.Sum(), [[1.0], None]),
-        (fb.Vector(2), [[1.0, 2.0], None]),
-        (fb.Scalar(), [1.0, None]),
-        (fb.GetItem("a") >> fb.Optional(fb.Scalar()), [{"a": 1.0}, None]),
-        (fb.GetItem(0) >> fb.Scalar(), [[1.0], None]),
-    ],
-    ids=["Map", "Vector", "Scalar", "GetItem of a key", "GetItem of a place"],
-)
-def test_columns_refuse_none_where_a_value_is_needed(block, array):
-    with pytest.raises(Refused):
-        columns_of(block).record(records_of(pa.array(array)), 9)
-
-
-def test_numbers_are_read_as_python_ints_are():
-    check(fb.Scalar(), pa.array([2**53 + 1, 2**60 + 3, 7]))
-    check(fb.Scalar(), pa.array([2**63 + 1025, 3], pa.uint64()))
-    check(fb.Tensor([2, 2]), pa.array([[[1, 2], [3, 4]]] * 2))
-    check(
-        fb.Optional(fb.InputTransform(len) >> fb.Scalar()),
-        pa.DictionaryArray.from_arrays([0, 1, 0], ["a", None]),
-    )
 
 
 def test_rows_of_types_that_arrow_cannot_take_are_read_in_any_order():

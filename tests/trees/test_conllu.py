@@ -1,15 +1,16 @@
 """The reader of CoNLL-U: trees, columns, faults with their places, long sentences and long files."""
 
+from __future__ import annotations
+
 import gzip
 import re
-from itertools import islice
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.errors import BlockValueError, ReadError
-from foldbatch.trees import Tree, parse_conllu, read_conllu, read_sentences, text
+from foldbatch.trees import Sentence, Tree, Word, parse_conllu, read_conllu, read_sentences, text
 
 LINE = "{}\t{}\t{}\t{}\t_\t{}\t{}\t{}\t_\t_"
 
@@ -43,12 +44,6 @@ def test_a_head_can_be_a_leaf_at_its_own_place():
         "root", ("nsubj", "They"), ("head", "buy"), ("obj", ("amod", "raw"), ("head", "fish")), ("punct", "."),
     ))  # fmt: skip
     assert tree.words() == ("They", "buy", "raw", "fish", ".")
-
-
-def test_labels_and_tokens_are_other_columns_on_request():
-    lines = ["1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_", "2\tnow\tnow\t_\t_\t_\t1\tadvmod\t_\t_"]
-    assert next(read_conllu(lines, "upos", "lemma")).labels == (None, "VERB")
-    assert next(read_conllu(lines, "xpos", "lemma")).tokens == ("now", "go")
 
 
 def test_several_roots_are_refused_joined_or_skipped():
@@ -173,20 +168,6 @@ def test_a_long_chain_and_a_long_sentence_are_read_without_recursion(heads):
     assert len(parse_conllu(flat)) == count
 
 
-def test_a_file_of_many_words_is_read_one_sentence_at_a_time():
-    given_out = 0
-
-    def lines():
-        nonlocal given_out
-        for line in (FISH * 20_000).splitlines():
-            given_out += 1
-            yield line
-
-    trees = list(islice(read_conllu(lines()), 3))
-    assert len(trees) == 3
-    assert given_out < 30
-
-
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=8))
 @settings(max_examples=40)
 def test_any_heads_make_a_tree_of_those_heads_or_are_refused(heads):
@@ -225,3 +206,29 @@ def test_damaged_files_are_read_or_refused_with_their_place(tmp_path_factory, da
         list(read_conllu(path, crossing="error", heads="leaf"))
     except ReadError as error:
         assert re.match(r".*:\d+:\d+$", error.where)
+
+
+def sentence(*heads):
+    words = tuple(
+        Word(f"w{i}", None, None, None, None, head, "x", None, None, i) for i, head in enumerate(heads, 1)
+    )
+    return Sentence(words, ("sent_id = 4", "a = b = c", "checked"), (), "here")
+
+
+def test_notes_are_the_comments_with_an_equals_sign():
+    assert sentence(0).notes() == {"sent_id": "4", "a": "b = c"}
+
+
+def test_features_may_lack_a_value_or_be_none_at_all():
+    word = sentence(0).words[0]
+    assert word.features() == {}
+    assert Word("w", None, None, None, "A=1,2|B", 0, None, None, None, 1).features() == {"A": "1,2", "B": ""}
+
+
+def test_the_first_word_whose_subtree_has_a_gap_is_found():
+    straight = sentence(2, 0, 2, 3)
+    assert straight.first_crossing(straight.post_order(straight.roots())) == 0
+    crossed = sentence(3, 0, 2, 1)  # 4 hangs from 1, and 2 between them does not
+    assert crossed.first_crossing(crossed.post_order(crossed.roots())) == 1
+    with pytest.raises(ReadError, match="here:1:1: expected a projective tree"):
+        crossed.tree(crossing="error")

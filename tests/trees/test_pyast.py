@@ -28,42 +28,6 @@ def test_a_function_becomes_a_tree_without_contexts():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("source", "label", "children"),
-    [
-        ("a + b", "BinOp:Add", ["Name", "Name"]),
-        ("not a", "UnaryOp:Not", ["Name"]),
-        ("a and b and c", "BoolOp:And", ["Name", "Name", "Name"]),
-        ("a < b <= c", "Compare:Lt,LtE", ["Name", "Name", "Name"]),
-        ("f(a, *b, k=c)", "Call", ["Name", "Name", "Starred", "keyword"]),
-        ("{**a, b: c}", "Dict", ["Name", "Name", "Name"]),
-    ],
-)
-def test_operators_are_in_the_label(source, label, children):
-    tree = expression(source)
-    assert tree.label == label
-    assert [child.label for child in tree] == children
-
-
-@pytest.mark.parametrize(
-    ("source", "label", "token"),
-    [
-        ("7", "Constant:int", "7"),
-        ("'a b'", "Constant:str", "a b"),
-        ("b'x'", "Constant:bytes", "b'x'"),
-        ("True", "Constant:bool", "True"),
-        ("...", "Constant:ellipsis", "Ellipsis"),
-        (repr("x" * 24), "Constant:str", "x" * 24),
-        (repr("x" * 25), "Constant:str", None),
-        ("0x" + "f" * 9000, "Constant:int", None),
-        ("a.b", "Attribute", "b"),
-    ],
-)
-def test_names_and_short_constants_are_tokens(source, label, token):
-    tree = expression(source)
-    assert (tree.label, tree.token) == (label, token)
-
-
 def test_statements_name_what_they_bind():
     source = """
 global x, y

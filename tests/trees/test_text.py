@@ -63,12 +63,6 @@ def test_lines_need_no_line_ends_and_an_open_file_lends_its_name(tmp_path):
         assert next(read_pieces(file)).name == str(path)
 
 
-def test_nothing_is_one_empty_piece(tmp_path):
-    path = tmp_path / "empty.txt"
-    path.write_bytes(b"")
-    assert list(read_pieces(path)) == [Piece("", str(path), 1, 1)]
-
-
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize(
     ("data", "place", "message"),
@@ -92,15 +86,6 @@ def test_bytes_that_are_no_text_are_placed(tmp_path, monkeypatch, block, data, p
         list(read_pieces(path))
     assert caught.value.where == f"{path}:{place}"
     assert message in str(caught.value)
-
-
-def test_what_comes_before_the_bad_byte_is_given_out(tmp_path):
-    path = tmp_path / "bad.txt"
-    path.write_bytes(b"good\xff")
-    pieces = read_pieces(path)
-    assert next(pieces).text == "good"
-    with pytest.raises(ReadError):
-        next(pieces)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +118,6 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
         list(read_pieces(tmp_path))
     with pytest.raises(ReadError, match="expected a readable file"):
         list(read_pieces("a\0b"))
-
-
-def test_a_line_that_is_no_string_is_an_error():
-    with pytest.raises(ReadError, match=r"lines:2:1: expected a line of text, found bytes b'b'"):
-        list(read_pieces(["a", b"b"]))
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"(1 a)"])

@@ -1,21 +1,154 @@
 """The Tree type: what it holds, how it compares and travels, and that depth does not matter to it."""
 
+from __future__ import annotations
+
 import copy
 import pickle
 import sys
-import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.trees import Tree
+from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
+from foldbatch.trees import Tree, TreeNode
 
-DEPTH = 250_000
+DRAWN = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept"))))
+
+
+def test_every_node_has_a_line_with_its_label_and_token():
+    assert DRAWN.draw().splitlines() == [
+        "S",
+        "├─ NP",
+        "│  ├─ D the",
+        "│  └─ N film",
+        "└─ VP",
+        "   └─ V slept",
+    ]
+
+
+def test_a_node_without_a_label_is_a_star_and_labels_may_be_integers():
+    assert Tree([1, -1], [None, 0], ["w", None]).draw().splitlines() == ["0", "└─ * w"]
+
+
+def test_characters_that_would_break_a_line_are_spelled_out():
+    assert Tree.leaf("a\nb", "8\u00a01/2\t\u00e4").draw() == "a\\nb 8\\xa01/2\\t\u00e4"
+    assert Tree.leaf("S", "").draw() == "S ''"
+
+
 SENTENCE = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept"), ("PUNCT", ".")))
 NP, VP = SENTENCE.root[0], SENTENCE.root[1]
+ARRAYS = {"parents", "labels", "tokens", "csr"}  # of all nodes of a tree: a node has them in `node.tree`
+MAKERS = {"leaf", "from_nested", "build"}
+
+
+def public(kind):
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def seen(node, name):
+    """What an attribute shows: of a method, what it returns, and an iterator's items."""
+    value = getattr(node, name)
+    value = value() if callable(value) else value
+    return list(value) if hasattr(value, "__next__") else value
+
+
+def test_a_node_is_indexed_by_child_slice_and_field():
+    root = SENTENCE.root
+    assert root[-1].label == "PUNCT"
+    assert [child.label for child in root[1:]] == ["VP", "PUNCT"]
+    assert root["children"] == root.children == list(root)
+    assert (NP["label"], VP["token"]) == ("NP", "slept")
+    assert root[np.int64(1)] == VP
+
+
+def test_a_tree_has_every_attribute_of_a_node_with_the_value_of_its_root():
+    assert isinstance(SENTENCE, TreeNode)
+    assert public(Tree) - public(TreeNode) == ARRAYS | MAKERS
+    for tree in (SENTENCE, Tree.leaf("S", "so")):
+        for name in public(TreeNode):
+            assert seen(tree, name) == seen(tree.root, name), name
+            assert type(seen(tree, name)) is type(seen(tree.root, name)), name
+        assert (len(tree), list(tree), tree[:], bool(tree)) == (
+            len(tree.root),
+            [*tree.root],
+            tree.root[:],
+            True,
+        )
+        assert [tree[name] for name in ("label", "token", "children")] == [
+            tree.label,
+            tree.token,
+            tree.children,
+        ]
+    assert (SENTENCE[0], SENTENCE[-1].label, SENTENCE.index, SENTENCE.parent) == (NP, "PUNCT", 5, None)
+    assert repr(SENTENCE.root) == "TreeNode(5, label='S', token=None, 3 children)"
+
+
+@settings(max_examples=25)
+@given(st.from_type(Tree))
+def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
+    def copied(node):
+        """The subtree as a tree of its own."""
+        return Tree.build(node, list, label=lambda part: part.label, token=lambda part: part.token)
+
+    for node in tree.nodes():
+        alone = copied(node)
+        for name in ("label", "token", "is_leaf", "size", "height", "words", "draw"):
+            assert seen(node, name) == seen(alone, name), name
+        first = node.index - node.size + 1
+        for name in ("nodes", "leaves", "children"):
+            assert [part.index - first for part in seen(node, name)] == [
+                part.index for part in seen(alone, name)
+            ]
+        assert node.root == tree
+        assert node.parent is None or node in list(node.parent)
+
+
+def test_a_tree_equals_its_root_and_hashes_alike():
+    assert SENTENCE.root == SENTENCE
+    assert hash(SENTENCE) == hash(SENTENCE.root)
+    assert {SENTENCE, SENTENCE.root, NP.parent, NP.root} == {SENTENCE}
+    assert len(set(SENTENCE.nodes())) == 6
+    assert Tree.from_nested(("D", "the")) != SENTENCE[0][0]  # the same subtree, in another tree
+
+
+def test_nodes_of_equal_trees_are_equal_and_others_are_not():
+    twin = pickle.loads(pickle.dumps(SENTENCE))
+    assert twin.root[0] == NP
+    assert NP != VP
+    assert NP != "NP"
+    assert Tree.leaf("NP").root != Tree.leaf("VP").root
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        (3, ExampleIndexError, "node 5: expected a child's number below 3, found 3"),
+        (-4, ExampleIndexError, "node 5: expected a child's number below 3, found -4"),
+        ("lable", ExampleKeyError, "node 5: expected a field of 'label', 'token', 'children', found 'lable'"),
+        (
+            0.5,
+            ExampleTypeError,
+            "node 5: expected a child's number, a slice or a field's name, found float 0.5",
+        ),
+    ],
+)
+def test_a_key_that_a_node_lacks_is_named(key, error, message):
+    with pytest.raises(error) as caught:
+        SENTENCE[key]
+    assert str(caught.value).startswith(message)
+
+
+def test_a_leaf_asked_for_a_child_says_that_it_is_a_leaf():
+    with pytest.raises(
+        ExampleIndexError, match="node 3: expected an inner node, found a leaf asked for child 0"
+    ):
+        VP[0]
+    assert issubclass(ExampleIndexError, IndexError)
+
+
+DEPTH = 250_000
 
 
 def nested(node):
@@ -23,37 +156,6 @@ def nested(node):
     if node.is_leaf:
         return (node.label,) if node.token is None else (node.label, node.token)
     return (node.label, *map(nested, node.children))
-
-
-def test_nodes_stand_in_post_order():
-    assert SENTENCE.parents.tolist() == [2, 2, 5, 5, 5, -1]
-    assert SENTENCE.parents.dtype == np.int32
-    assert SENTENCE.labels == ("D", "N", "NP", "VP", "PUNCT", "S")
-    assert SENTENCE.tokens == ("the", "film", None, "slept", ".", None)
-
-
-def test_a_leaf_is_true_although_it_has_length_zero():
-    assert VP
-    assert Tree.leaf("S")
-
-
-def test_a_tree_counts_its_nodes_levels_and_words():
-    assert (SENTENCE.size, SENTENCE.height) == (6, 2)
-    assert [node.index for node in SENTENCE.nodes()] == [0, 1, 2, 3, 4, 5]
-    assert [leaf.label for leaf in SENTENCE.leaves()] == ["D", "N", "VP", "PUNCT"]
-    assert SENTENCE.words() == ("the", "film", "slept", ".")
-    assert repr(SENTENCE) == "Tree('S', 6 nodes, height 2)"
-
-
-def test_words_leaves_out_leaves_without_a_token_and_tokens_of_inner_nodes():
-    assert Tree([2, 2, -1], tokens=["a", None, "b"]).words() == ("a",)
-
-
-def test_a_single_leaf_is_a_tree_of_height_zero():
-    leaf = Tree.leaf(3, "film")
-    assert leaf == Tree.from_nested((3, "film")) == Tree([-1], [3], ["film"])
-    assert (leaf.size, leaf.height, leaf.is_leaf, leaf.children, leaf.words()) == (1, 0, True, [], ("film",))
-    assert Tree.from_nested((3,)).token is None
 
 
 @given(st.from_type(Tree))
@@ -106,20 +208,6 @@ def test_equal_trees_hash_alike_and_survive_pickling_and_copying(tree):
     assert hash(node) == hash(tree.root)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        Tree([2, 2, -1], ["a", "b", "c"]),
-        Tree([1, 2, -1], ["a", "b", "d"]),
-        Tree([1, 2, -1], ["a", "b", "c"], ["w", None, None]),
-        Tree([1, -1], ["a", "b"]),
-        "tree",
-    ],
-)
-def test_trees_of_other_shape_labels_or_tokens_differ(other):
-    assert Tree([1, 2, -1], ["a", "b", "c"]) != other
-
-
 def test_a_tree_cannot_be_changed():
     with pytest.raises(AttributeError, match="immutable"):
         SENTENCE.labels = ()
@@ -131,14 +219,6 @@ def test_a_tree_cannot_be_changed():
     tree = Tree(parents)
     parents[0] = 7
     assert tree.parents[0] == 1
-
-
-def test_a_tree_can_be_referred_to_weakly():
-    tree = Tree.leaf("S")
-    reference = weakref.ref(tree)
-    assert reference() is tree
-    del tree
-    assert reference() is None
 
 
 @pytest.mark.parametrize(
@@ -190,11 +270,6 @@ def test_from_nested_refuses_a_list_inside_itself():
         Tree.from_nested(loop)
 
 
-def test_a_part_used_twice_side_by_side_becomes_two_nodes():
-    shared = ("NP", "a")
-    assert Tree.from_nested(("S", shared, ("X", shared), shared)).size == 5
-
-
 def test_build_names_the_object_whose_label_or_token_has_another_type():
     chain = {"a": ["b", "c"]}
     with pytest.raises(
@@ -229,18 +304,3 @@ def test_a_chain_of_a_quarter_of_a_million_levels_works_everywhere():
     assert (middle.size, middle.height, middle.words()) == (DEPTH // 2 + 1, DEPTH // 2, ("deep",))
     assert Tree.build(0, lambda depth: [depth + 1] if depth < DEPTH else []).height == DEPTH
     del part, chain, twin, middle
-
-
-def test_a_star_of_a_hundred_thousand_leaves_works():
-    size = 100_000
-    star = Tree([size] * size + [-1])
-    assert (len(star), star.height, star[-1].index) == (size, 1, size - 1)
-    assert star.draw(nodes=2).splitlines() == ["*", "├─ *", "… 99999 more nodes"]
-
-
-@pytest.mark.parametrize("name", ["labels", "tokens"])
-def test_labels_and_tokens_are_sequences(name):
-    with pytest.raises(
-        ExampleTypeError, match=rf"Tree\.{name}: expected a list of 2 entries, found int 5; give"
-    ):
-        Tree([1, -1], **{name: 5})

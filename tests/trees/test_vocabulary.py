@@ -26,10 +26,6 @@ def test_counted_words_are_numbered_from_one_and_others_are_zero(words, minimum)
     )
 
 
-def test_words_of_equal_count_keep_their_order():
-    assert Vocabulary.count(["b", "a", "c", "a", "c"]).words == ("<unk>", "a", "c", "b")
-
-
 def test_the_unknown_word_is_number_zero_wherever_it_stands():
     vocabulary = Vocabulary(["a", "*", "b"], unknown="*")
     assert list(vocabulary) == ["*", "a", "b"]
@@ -46,14 +42,6 @@ def test_vocabularies_compare_hash_and_pickle_by_their_words():
     assert vocabulary != Vocabulary(["b", "a"])
     assert vocabulary != ("<unk>", "a", "b")
     assert repr(vocabulary) == "Vocabulary(3 words, unknown='<unk>')"
-
-
-def test_a_vocabulary_cannot_be_changed():
-    vocabulary = Vocabulary(["a"])
-    with pytest.raises(AttributeError, match="immutable"):
-        vocabulary.words = ()
-    with pytest.raises(AttributeError, match="immutable"):
-        del vocabulary.words
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldbatch.engines.numpy import TARGET
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends

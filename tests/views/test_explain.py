@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
+from foldbatch.engines.numpy import TARGET
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
-from foldbatch.static.cell import stage_cell
+from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import constant, input_node
+from foldbatch.static.graph import SOURCES, Graph, constant, input_node, parameter_node
+from foldbatch.static.printer import expression, print_graph
+from foldbatch.static.routines import Target, routine_of
 from foldbatch.types import TensorType
-from foldbatch.views.explain import ops_in
+from foldbatch.views.explain import Placed, Weight, joined, name_nodes, ops_in, place, weights
+from foldbatch.views.parts import parts_of
 from tests.programs import BlockProgram, programs
-from tests.views.explained import explained, tree_node
+from tests.views.explained import explained, textbook, tree_node
 
 V = TensorType((3,))
 
@@ -57,3 +63,181 @@ def test_training_and_inference_are_told_apart() -> None:
     text = str(found)
     assert "graph in inference, 1 op\n" in text
     assert "exp(x0)" in text.split("graph in inference")[1]
+
+
+def weights_of(cell: Cell) -> dict[str, Weight]:
+    """Return the parameters of a cell by name."""
+    read = weights(cell, parts_of(cell.training, TARGET), name_nodes(cell, [], {}))
+    return {weight.name: weight for weight in read}
+
+
+def words(embed: fb.Block) -> Cell:
+    """Return the cell of a layer, with a loss, on looked up words."""
+    model = fb.Scalar("int32") >> embed >> fb.Linear(4, name="out") >> fb.Function(lambda h: ops.sum(h * h))
+    (cell,) = fb.compile(model >> fb.Loss(), backend="numpy").model.cells
+    return cell
+
+
+def test_a_gradient_comes_from_routines_or_is_a_sum_of_rows() -> None:
+    cell = words(fb.Embedding(9, 4, name="words"))
+    found = weights_of(cell)
+    layer, table = found["out.weight"], found["words.weight"]
+    assert (layer.sparse, layer.gradient, layer.rows) == (False, ("backward_before",), ())
+    assert (table.sparse, table.gradient) == (True, ())
+    ((values, ids),) = table.rows
+    assert ids == "f0"
+    assert values in {placed.name for placed in explained(cell).stages if placed.direction == "backward"}
+    assert f"gradient sparse, rows of {values} summed by f0\n" in f"{explained(cell)}\n"
+
+
+def test_a_table_that_is_a_weight_too_has_both() -> None:
+    table = fb.Parameter([9, 4], name="table")
+    cell = words(fb.Function(lambda i: ops.gather(table, i) + ops.sum(ops.square(table))))
+    found = weights_of(cell)["table"]
+    assert (found.sparse, found.gradient, len(found.rows)) == (False, ("backward_before",), 1)
+
+
+def test_what_is_frozen_or_has_no_loss_has_none() -> None:
+    scale = weights_of(tree_node())["scale"]
+    assert (scale.trainable, scale.gradient, scale.rows) == (False, (), ())
+    assert scale.readers == ("forward_after", "backward_step")
+    assert all(weight.gradient == () for weight in weights_of(textbook()).values())
+
+
+def placed_in(cell: Cell) -> list[Placed]:
+    """Return the nodes of what trains a cell, whatever engine runs it."""
+    return list(place(cell, parts_of(cell.training, Target()), name_nodes(cell, [], {})))
+
+
+def reasons(cell: Cell, direction: str) -> dict[str, tuple[str, str]]:
+    """Return stage and reason by the op's name; of several nodes with one op, of the last."""
+    return {
+        p.expression.split("(")[0]: (p.stage, p.reason) for p in placed_in(cell) if p.direction == direction
+    }
+
+
+def test_forward_the_recursion_decides():
+    found = reasons(tree_node(), "forward")
+    assert found["tanh"] == ("step", "reads recursive x0; needed by recursive output 0")
+    assert found["square"] == ("after", "reads recursive x0; needed by nothing recursive")
+
+
+def test_what_waits_for_nobody_comes_before():
+    """Data times a weight: one of the two products."""
+    cell = tree_node()
+    placed = placed_in(cell)
+    products = [(p.stage, p.reason) for p in placed if p.expression.startswith("linear(f0")]
+    assert products == [("before", "reads nothing recursive")]
+
+
+def test_backward_cotangents_take_the_place_of_operands():
+    found = reasons(tree_node(), "backward")
+    assert found["linear"] == ("step", "reads recursive g0; needed by recursive cotangent of x0")
+    assert found["sum_outer"] == ("after", "reads recursive g0; needed by nothing recursive")
+    assert found["subtract"] == ("step", "made where it is read, to store nothing")
+    assert found["reshape"][0] == "after"
+
+
+def test_views_are_made_anew():
+    """The children's rows as one, which the step multiplies by a weight, and after it the weight's gradient."""
+    cell = tree_node()
+    placed = [p for p in placed_in(cell) if p.expression.startswith("reshape(x0")]
+    reasons_of = {(p.direction, p.stage): p.reason for p in placed}
+    assert reasons_of["forward", "step"] == "reads recursive x0; needed by recursive output 0"
+    assert reasons_of["backward", "after"] == "view, made anew where it is read"
+
+
+def test_without_recursion_all_is_done_at_once():
+    assert set(reasons(textbook(), "forward").values()) == {("before", "reads nothing recursive")}
+    assert reasons(textbook(), "backward") == {}
+
+
+def test_several_ends_are_listed_in_order():
+    a, b = input_node(V), input_node(V)
+    s = a + b
+    both = frozenset((0, 1))
+    cell = stage_cell(CellGraph("c", (a, b), (), (ops.exp(s), ops.tanh(s))), Ends(both, both))
+    found = reasons(cell, "forward")
+    assert found["add"][1] == "reads recursive x0, x1; needed by recursive outputs 0, 1"
+    assert found["tanh"][1] == "reads recursive x0, x1; needed by recursive output 1"
+
+
+def test_cotangents_of_what_is_not_recursive_wait_for_nobody():
+    """Of two outputs only the first returns as an operand; the second's cotangent is there at once."""
+    a = input_node(V)
+    ends = Ends(*(frozenset(some) for some in ((0,), (0,), (0,), (0, 1))))
+    cell = stage_cell(CellGraph("c", (a,), (), (ops.exp(a), ops.sin(a))), ends)
+    placed = [p for p in placed_in(cell) if p.direction == "backward"]
+    by_cotangent = {g: p for p in placed for g in ("g0", "g1") if g in p.expression}
+    assert "reads recursive g0" in by_cotangent["g0"].reason
+    assert "reads recursive" not in by_cotangent["g1"].reason
+
+
+def test_the_tenth_operand_comes_after_the_second():
+    xs = tuple(input_node(V) for _ in range(11))
+    every, first = frozenset(range(11)), frozenset((0,))
+    cell = stage_cell(CellGraph("c", xs, (), (ops.add(*xs),)), Ends(every, first))
+    listed = ", ".join(f"x{i}" for i in range(11))
+    assert reasons(cell, "forward")["add"][1] == f"reads recursive {listed}; needed by recursive output 0"
+
+
+def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():
+    cell = tree_node()
+    names = name_nodes(cell, [], {})
+    assert [names[x] for x in cell.graph.inputs] == ["x0", "f0"]
+    (h,) = cell.graph.outputs
+    assert print_graph(Graph(cell.built.inputs, (h,)), names).endswith(f"\nreturn ({names[h]})")
+    assert {names[x] for x in cell.backward_graph.inputs} >= {"x0", "f0", "g0"}
+    computed = [names[node] for node in joined(cell.built).nodes if node.inputs]
+    assert computed == [f"%{i}" for i in range(len(computed))]
+
+
+def test_no_two_nodes_share_a_name_even_where_their_parameters_do():
+    x = input_node(V)
+    one, two = Parameter(V, name="w"), Parameter(V, name="w")
+    cell = stage_cell(CellGraph("c", (x,), (), (x * one + two,)), Ends())
+    names = name_nodes(cell, [], {})
+    assert (names[parameter_node(one)], names[parameter_node(two)]) == ("w", "w_1")
+    known = name_nodes(cell, [], {one: "here.w", two: "there.w"})
+    assert (known[parameter_node(one)], known[parameter_node(two)]) == ("here.w", "there.w")
+
+
+def test_a_node_is_written_as_a_call_of_its_op_with_small_constants_in_it():
+    x = input_node(V)
+    many = np.arange(9, dtype="float32")
+    results = (ops.sum(x, axis=0) * 2, ops.concat([x, x, x]) * many)
+    cell = stage_cell(CellGraph("c", (x,), (), results), Ends())
+    names = name_nodes(cell, [], {})
+    assert [expression(node, names) for node in cell.graph.outputs] == [
+        "multiply(%0, 2.0)",
+        "multiply(%2, constant of shape (9,))",
+    ]
+    assert expression(results[0].inputs[0], names) == "sum(x0, axes=(0,))"
+
+
+def test_training_has_both_directions_and_inference_one() -> None:
+    cell = tree_node()
+    training = [(part.direction, part.when, part.name) for part in parts_of(cell.training, TARGET)]
+    assert training == [
+        ("forward", "before", "forward_before"),
+        ("forward", "step", "forward_step"),
+        ("forward", "after", "forward_after"),
+        ("backward", "step", "backward_step"),
+        ("backward", "after", "backward_after"),
+    ]
+    inference = [(part.direction, part.when) for part in parts_of(cell.inference, TARGET)]
+    assert inference == [("forward", "before"), ("forward", "step"), ("forward", "after")]
+
+
+def test_routines_are_those_that_an_engine_makes_kernels_of() -> None:
+    for target in (TARGET, Target()):
+        for part in parts_of(tree_node().training, target):
+            assert part.routine == routine_of(part.stage, target)
+
+
+def test_what_a_part_computes_is_what_its_results_and_kept_values_need() -> None:
+    (part,) = parts_of(textbook().training, TARGET)
+    assert [node.op.name for node in part.computed] == ["linear", "linear", "multiply", "add"]
+    for part in parts_of(tree_node().training, TARGET):
+        assert set(part.computed) == {node for node in part.graph.nodes if node.op not in SOURCES}
+        assert part.stage.kept.keys() <= set(part.computed)

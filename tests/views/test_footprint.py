@@ -14,9 +14,17 @@ from foldbatch.static.routine_printer import print_routine
 from foldbatch.static.routines import Target
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
-from foldbatch.views.footprint import NamedBuffer, buffers, planned, recomputed, unplaced, unplanned
-from foldbatch.views.naming import name_nodes
-from foldbatch.views.parts import StageParts, parts_of
+from foldbatch.views.explain import name_nodes
+from foldbatch.views.parts import (
+    NamedBuffer,
+    StageParts,
+    buffers,
+    parts_of,
+    planned,
+    recomputed,
+    unplaced,
+    unplanned,
+)
 from tests.views.explained import textbook, tree_node
 
 V = TensorType((3,))

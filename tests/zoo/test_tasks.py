@@ -11,7 +11,7 @@ from foldbatch.zoo.tasks import of_example, scorer
 from tests.zoo.checks import TREE, WORDS, cross_entropy
 
 
-def over_nodes(task: Task, trees: list[fb.trees.Tree]) -> fb.program.Results:
+def over_nodes(task: Task, trees: list[fb.trees.Tree]) -> fb.program.program.Results:
     return fb.compile(tree_lstm(Words(WORDS, 3), task, hidden=2)).run(trees, losses=True, metrics=True)
 
 

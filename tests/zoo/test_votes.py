@@ -59,9 +59,3 @@ def test_a_tree_is_told_with_votes_beside_it():
     without = program.run([(TREE, None)])[0]
     program.params["votes.weight"][1] = [5, -5]
     np.testing.assert_allclose(program.run([(TREE, None)])[0], without + np.array([5, -5]), rtol=1e-5)
-
-
-def test_votes_on_a_number_are_numbers():
-    program = fb.compile(votes(FEATURES, Task("number", 0), 0.5))
-    program.params["votes.weight"] = [[0], [1], [10], [0]]
-    assert program.run([TREE])[0].tolist() == 11

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.zoo.words import Words, leaf_vector, reversed_words_of, token_vector, words_of
+from foldbatch.zoo.words import Words, leaf_vector, token_vector
 
 VOCABULARY = fb.trees.Vocabulary(["read", "line"])
 TABLE = np.array([[1, 1], [2, 3], [10, 20]], "float32")
@@ -31,17 +31,6 @@ def test_subwords_add_up():
     read_line_2 = block.eval(fb.trees.Tree.leaf(0, "readLine2"))
     assert read_line_2.tolist() == [13, 24]
     assert block.eval(fb.trees.Tree.leaf(0, None)).tolist() == [0, 0]
-
-
-def test_words_are_read_of_trees_lists_and_strings():
-    tree = fb.trees.parse_brackets("(S (NP I) (VP left))")
-    assert words_of(tree) == words_of(["I", "left"]) == words_of("I left") == ("I", "left")
-    assert reversed_words_of(tree) == ("left", "I")
-
-
-def test_a_table_starts_as_wide_as_asked():
-    program = fb.compile(leaf_vector(Words(VOCABULARY, 2000, spread=0.3)), "numpy")
-    assert 0.28 < program.params["words.weight"].std() < 0.32
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ BACKENDS = ("auto", "reference")
 OPTIMIZERS = [
     (fb.SGD, "SGD", {"lr": 0.1, "momentum": 0.9}),
     (fb.Adam, "Adam", {"lr": 0.1}),
-    (fb.AdaGrad, "Adagrad", {"lr": 0.1}),
+    (fb.train.AdaGrad, "Adagrad", {"lr": 0.1}),
 ]
 
 
@@ -104,7 +104,7 @@ def check_training(
         right.backward()
         np.testing.assert_allclose(found, right.item(), rtol=1e-9)
         for name, gradient in gradients.items():
-            dense = gradient.dense() if isinstance(gradient, fb.SparseRows) else gradient
+            dense = gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
             np.testing.assert_allclose(dense, theirs[name].grad.numpy(), rtol=1e-8, atol=1e-11)
         ours.update(program.params, gradients)
         stepper.step()

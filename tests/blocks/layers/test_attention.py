@@ -31,7 +31,7 @@ def attended(query: Any, items: Any, p: Any, score: str) -> Any:
 
 def layers(score: str) -> tuple[fb.Block, fb.Block]:
     """The attention, and a layer that makes its query and whose gradient passes through it."""
-    attention = fb.Attention(SIZE) if score == "additive" else fb.Attention(score="dot")
+    attention = fb.blocks.Attention(SIZE) if score == "additive" else fb.blocks.Attention(score="dot")
     return attention, fb.Linear(ITEM if score == "dot" else QUERY, bias=False, name="asked")
 
 
@@ -67,20 +67,20 @@ def test_over_a_tuple(score: str, count: int) -> None:
 
 
 def test_large_scores_do_not_overflow() -> None:
-    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.Attention(score="dot")
+    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.blocks.Attention(score="dot")
     assert block.eval([[1e4, 0], [[1, 2], [3, 4], [2, 9]]]).tolist() == [3.0, 4.0]
 
 
 def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None:
     given = fb.Record((fb.Vector(QUERY), fb.Map(fb.Vector(ITEM))))
-    params = fb.compile(given >> fb.Attention(SIZE)).params
+    params = fb.compile(given >> fb.blocks.Attention(SIZE)).params
     assert {name: value.shape for name, value in params.items()} == {
         "attention.query": (QUERY, SIZE),
         "attention.items": (ITEM, SIZE),
         "attention.score": (SIZE,),
     }
     given = fb.Record((fb.Vector(ITEM), fb.Map(fb.Vector(ITEM))))
-    assert not fb.compile(given >> fb.Attention(ITEM, "dot")).params
+    assert not fb.compile(given >> fb.blocks.Attention(ITEM, "dot")).params
 
 
 V = fb.Vector(2)
@@ -89,18 +89,24 @@ V = fb.Vector(2)
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: V >> fb.Attention(3), "a pair (query, items), found float32[2]"),
-        (lambda: fb.Record((V, V)) >> fb.Attention(3), "a sequence or tuple of vectors as items"),
-        (lambda: fb.Record((V, fb.Record(()))) >> fb.Attention(3), "a sequence or tuple of vectors as items"),
-        (lambda: fb.Record((V, fb.Map(fb.Scalar()))) >> fb.Attention(3), "a float vector as item"),
-        (lambda: fb.Record((fb.Tensor([2, 2]), fb.Map(V))) >> fb.Attention(3), "a float vector as query"),
-        (lambda: fb.Record((fb.Map(V), fb.Map(V))) >> fb.Attention(3), "one vector as query"),
+        (lambda: V >> fb.blocks.Attention(3), "a pair (query, items), found float32[2]"),
+        (lambda: fb.Record((V, V)) >> fb.blocks.Attention(3), "a sequence or tuple of vectors as items"),
         (
-            lambda: fb.Record((V, fb.Map(fb.Vector(3)))) >> fb.Attention(score="dot"),
+            lambda: fb.Record((V, fb.Record(()))) >> fb.blocks.Attention(3),
+            "a sequence or tuple of vectors as items",
+        ),
+        (lambda: fb.Record((V, fb.Map(fb.Scalar()))) >> fb.blocks.Attention(3), "a float vector as item"),
+        (
+            lambda: fb.Record((fb.Tensor([2, 2]), fb.Map(V))) >> fb.blocks.Attention(3),
+            "a float vector as query",
+        ),
+        (lambda: fb.Record((fb.Map(V), fb.Map(V))) >> fb.blocks.Attention(3), "one vector as query"),
+        (
+            lambda: fb.Record((V, fb.Map(fb.Vector(3)))) >> fb.blocks.Attention(score="dot"),
             "query and items of extent 2, found 2 and 3",
         ),
-        (lambda: fb.Record((V, fb.Map(V))) >> fb.Attention(3, "dot"), "of extent 3, found 2 and 2"),
-        (lambda: fb.Record((V, fb.Record((V, fb.Vector(3))))) >> fb.Attention(3), "stack"),
+        (lambda: fb.Record((V, fb.Map(V))) >> fb.blocks.Attention(3, "dot"), "of extent 3, found 2 and 2"),
+        (lambda: fb.Record((V, fb.Record((V, fb.Vector(3))))) >> fb.blocks.Attention(3), "stack"),
     ],
 )
 def test_other_inputs_are_refused(make: Any, expected: str) -> None:
@@ -109,8 +115,8 @@ def test_other_inputs_are_refused(make: Any, expected: str) -> None:
 
 def test_settings_are_checked_at_once() -> None:
     with pytest.raises(UnknownNameError, match="Attention score: expected one of additive, dot, found 'sum'"):
-        fb.Attention(3, score="sum")
+        fb.blocks.Attention(3, score="sum")
     with pytest.raises(BlockValueError, match="expected a size for the additive score, found None"):
-        fb.Attention()
+        fb.blocks.Attention()
     with pytest.raises(BlockValueError, match="Attention: expected a positive int as size"):
-        fb.Attention(0, "dot")
+        fb.blocks.Attention(0, "dot")

@@ -24,7 +24,7 @@ from foldbatch.blocks.layers.layer import (
     vector,
 )
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
-from foldbatch.params import INITIALIZERS
+from foldbatch.params.parameters import INITIALIZERS
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.types import TensorType
@@ -176,24 +176,24 @@ TABLE = np.zeros((2, 3))
         (fb.TreeLSTM(2), "TreeLSTM(2)"),
         (fb.TreeLSTM(2, 3, init="he_normal"), "TreeLSTM(2, arity=3, init='he_normal')"),
         (fb.ChildSumTreeLSTM(2, name="tree"), "ChildSumTreeLSTM(2, name='tree')"),
-        (fb.TreeRNN(2, activation=None), "TreeRNN(2, activation=None)"),
-        (fb.TreeRNN(2, 1, "relu"), "TreeRNN(2, arity=1, activation='relu')"),
-        (fb.RNTN(2, init="uniform"), "RNTN(2, init='uniform')"),
-        (fb.TreeGRU(2), "TreeGRU(2)"),
+        (fb.blocks.TreeRNN(2, activation=None), "TreeRNN(2, activation=None)"),
+        (fb.blocks.TreeRNN(2, 1, "relu"), "TreeRNN(2, arity=1, activation='relu')"),
+        (fb.blocks.RNTN(2, init="uniform"), "RNTN(2, init='uniform')"),
+        (fb.blocks.TreeGRU(2), "TreeGRU(2)"),
         (fb.LSTMCell(2), "LSTMCell(2)"),
         (fb.LSTMCell(2, forget_bias=0), "LSTMCell(2, forget_bias=0.0)"),
         (fb.GRUCell(2, reset_after=False), "GRUCell(2, reset_after=False)"),
         (fb.LayerNorm(), "LayerNorm()"),
         (fb.LayerNorm(0.001), "LayerNorm(epsilon=0.001)"),
-        (fb.Attention(2), "Attention(size=2)"),
-        (fb.Attention(score="dot"), "Attention(score='dot')"),
+        (fb.blocks.Attention(2), "Attention(size=2)"),
+        (fb.blocks.Attention(score="dot"), "Attention(score='dot')"),
         (Power(2.5, ..., bias=False), "Power(2.5, ..., bias=False)"),
     ],
     ids=str,
 )
 def test_a_layer_prints_as_the_expression_that_builds_it(layer, text):
     assert repr(layer) == text
-    assert repr(eval(text, {**vars(fb), "Power": Power})) == text
+    assert repr(eval(text, {**vars(fb.blocks), "Power": Power})) == text
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ def network(node: Any, p: Parameters, arity: int, kind: str = "tree_rnn") -> np.
 def test_a_tree_rnn_is_one_affine_map_of_x_and_its_children(arity: int) -> None:
     rng = np.random.default_rng(arity)
     trees = [random_tree(rng, arity, missing=True, every_x=False) for _ in range(12)]
-    check_layer(in_places(fb.TreeRNN(SIZE, arity), arity), lambda t, p: network(t, p, arity), trees)
+    check_layer(in_places(fb.blocks.TreeRNN(SIZE, arity), arity), lambda t, p: network(t, p, arity), trees)
 
 
 def test_a_tree_rnn_has_the_activation_it_is_given() -> None:
     tree = ([1.0, -2.0, 0.5, 1.0], [])
-    cell = fb.TreeRNN(SIZE, activation="relu", init="orthogonal")
+    cell = fb.blocks.TreeRNN(SIZE, activation="relu", init="orthogonal")
     program = fb.compile(fb.Record((X, fb.Record(()))) >> cell)
     expected = np.maximum(np.asarray(tree[0]) @ program.params["tree_rnn.weight"], 0)
     np.testing.assert_allclose(program.run([tree])[0], expected, rtol=1e-12)
@@ -78,11 +78,11 @@ def test_a_tree_rnn_has_the_activation_it_is_given() -> None:
 def test_an_rntn_is_a_tree_rnn_with_a_bilinear_form_for_each_element() -> None:
     rng = np.random.default_rng(5)
     trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
-    check_layer(in_places(fb.RNTN(SIZE), 2), lambda t, p: network(t, p, 2, "rntn"), trees)
+    check_layer(in_places(fb.blocks.RNTN(SIZE), 2), lambda t, p: network(t, p, 2, "rntn"), trees)
 
 
 def test_a_leaf_of_an_rntn_may_be_x_alone() -> None:
-    cell, x = fb.RNTN(SIZE), [1.0, 2.0, 3.0, 4.0]
+    cell, x = fb.blocks.RNTN(SIZE), [1.0, 2.0, 3.0, 4.0]
     alone = (X >> cell).eval(x)
     np.testing.assert_array_equal(alone, (fb.Record((X, fb.Record(()))) >> cell).eval([x, []]))
     assert alone.any()
@@ -108,7 +108,7 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
     rng = np.random.default_rng(7)
     tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
     x = fb.GetItem(0) >> X
-    tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.TreeGRU(SIZE))
+    tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.blocks.TreeGRU(SIZE))
     trees = [random_tree(rng, 4, missing=False, every_x=True) for _ in range(8)]
     check_layer(tree(), gru, trees)
 
@@ -116,11 +116,11 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
 def test_a_tree_gru_takes_tuples_missing_children_and_nodes_without_x() -> None:
     rng = np.random.default_rng(8)
     trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
-    check_layer(in_places(fb.TreeGRU(SIZE), 2), gru, trees)
+    check_layer(in_places(fb.blocks.TreeGRU(SIZE), 2), gru, trees)
 
 
 def test_a_leaf_of_a_tree_gru_is_a_node_with_an_empty_sequence() -> None:
-    cell, x = fb.TreeGRU(SIZE), [1.0, 2.0, 3.0, 4.0]
+    cell, x = fb.blocks.TreeGRU(SIZE), [1.0, 2.0, 3.0, 4.0]
     empty = (fb.Record((X, fb.Map(fb.Vector(SIZE, "float64")))) >> cell).eval([x, []])
     for leaf in (fb.Record(()), fb.Void()):
         found = (fb.Record((X, leaf)) >> cell).eval([x, []])
@@ -131,13 +131,13 @@ def test_a_leaf_of_a_tree_gru_is_a_node_with_an_empty_sequence() -> None:
 @pytest.mark.parametrize(
     ("cell", "count", "shapes"),
     [
-        (fb.TreeRNN(SIZE, 3, name="c"), 3, {"recurrent": (9, 3), "weight": (4, 3), "bias": (3,)}),
+        (fb.blocks.TreeRNN(SIZE, 3, name="c"), 3, {"recurrent": (9, 3), "weight": (4, 3), "bias": (3,)}),
         (
-            fb.RNTN(SIZE, name="c"),
+            fb.blocks.RNTN(SIZE, name="c"),
             2,
             {"tensor": (6, 6, 3), "recurrent": (6, 3), "weight": (4, 3), "bias": (3,)},
         ),
-        (fb.TreeGRU(SIZE, name="c"), 2, {"recurrent": (3, 9), "weight": (4, 9), "bias": (9,)}),
+        (fb.blocks.TreeGRU(SIZE, name="c"), 2, {"recurrent": (3, 9), "weight": (4, 9), "bias": (9,)}),
     ],
 )
 def test_parameters_have_the_names_and_shapes_that_the_docstrings_give(cell, count, shapes) -> None:
@@ -156,19 +156,43 @@ def given(*children: fb.Block, x: fb.Block = V) -> fb.Block:
 @pytest.mark.parametrize(
     ("make", "expected", "layer"),
     [
-        (lambda: V >> fb.TreeRNN(2), "a pair (x, children), found float32[2]", "TreeRNN(2)"),
-        (lambda: fb.Record((V, V)) >> fb.TreeRNN(2), "a tuple of up to 2 states as children", "TreeRNN(2)"),
-        (lambda: given(V, V, V) >> fb.TreeRNN(2), "raise arity, or use TreeGRU", "TreeRNN(2)"),
-        (lambda: given(V, V, V) >> fb.RNTN(2), "binarise the tree, or use TreeGRU", "RNTN(2)"),
-        (lambda: given(V, V) >> fb.RNTN(3), "a state of one vector of 3, found float32[2]", "RNTN(3)"),
-        (lambda: given(x=fb.Void()) >> fb.TreeRNN(2), "an input x or children, found neither", "TreeRNN(2)"),
-        (lambda: given(fb.Void(), x=fb.Void()) >> fb.RNTN(2), "an input x or children", "RNTN(2)"),
-        (lambda: given(x=fb.Scalar()) >> fb.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
-        (lambda: given(V, x=fb.Tensor([2, 2])) >> fb.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
-        (lambda: given(x=fb.Void()) >> fb.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
-        (lambda: given(fb.Void(), x=fb.Void()) >> fb.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
-        (lambda: fb.Record((V, V)) >> fb.TreeGRU(2), "a sequence or tuple of vectors of 2", "TreeGRU(2)"),
-        (lambda: fb.Record((V, fb.Map(V))) >> fb.TreeGRU(3), "a state of one vector of 3", "TreeGRU(3)"),
+        (lambda: V >> fb.blocks.TreeRNN(2), "a pair (x, children), found float32[2]", "TreeRNN(2)"),
+        (
+            lambda: fb.Record((V, V)) >> fb.blocks.TreeRNN(2),
+            "a tuple of up to 2 states as children",
+            "TreeRNN(2)",
+        ),
+        (lambda: given(V, V, V) >> fb.blocks.TreeRNN(2), "raise arity, or use TreeGRU", "TreeRNN(2)"),
+        (lambda: given(V, V, V) >> fb.blocks.RNTN(2), "binarise the tree, or use TreeGRU", "RNTN(2)"),
+        (lambda: given(V, V) >> fb.blocks.RNTN(3), "a state of one vector of 3, found float32[2]", "RNTN(3)"),
+        (
+            lambda: given(x=fb.Void()) >> fb.blocks.TreeRNN(2),
+            "an input x or children, found neither",
+            "TreeRNN(2)",
+        ),
+        (lambda: given(fb.Void(), x=fb.Void()) >> fb.blocks.RNTN(2), "an input x or children", "RNTN(2)"),
+        (lambda: given(x=fb.Scalar()) >> fb.blocks.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
+        (
+            lambda: given(V, x=fb.Tensor([2, 2])) >> fb.blocks.TreeRNN(2),
+            "a float vector as input x",
+            "TreeRNN(2)",
+        ),
+        (lambda: given(x=fb.Void()) >> fb.blocks.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
+        (
+            lambda: given(fb.Void(), x=fb.Void()) >> fb.blocks.TreeGRU(2),
+            "an input x or children",
+            "TreeGRU(2)",
+        ),
+        (
+            lambda: fb.Record((V, V)) >> fb.blocks.TreeGRU(2),
+            "a sequence or tuple of vectors of 2",
+            "TreeGRU(2)",
+        ),
+        (
+            lambda: fb.Record((V, fb.Map(V))) >> fb.blocks.TreeGRU(3),
+            "a state of one vector of 3",
+            "TreeGRU(3)",
+        ),
     ],
 )
 def test_other_inputs_are_refused(make: Callable[[], fb.Block], expected: str, layer: str) -> None:
@@ -176,8 +200,13 @@ def test_other_inputs_are_refused(make: Callable[[], fb.Block], expected: str, l
 
 
 def test_settings_are_checked_at_once() -> None:
-    for make in (fb.TreeRNN, fb.RNTN, fb.TreeGRU, lambda size: fb.TreeRNN(2, size)):
+    for make in (
+        fb.blocks.TreeRNN,
+        fb.blocks.RNTN,
+        fb.blocks.TreeGRU,
+        lambda size: fb.blocks.TreeRNN(2, size),
+    ):
         with pytest.raises(BlockValueError, match="expected a positive int as size"):
             make(0)
     with pytest.raises(BlockTypeError, match="TreeRNN: expected an activation of relu"):
-        fb.TreeRNN(2, activation="gelu")
+        fb.blocks.TreeRNN(2, activation="gelu")

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -19,10 +20,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from foldbatch.cache import cache_directory
 from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, THREADS, Product
 from foldbatch.errors import BackendError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
+from foldbatch.system.cache import cache_directory
 from tests.engines.cuda.spans import array_at, span_of
 
 HERE = Path(__file__).parent
@@ -86,7 +87,7 @@ class HostFunction(NamedTuple):
 
 
 class HostModule:
-    """Compiled kernels; see `driver.Module`."""
+    """Compiled kernels; see `driver.Driver.load`."""
 
     def __init__(self, path: Path, source: str) -> None:
         # PyDLL keeps Python's lock while a kernel runs: the number of its block is in static memory.
@@ -97,7 +98,7 @@ class HostModule:
         self._emulate.argtypes = (ctypes.c_void_p, ctypes.c_longlong, ctypes.c_char_p)
         self._emulate.restype = None
 
-    def function(self, name: str) -> HostFunction:
+    def __call__(self, name: str) -> HostFunction:
         """Return a kernel by name."""
         count = self._parameters[name]
         assert count <= ARGUMENTS, f"{name}: {count} parameters"
@@ -105,6 +106,16 @@ class HostModule:
         assert address is not None
         pack = struct.Struct(f"{count}q{8 * (ARGUMENTS - count)}x").pack
         return HostFunction(self._emulate, address, pack, self._threads[name])
+
+
+class HostClock:
+    """The clock of a driver that does at once what it is asked."""
+
+    def mark(self, stream: Any) -> float:
+        return time.perf_counter()
+
+    def seconds(self, mark: float) -> float:
+        return mark
 
 
 class Emulator:
@@ -182,6 +193,9 @@ class Emulator:
     def replay(self, graph: list[Callable[[], object]], stream: Any) -> None:
         for do in graph:
             self.enqueue(stream, do)
+
+    def clock(self, stream: Any) -> HostClock:
+        return HostClock()
 
     def array(self, buffer: HostBuffer, shape: tuple[int, ...], dtype: str) -> Array:
         return buffer.array(shape, dtype)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Module, Product
-from foldbatch.params import Array
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Product
+from foldbatch.params.parameters import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN
 
@@ -220,7 +220,10 @@ class Late:
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Queue) -> None:
         self._enqueue(stream, partial(self.driver.fill, pointer, byte, nbytes, stream.inner))
 
-    def load(self, source: str) -> Module:
+    def clock(self, stream: Any) -> Any:
+        return self.driver.clock(stream.inner)
+
+    def load(self, source: str) -> Callable[[str], Function]:
         return self.driver.load(source)
 
     def launch(

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from foldbatch.cache import cache_directory, tidy_once, used, write_bytes
 from foldbatch.engines.cuda.drivers.driver import HEADER
 from foldbatch.errors import BackendError
+from foldbatch.system.cache import cache_directory, tidy_once, used, write_bytes
 
 OPTIONS = ("--std=c++17", "--diag-suppress=177", "--ptxas-options=-v")  # 177: a function that no kernel calls
 MAJORS = (13, 12)  # of CUDA, the versions that are looked for

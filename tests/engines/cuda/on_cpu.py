@@ -12,7 +12,7 @@ from unittest import mock
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import LAUNCH_VARIABLE
+from foldbatch.engines.engine import DEFAULTS, LAUNCH_VARIABLE, LAUNCHES, Backend, Settings
 from foldbatch.model.model import Model
 from tests.engines.cuda.emulator import load_driver
 
@@ -50,7 +50,10 @@ def device() -> Device:
     return Device(DRIVER())
 
 
-def load(model: Model, *, debug: bool = False, launch: str = "auto") -> CudaEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
-    way = "straight" if launch == "auto" else launch
-    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=debug)
+    way = "straight" if settings.launch == "auto" else settings.launch
+    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=settings.debug)
+
+
+BACKEND = Backend(load, launches=LAUNCHES)

@@ -27,7 +27,7 @@ def run(driver: Driver, forgotten: Collection[str] = ()) -> list[list[int]]:
         forgotten: precautions that are left out.
     """
     computing, copying = driver.stream(), driver.stream()
-    summed = driver.load(TEXT).function("summed")
+    summed = driver.load(TEXT)("summed")
     total = driver.allocate(8 * COUNT * (ROUNDS + 1))
     driver.fill(total.pointer, 0, 8 * COUNT, computing)
     blocks = [

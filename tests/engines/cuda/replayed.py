@@ -37,7 +37,7 @@ def run(driver: Driver) -> list[Any]:
     a, b, c, table = (driver.allocate(nbytes) for nbytes in (48, 48, 32, 8))
     results = driver.allocate(32 * ROUNDS)
     hosts = [sent(driver, a.pointer, A, stream), sent(driver, b.pointer, B, stream)]
-    grown = driver.load(TEXT).function("grown")
+    grown = driver.load(TEXT)("grown")
     multiply = product(a, b, c)
     hosts.append(sent(driver, c.pointer, np.zeros(4), stream))
     driver.multiply(multiply, stream)  # what a product needs is there before one is captured

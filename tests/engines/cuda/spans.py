@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 
 class Span(NamedTuple):

@@ -113,7 +113,7 @@ class StandIn:
                 self.module = self
 
             def get_function(self, name: str) -> Any:
-                functions.append(self.emulated.function(name))
+                functions.append(self.emulated(name))
                 return SimpleNamespace(ptr=len(functions), module=self)
 
         def alloc(nbytes: int) -> Memory:

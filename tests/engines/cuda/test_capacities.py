@@ -110,6 +110,18 @@ def test_rows_that_follow_each_other_in_a_class_must_do_so_in_a_batch():
     assert isinstance(fit([rooms], whole), Fit)
 
 
+def test_rows_that_follow_each_other_in_a_batch_alone_are_among_the_others_of_its_class():
+    whole = _shape([8])._replace(slices=frozenset({(1, 0)}), runs=(((1, 0), 0, 20),))
+    assert whole.rest_beside(whole.slices) == (0,) and whole.rest_beside(NONE) == (20,)
+    (rooms,) = learn([whole, whole], CELLS)
+    assert rooms.full.arena_rows == (16,)  # the calls of the level
+    (rooms,) = learn([whole, _shape([8])], CELLS)
+    assert rooms.full.arena_rows[0] >= 20
+    (rooms,) = learn([_shape([8])], CELLS)
+    assert rooms.full.arena_rows == (0,)
+    assert not isinstance(fit([rooms], whole), Fit)
+
+
 def test_the_smallest_class_that_fits_is_taken():
     small, large = (learn([_shape([4] * count)], CELLS)[0] for count in (2, 5))
     assert fit([large, small], _shape([4, 4])).rooms is small

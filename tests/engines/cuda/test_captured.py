@@ -125,7 +125,7 @@ def test_a_batch_of_very_many_steps_has_no_class() -> None:
         fb.Map(fb.Vector(1)) >> fb.RNN(fb.GRUCell(1)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
     )
     program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
-    schedule = program.schedule([[[1.0]] * (LONGEST + 1)]).schedule
+    schedule = fb.program.schedule(program, [[[1.0]] * (LONGEST + 1)]).schedule
     launcher = program.engine.launcher(training=True)
     for _ in range(FIRST + 1):
         assert launcher.arranged(schedule, {}) is None

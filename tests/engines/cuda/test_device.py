@@ -43,9 +43,9 @@ def test_writing_waits_for_copies_of_long_ago_only():
         one.put(np.zeros(3))
     assert driver.waited == [1, 2]
     one.read(one.put(np.zeros(3)))
-    assert driver.waited[2:] == [3, driver.events]
+    assert driver.waited[2:] == [3, 4, driver.events]
     one.put(np.zeros(3))
-    assert len(driver.waited) == 4
+    assert len(driver.waited) == 5
 
 
 def test_what_is_read_later_waits_when_it_is_asked_for():

@@ -8,7 +8,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.engine import CudaEngine, heights_of
+from foldbatch.engines.cuda.engine import CudaEngine
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.trees import TREES, model, program
@@ -36,7 +36,7 @@ def test_kernels_are_compiled_once_a_phase_when_they_are_needed() -> None:
     driver = Loading()
     made = fb.compile(model(), "numpy", threads=1)
     engine = CudaEngine("cuda-on-cpu", made.model, Device(driver))
-    batch = made.schedule(TREES)
+    batch = fb.program.schedule(made, TREES)
     assert driver.texts == []
     for training, texts in [(True, 1), (True, 1), (False, 2)]:
         engine.ready(batch, training=training)
@@ -52,7 +52,7 @@ def test_memory_settles() -> None:
     driver = Loading()
     made = program("numpy")
     engine = CudaEngine("cuda-on-cpu", made.model, Device(driver), debug=True)
-    memory, batch = engine.memory(), made.schedule(TREES)
+    memory, batch = engine.memory(), fb.program.schedule(made, TREES)
     ready = engine.ready(batch, training=True)
     counts, runs = [], []
     for _ in range(5):
@@ -70,7 +70,7 @@ def test_memory_settles() -> None:
 def test_both_phases_share_the_way_to_the_device() -> None:
     made = program()
     engine = made.engine
-    memory, batch = engine.memory(), made.schedule(TREES)
+    memory, batch = engine.memory(), fb.program.schedule(made, TREES)
     values = []
     for training in (True, False, True):
         run = engine.forward(engine.ready(batch, training=training), batch.feeds, memory)
@@ -82,15 +82,15 @@ def test_both_phases_share_the_way_to_the_device() -> None:
 def test_the_bytes_of_a_batch_are_those_of_its_buffers() -> None:
     made = program()
     engine = made.engine
-    small, large = (engine.ready(made.schedule(TREES * n), training=True) for n in (1, 10))
+    small, large = (engine.ready(fb.program.schedule(made, TREES * n), training=True) for n in (1, 10))
     assert 0 < engine.nbytes(small) < engine.nbytes(large)
     tables = small.tables
-    assert (heights_of(tables) >= tables.forward.heights).all()
-    assert (heights_of(tables) >= tables.backward.heights).all()
+    assert (small.heights >= tables.forward.heights).all()
+    assert (small.heights >= tables.backward.heights).all()
 
 
 def test_a_batch_is_reported() -> None:
     made = program()
     engine = made.engine
-    launched = engine.launched(engine.ready(made.schedule(TREES), training=True))
+    launched = engine.launched(engine.ready(fb.program.schedule(made, TREES), training=True))
     assert {row.direction for row in launched} == {"forward", "backward"}

@@ -23,6 +23,7 @@ def update(one, flags, words=(), undone=None, number=0):
     """Enqueue an update of gradients a, b and so on."""
     names = [chr(ord("a") + i) for i in range(len(flags))]
     undo = (lambda: None) if undone is None else (lambda: undone.append(number))
+    one.faults.tidy()
     code = one.faults.promised(names, undo)
     held = [one.put(np.array([number])) for number in (*flags, *words)]
     pointers = [array.pointer for array in held]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -10,11 +9,11 @@ import pytest
 
 from foldbatch.engines.cuda import gradients
 from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.gradients import DeviceRows, first_not_finite, flags_of, sum_rows
+from foldbatch.engines.cuda.gradients import DeviceRows, first_not_finite, flags_of
 from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from tests.engines.cuda.emulated import device, needs_compiler
 
@@ -74,20 +73,9 @@ def test_dense_and_sparse_gradients_are_summed_on_the_device(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_planned_sums_of_rows(dtype):
-    rng = np.random.default_rng(4)
-    values, order = rng.normal(size=(40, 35)).astype(dtype), rng.permutation(50) % 40
-    starts = np.array([0, 3, 3, 48, 50])
-    made = sum_rows(device().put(values), device().put(order), device().put(starts))
-    wide = values.astype("float64")
-    expected = [wide[order[a:b]].sum(axis=0) for a, b in itertools.pairwise(starts)]
-    np.testing.assert_allclose(made, np.array(expected).astype(dtype), rtol=1e-7)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [None, 0, 5, 16])
 def test_the_first_array_that_is_not_finite_is_found(dtype, bad):
-    """Among more than one launch looks at, of both dtypes, and of none where all are finite."""
+    """Among many, of both dtypes, and of none where all are finite."""
     arrays = [np.full((k, 3), np.finfo(dtype).max, dtype if k % 3 else "float64") for k in range(17)]
     arrays[-1] = np.array(1.0)
     if bad == 0:

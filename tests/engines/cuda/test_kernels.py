@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import chain
 
@@ -16,6 +17,8 @@ from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.cuda.resource_table import kernels as trained
+from tests.engines.cuda.resource_table import main_models, model_of
 from tests.engines.cuda.walking import FUSED, MANY, Together, by_cuda, kernel_of_routine, prepare, use  # noqa: F401
 from tests.ptx.driver import PtxDriver
 from tests.ptx.needed import needs_ptx
@@ -140,3 +143,16 @@ def test_kernels_by_many_threads_compute_what_one_thread_computes(
     for found, one, right in zip(run_graph(graph, rows), alone, interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, one, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(found, right, rtol=2e-5, atol=2e-5)
+
+
+NARROW = re.compile(r"(?<!\(i8\))\b(?:at\d*|order|target|copies|live\d*)\[[^\]]+\][ )]*\* \d")
+
+
+def test_numbers_of_rows_have_32_bits_but_no_product_of_them() -> None:
+    """An arena may have more elements than 32 bits count."""
+    texts = [
+        made.text for block in main_models().values() for made in trained(model_of(block), training=True)
+    ]
+    assert NARROW.search("arena[at[r] * 5 + e]") and not NARROW.search("arena[(i8)at[r] * 5 + e]")
+    assert any("(i8)at[" in text for text in texts)
+    assert [found for text in texts for found in NARROW.findall(text)] == []

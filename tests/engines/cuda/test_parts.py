@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.parts import PIECES, PRODUCTS, WHOLE, Cut
+from foldbatch.engines.cuda.parts import ALONE, PIECES, PRODUCTS, WHOLE, Cut
 from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
-from foldbatch.engines.cuda.texts.lines import BODIES
+from foldbatch.engines.cuda.texts.lines import PIECES as ALONG
 from foldbatch.engines.cuda.texts.rows import ON_SEGMENTS
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static import ops
@@ -87,7 +87,7 @@ def _together() -> None:
 
 def test_every_op_has_a_text() -> None:
     """But views, which are places."""
-    names = {*EXPRESSIONS, "add", "cast", "power", "when_training", *PIECES, *BODIES, *ON_SEGMENTS}
+    names = {*EXPRESSIONS, "add", "cast", "power", "when_training", *PIECES, *ALONE, *ALONG, *ON_SEGMENTS}
     assert {*names, *PRODUCTS, *WHOLE} - {"check_range"} == set(OPS) - VIEWS
 
 

@@ -7,20 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.packing import plan_of
-from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, STATUS_AT
+from foldbatch.engines.cuda.row_kernels import plan_of
+from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, HEADER, INDEX_AT, STATUS_AT
 from tests.engines.cuda.emulated import device, needs_compiler
 
 pytestmark = needs_compiler
 BLOCKS = (1, 3)
 
 
-def table(numbers: list[int], *buffers: Any, status: Any = None) -> tuple[int, Any]:
-    """Return the address of a packed table of buffers and of numbers, their place, and what holds it."""
+def table(ints: list[int], *buffers: Any, status: Any = None, record: Any = ()) -> tuple[int, Any]:
+    """Return the place of the first of some numbers of 32 bits in a packed table of buffers, and the table.
+
+    A record of numbers of 64 bits lies behind the buffers.
+    """
     head = [0] * HEADER
     head[ADDRESSES_AT], head[STATUS_AT] = HEADER, 0 if status is None else status.pointer
-    made = device().put(np.array([*head, *(buffer.pointer for buffer in buffers), *numbers]))
-    return HEADER + len(buffers), made
+    head += [buffer.pointer for buffer in buffers] + list(record)
+    head[INDEX_AT] = 2 * len(head)
+    narrow = np.array([0, *ints, *[0] * (1 - len(ints) % 2)], np.int32)  # no place is 0
+    return 1, device().put(np.concatenate([np.array(head, np.int64), narrow.view(np.int64)]))
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -99,9 +104,8 @@ def test_losses_are_summed(kind: str, count: int, apart: bool) -> None:
     name = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8"}[kind]
     values, status = device().put(np.arange(2 * count).astype(kind)), device().zeros((9,), "int64")
     live = list(range(0, 2 * count, 2))
-    at, made = table([0, count, 0, 2 * count, *live], values, status=status)
-    if apart:
-        at, made = table([0, count, at + 4, 2 * count, *live], values, status=status)
-    device().launch(f"total_{name}", 1, (256, 1), [made.pointer, 0, at, 8])
+    record = [0, count, int(apart), 2 * count]
+    _, made = table(live, values, status=status, record=record)
+    device().launch(f"total_{name}", 1, (256, 1), [made.pointer, 0, HEADER + 1, 8])
     total = np.asarray(status)[8:].view(np.float64)
     assert total.tolist() == [sum(live) if apart else sum(range(count))]

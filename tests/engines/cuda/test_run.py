@@ -22,7 +22,7 @@ pytestmark = needs_compiler
 
 
 def forward(made: fb.Program, examples: Any, *, training: bool = True, memory: Any = None) -> CudaRun:
-    engine, batch = made.engine, made.schedule(examples)
+    engine, batch = made.engine, fb.program.schedule(made, examples)
     run: CudaRun = engine.forward(
         engine.ready(batch, training=training), batch.feeds, memory or engine.memory()
     )
@@ -41,7 +41,7 @@ def test_a_batch_is_what_numpy_makes_of_it() -> None:
             assert float(loss) == pytest.approx(float(np.sum(right.losses[key])), rel=1e-12)
         for key, metric in run.metrics.items():
             np.testing.assert_allclose(metric, right.metrics[key], rtol=1e-12)
-        numbers = range(len(program().schedule(TREES).merged.trace.calls[0]))
+        numbers = range(len(fb.program.schedule(program(), TREES).merged.trace.calls[0]))
         for found, value in zip(run.fetch(numbers), right.fetch(numbers), strict=True):
             np.testing.assert_allclose(found, value, rtol=1e-12)
         gradients = {p.name: g for p, g in run.backward().items()}
@@ -54,7 +54,7 @@ def test_a_batch_is_what_numpy_makes_of_it() -> None:
 
 def test_gradients_of_a_table_are_rows_in_order() -> None:
     gradients = forward(program(), TREES).backward()
-    (rows,) = [gradient for gradient in gradients.values() if isinstance(gradient, fb.SparseRows)]
+    (rows,) = [gradient for gradient in gradients.values() if isinstance(gradient, fb.params.SparseRows)]
     assert rows.rows.tolist() == [0, 1, 2]
     assert rows.shape == (4, SIZE)
 
@@ -65,7 +65,7 @@ def test_cotangents_of_values_are_added() -> None:
     for backend in ("numpy", "cuda-on-cpu"):
         run = forward(program(backend), TREES)
         g = np.arange(3.0)
-        numbers = program(backend).schedule(TREES).merged.trace.calls[0][:, 0].tolist()
+        numbers = fb.program.schedule(program(backend), TREES).merged.trace.calls[0][:, 0].tolist()
         seeds = [(numbers[-1], g), (numbers[0], g + 1), (numbers[-1], g * 2)]
         both.append({p.name: g for p, g in run.backward(seeds).items()})
     for name, right in both[0].items():
@@ -136,7 +136,7 @@ def test_a_report_names_it_too() -> None:
 def due(launch: str = "straight") -> fb.Program:
     words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
     block = words >> fb.RNN(fb.GRUCell(4)) >> fb.GetItem(1) >> fb.Function(ops.sum) >> fb.Loss()
-    return fb.compile(block, "cuda-on-cpu", share=None, seed=3, launch=launch)
+    return fb.compile(block, "cuda-on-cpu", options={"share": None}, seed=3, launch=launch)
 
 
 EXAMPLES = [[1, 2, 3], [4], [1, 5], [2, 2, 2, 2]]

@@ -6,6 +6,7 @@ import foldbatch as fb
 from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.engines.launch import BASE, FIRST, STORES
 from foldbatch.engines.launch import binding as fields_of
+from tests.knobs import knobs
 
 
 def tree(hidden: int = 8) -> fb.Block:
@@ -21,8 +22,8 @@ def tree(hidden: int = 8) -> fb.Block:
 
 
 def ready(examples, **options):
-    program = fb.compile(tree(), "cuda-on-cpu", **options)
-    return program, program.engine.ready(program.schedule(examples), training=True)
+    program = fb.compile(tree(), "cuda-on-cpu", **knobs(options))
+    return program, program.engine.ready(fb.program.schedule(program, examples), training=True)
 
 
 EXAMPLES = [((1.0, 2.0), (3.0, (4.0, 5.0))), (1.0, 2.0), 7.0]
@@ -39,8 +40,8 @@ def test_a_step_does_not_know_where_memory_is():
 
 
 def test_each_level_of_a_recursion_runs_its_kernels_and_products():
-    program, made = ready(EXAMPLES)
-    depth = max(map(program.depth, EXAMPLES)) - 2  # without the leaves and the loss
+    _, made = ready(EXAMPLES)
+    depth = 3  # pairs in pairs in a pair
     kernels = made.phase.kernels
     recursive = [n for n, key in enumerate(made.phase.bound.keys) if key.stage == "step"]
     for direction in made.steps:
@@ -64,13 +65,13 @@ def test_products_have_the_rows_of_their_level():
 
 def test_many_rows_take_no_more_than_so_many_blocks():
     program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)) >> fb.Sum(), "cuda-on-cpu")
-    made = program.engine.ready(program.schedule([np.arange(1e6)]), training=False)
+    made = program.engine.ready(fb.program.schedule(program, [np.arange(1e6)]), training=False)
     assert max(step.blocks for step in made.steps[0]) == BLOCKS
 
 
 def test_products_add_to_the_arena_themselves_and_kernels_with_nothing_to_do_are_left_out():
     program = fb.compile(tree(40), "cuda-on-cpu")
-    made = program.engine.ready(program.schedule(EXAMPLES), training=True)
+    made = program.engine.ready(fb.program.schedule(program, EXAMPLES), training=True)
     found = 0
     for step in made.steps[1]:
         kernel, product = made.phase.kernels[step.row[0]], step.task.multiplied

@@ -7,6 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.cuda import faults
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.gradients import DeviceRows
@@ -14,8 +15,9 @@ from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
 from foldbatch.train import SGD, AdaGrad, Adam, Eve, clip_by_global_norm
+from tests.engines.cuda import trees
 from tests.engines.cuda.checked import late
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.engines.cuda.emulator import Emulator
@@ -241,8 +243,8 @@ def test_a_step_waits_for_nothing():
         opt.update(store, clipped, scale=0.5)
     assert driver.waits == waits
     assert driver.launches == 30 * (
-        4 + 1 + 4 + 1 + 1 + 2 + 4
-    )  # squares, factor, scale; flag, fault, zeros and spread, steps
+        4 + 1 + 4 + 4 + 1 + 2 + 4
+    )  # squares, factor, scale; flags, fault, zeros and spread, steps
     assert norm == pytest.approx(np.sqrt(2 * 3 + 12 + 4 + 1))
     assert driver.waits > waits
 
@@ -315,6 +317,21 @@ def test_training_on_a_device_is_training(name):
     for left, right in ((params, moved), (state, other)):
         for key in left:
             np.testing.assert_allclose(right[key], left[key], rtol=1e-5, atol=1e-6, err_msg=key)
+
+
+def test_training_goes_on_after_very_many_updates(monkeypatch):
+    """Of which few are remembered, however often losses were read; a look launches the step that is due."""
+    monkeypatch.setattr(faults, "MANY", 3)
+    ends = []
+    for backend in ("numpy", "cuda-on-cpu"):
+        program, opt = fb.compile(trees.model(), backend, seed=1), SGD(0.1)
+        for _ in range(8):
+            loss, grads = program.value_and_grad(trees.TREES)
+            opt.update(program.params, grads, scale=0.5)
+            assert np.isfinite(float(loss))
+        ends.append(copied(program.params))
+    for key, array in ends[0].items():
+        np.testing.assert_allclose(ends[1][key], array, rtol=1e-10, err_msg=key)
 
 
 def test_programs_of_one_block_on_host_and_device_train_its_parameters_in_turns():

@@ -27,7 +27,7 @@ from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, La
 from foldbatch.engines.launch import binding as fields_of
 from foldbatch.engines.launches import Directions
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
@@ -79,7 +79,7 @@ class Together:
         new = {name: text for name, text in names.items() if name not in self.functions}
         if new:
             module = self.device.driver.load("\n".join(dict.fromkeys(new.values())))
-            self.functions |= {name: module.function(name) for name in new}
+            self.functions |= {name: module(name) for name in new}
 
     def run(self, table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
         """Run a table of launches of one routine, and change the buffers."""
@@ -96,7 +96,7 @@ class Together:
             memory.bring(number, array)
         status = self.device.zeros((STATUS,), "int64")
         numbers = np.empty_like(packed.numbers)
-        packed.filled(numbers, memory.addresses.tolist(), status.pointer)
+        packed.filled(numbers, memory.addresses, (), status.pointer)
         told = self.device.put(numbers)
         steps = tuple(steps_of([kernel], packed.forward, spaced=False))
         Walker(self.device, self.functions).run(steps, told.pointer, memory.addresses.tolist())

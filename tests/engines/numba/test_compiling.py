@@ -21,10 +21,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from foldbatch.cache import CacheWarning
 from foldbatch.engines.numba import compiling
 from foldbatch.engines.numba.compiling import compile_loop, compile_text, native
 from foldbatch.errors import BackendError
+from foldbatch.system.cache import CacheWarning
 from tests.engines.numba.walking import run_native
 
 TEXT = """# i8, f4[1], f4[1]w

@@ -17,11 +17,12 @@ import foldbatch as fb
 from foldbatch.engines import numba as numba_engine
 from foldbatch.engines.batch import schedule_batch
 from foldbatch.engines.bindings import Key
+from foldbatch.engines.engine import Settings
 from foldbatch.engines.numba import known_products
 from foldbatch.engines.reference import Reference
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.params import Parameter, SparseRows
+from foldbatch.params.parameters import Parameter, SparseRows
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
@@ -33,6 +34,7 @@ from foldbatch.static.graph import apply, input_node, parameter_node
 from foldbatch.types import VOID, TensorType
 from tests.engines import unfused
 from tests.engines.random_cells import Runnable, runnables
+from tests.knobs import knobs
 from tests.scheduler.random_traces import leveled
 
 pytestmark = [
@@ -91,7 +93,7 @@ def dense(gradient: Any) -> Any:
 
 def launched(program: fb.Program, batch: list[Tree], *, training: bool = True) -> list[Key]:
     """Return the kernels that a batch launches, but those that have no routine."""
-    ready = program.engine.ready(program.schedule(batch), training=training)
+    ready = program.engine.ready(fb.program.schedule(program, batch), training=training)
     keys = ready.kernels.bound.keys
     tables = [table for table in ready.tables[:2] if table is not None]
     kernels = [int(row[0]) for table in tables for row in table.launches]
@@ -118,7 +120,7 @@ def programs(layout: str, **form: bool) -> list[fb.Program]:
 
 def compiled(block: fb.Block, **options: Any) -> list[fb.Program]:
     """Return a block compiled for Numba, and for the other engines."""
-    program = fb.compile(block, "numba", threads=1, debug=True, **options)
+    program = fb.compile(block, "numba", threads=1, debug=True, **knobs(options))
     return [program, *(fb.compile(block, name, threads=1) for name in ("numpy", "reference"))]
 
 
@@ -174,7 +176,7 @@ def test_a_report_tells_which_steps_know_rows() -> None:
 def test_a_batch_below_a_threshold_is_left_alone(others: dict[str, float]) -> None:
     """Its launch tables are those that it had without; the next batch is not."""
     program, *_ = programs("consumer", again=False)
-    engine, batch = program.engine, program.schedule(BATCH)
+    engine, batch = program.engine, fb.program.schedule(program, BATCH)
     with thresholds(**others):
         ready = engine.ready(batch, training=True)
         assert variants(launched(program, BATCH)) == []
@@ -266,7 +268,7 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
     traces = [leveled(trace, signatures, chosen)] * 2
     batch = schedule_batch(traces, signatures, chosen, LAYOUTS["consumer"], 1)
     assert batch.schedule.cells[1].operands[0].repeats
-    engine = numba_engine.load(made, debug=True)
+    engine = numba_engine.load(made, Settings(debug=True))
     ready = engine.ready(batch, training=True)
     steps = [
         ready.kernels.bound.numbers.get(Key(1, name, "step", "known")) for name in ("forward", "backward")
@@ -287,7 +289,7 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Any, share: str | None) -> None:
     """Whatever cells there are, and however the batch is laid out; loops are not fused, as each is compiled."""
     batch = runnable.batch(layout, share)
-    engine = unfused.load(runnable.model, debug=True)
+    engine = unfused.load(runnable.model, Settings(debug=True))
     feeds = [[data.astype(np.int64) for data in columns] for columns in batch.feeds]
     run = engine.forward(engine.ready(batch, training=True), feeds, engine.memory())
     oracle = Reference(runnable.model.cells, runnable.model.signatures, batch.merged.trace)

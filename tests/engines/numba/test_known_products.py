@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.numba.known_products import find_product
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Node, apply, input_node, parameter_node

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.numba.updates import Compiled, sum_copies
 from foldbatch.errors import ParameterError
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import SparseRows
+from foldbatch.params.updates import Change, Rule
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
 from foldbatch.train.gradients import check_numbers
-from foldbatch.updates import Change, Rule
 
 DTYPES = st.sampled_from(["float32", "float64"])
 LINES = (

@@ -11,7 +11,7 @@ import pytest
 
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.numba.instructions import encode
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.statements import Routine
 from tests.engines.numpy import launching
 

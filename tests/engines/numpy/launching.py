@@ -11,7 +11,7 @@ import numpy as np
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.numpy.kernel import Function, load
 from foldbatch.engines.numpy.walk import run
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.op import Axis
 from foldbatch.static.statements import Routine, Slot
 from foldbatch.types import TensorType

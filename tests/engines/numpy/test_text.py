@@ -8,7 +8,7 @@ import pytest
 from foldbatch.engines.numpy.kernel import load
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
 from foldbatch.types import TensorType

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foldbatch.errors import GraphError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node

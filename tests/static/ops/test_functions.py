@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from foldbatch.errors import GraphError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, constant, input_node

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.derivatives import dense
 from foldbatch.errors import ExampleError, GraphError
+from foldbatch.program.derivatives import dense
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, input_node, reachable

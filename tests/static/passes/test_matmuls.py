@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 import foldbatch as fb
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.passes.matmuls import merge_matmuls, split_by_stage

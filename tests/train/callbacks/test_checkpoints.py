@@ -11,8 +11,10 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ReadError, TrainingError, UnknownNameError
-from foldbatch.loading import read_notes
-from foldbatch.train import AverageWeights, Callback, Checkpoints, EarlyStopping, Trainer, checkpoint
+from foldbatch.program import read_notes
+from foldbatch.train import AverageWeights, Callback, Checkpoints, EarlyStopping, Trainer
+from foldbatch.train import trainer as trainer_module
+from foldbatch.train.resuming import read_state
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, assert_same, trainer
 
@@ -83,7 +85,7 @@ def test_a_signal_ends_a_fit_with_a_checkpoint_of_the_last_step(tmp_path, number
     with pytest.raises(error) as raised:
         trainer(tmp_path, callbacks=[SignalAt(7, number)]).fit(EXAMPLES, DEV, epochs=4)
     assert getattr(raised.value, "code", 143) == 143
-    assert checkpoint.read(tmp_path / "last.safetensors")["steps"] == 8
+    assert read_state(tmp_path / "last.safetensors")["steps"] == 8
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     resumed = trainer(tmp_path)
     resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
@@ -103,7 +105,7 @@ def test_a_signal_while_the_dev_set_is_evaluated_loses_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(EXAMPLES, DEV, epochs=4)
     assert len(interrupted.history) == 1
-    assert interrupted.steps == checkpoint.read(tmp_path / "last.safetensors")["steps"] == 10
+    assert interrupted.steps == read_state(tmp_path / "last.safetensors")["steps"] == 10
     resumed = trainer(tmp_path)
     resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
     assert_same(unbroken(), resumed)
@@ -216,7 +218,7 @@ def test_settings_are_looked_at(tmp_path):
 
 def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkeypatch):
     steps = []
-    monkeypatch.setattr(checkpoint, "write", lambda path, state: steps.append(state["steps"]))
+    monkeypatch.setattr(trainer_module, "write_state", lambda path, state: steps.append(state["steps"]))
     trainer(tmp_path, every=2).fit(EXAMPLES, epochs=2, dev=DEV)
     assert steps == [2, 4, 5, 7, 9, 10]
     steps.clear()

@@ -1,14 +1,22 @@
-"""Logs: a line an epoch; a resumed training writes the file of the unbroken one."""
+"""What a person reads of a training."""
 
 from __future__ import annotations
 
+import io
 import json
+import struct
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from foldbatch.errors import TrainingError
-from foldbatch.train import CSVLog, JSONLinesLog
+from foldbatch.engines.pending import Pending
+from foldbatch.errors import TrainingError, UnknownNameError
+from foldbatch.params.parameters import SparseRows
+from foldbatch.train import CSVLog, JSONLinesLog, ParameterStatistics, Plots, Progress, TensorBoardLog
+from foldbatch.train.batches import Batch
+from foldbatch.train.resuming import Position
 from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, run_in_two, through_json, trainer, without_seconds
 
 
@@ -105,3 +113,155 @@ def test_the_dev_set_is_in_both(tmp_path):
 def test_settings_are_checked():
     with pytest.raises(TrainingError, match="JSONLinesLog every: expected 1 step or more"):
         JSONLinesLog("log", every=0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def run(callback, losses=(4.0, 2.0), stopped=None):
+    fake = Fake(callback)
+    callback.on_fit_start(fake)
+    for _ in range(2):
+        fake.epochs, fake.batches, fake.position = 3, 4, Position(batches=1)
+        callback.on_epoch_start(fake)
+        for loss in losses:
+            fake.steps += 1
+            fake.batch = Batch([0, 1], ["a", "b"], loss)
+            callback.on_step_end(fake)
+        fake.epoch += 1
+        fake.figures = {"epoch": fake.epoch, "loss": 1.25, "table": [[1]], "dev_f1": 0.98765, "seconds": 2.04}
+        callback.on_epoch_end(fake)
+    fake.stopped = stopped
+    callback.on_fit_end(fake)
+    callback.on_step_end(fake)  # outside of fit
+
+
+LINES = [f"epoch {n}/3  loss 1.25  dev_f1 0.9877  2.0 s" for n in (1, 2)]
+
+
+def test_a_pipe_gets_a_line_an_epoch(capsys):
+    run(Progress(), stopped="time is over")
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [*LINES, "stopped: time is over"]
+    assert shown.out == ""
+
+
+def test_a_terminal_gets_a_bar_above_which_lines_stay(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    file = Terminal()
+    run(Progress(file=file))
+    text = file.getvalue()
+    assert all(f"{line}\n" in text for line in LINES)
+    assert "\x1b[" in text
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")  # the cursor is back
+
+
+def test_a_notebook_gets_tqdms_bar(monkeypatch, capsys):
+    pytest.importorskip("tqdm", reason="needs tqdm")
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    run(Progress())
+    shown = capsys.readouterr().err
+    assert all(f"{line}\n" in shown for line in LINES)
+    assert "epoch 2/3" in shown
+    assert "1/4" in shown  # resumed behind the first step
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    run(Progress())
+    assert capsys.readouterr().err.splitlines() == LINES
+
+
+def test_a_loss_on_a_device_is_not_waited_for(capsys):
+    def read():
+        raise AssertionError
+
+    run(Progress("bar"), [Pending(read)])
+    run(Progress("lines"), [Pending(read)])
+
+
+def test_a_style_is_one_of_four():
+    with pytest.raises(UnknownNameError, match="one of auto, bar, notebook, lines, found 'tqdm'"):
+        Progress("tqdm")
+
+
+event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2", reason="needs tensorboardX")
+
+
+def events(folder):
+    """Return the events of a folder's files, in order: records of length, check, data, check."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):
+        data = path.read_bytes()
+        while data:
+            (length,) = struct.unpack_from("<Q", data)
+            yield event_pb2.Event.FromString(data[12 : 12 + length])
+            data = data[16 + length :]
+
+
+def scalars(folder):
+    return [(e.step, v.tag, v.simple_value) for e in events(folder) for v in e.summary.value]
+
+
+def run_of_tensorboard(callback, *, steps=0):
+    fake = Fake(callback)
+    fake.steps = steps
+    callback.on_fit_start(fake)
+    for loss in (4.0, 2.0):
+        fake.steps += 1
+        fake.batch = Batch([0, 1], ["a", "b"], loss)
+        callback.on_step_end(fake)
+    fake.run_epoch(loss=1.5, f1={"good": 0.25}, table=[[1]], note="text")
+    callback.on_fit_end(fake)
+    callback.on_step_end(fake)  # outside of fit
+
+
+def test_figures_are_drawn_over_steps(tmp_path):
+    run_of_tensorboard(TensorBoardLog(tmp_path, every=2))
+    assert scalars(tmp_path) == [
+        (2, "step/loss", 1.0),
+        (2, "step/lr", pytest.approx(0.1)),
+        (2, "epoch", 1.0),
+        (2, "loss", 1.5),
+        (2, "f1/good", 0.25),
+    ]
+
+
+def test_a_resumed_training_drops_later_events(tmp_path):
+    run_of_tensorboard(TensorBoardLog(tmp_path), steps=5)
+    starts = [event.step for event in events(tmp_path) if event.HasField("session_log")]
+    assert starts[:1] == [6]
+
+
+def test_settings_are_checked_of_tensorboard(tmp_path):
+    with pytest.raises(TrainingError, match="TensorBoardLog every: expected 1 step or more"):
+        TensorBoardLog(tmp_path, every=0)
+
+
+def test_norms_are_by_name_and_of_the_mean():
+    fake = Fake(ParameterStatistics())
+
+    class Stands:
+        params = {"w": np.array([[3e30, 4e30]], "float32"), "table": np.ones((4, 1), "float32")}
+
+    fake.program = Stands
+    rows = SparseRows(np.array([1, 3]), np.array([[6.0], [8.0]], "float32"), (4, 1))
+    fake.batch = Batch([0, 1], ["a", "b"], 0.0, {"table": rows})
+    fake.callback.on_step_end(fake)
+    fake.run_epoch()
+    assert fake.figures["norms"]["table"] == 2
+    np.testing.assert_allclose(fake.figures["norms"]["w"], 5e30)
+    assert fake.figures["gradient_norms"] == {"table": 5}
+    again = ParameterStatistics()  # resumed between the last batch of an epoch and its end
+    again.load_state(through_json(fake.callback.state()))
+    fake.callback = again
+    fake.run_epoch()
+    assert fake.figures["gradient_norms"] == {"table": 5}
+
+
+pytest.importorskip("matplotlib", reason="needs matplotlib")
+
+
+def test_curves_and_matrices_are_files(tmp_path):
+    fake = Fake(Plots(tmp_path / "new", ["bad", "good"], ending="svg"))
+    fake.run_epoch(loss=0.5, dev_confusion=[[1, 0], [2, 3]], dev_f1={"good": 1.0})
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["dev_confusion.svg", "history.svg"]

@@ -17,40 +17,18 @@ from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
 from foldbatch.errors import BackendError
 from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 
-
-class Libcuda:
-    """NVIDIA's driver, as far as `card` asks it."""
-
-    def __init__(self, version: int = 13000, devices: int = 1, status: int = 0) -> None:
-        self.version, self.devices, self.status = version, devices, status
-
-    def cuInit(self, flags: int) -> int:
-        return self.status
-
-    def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = self.devices
-        return 0
-
-    def cuDriverGetVersion(self, version: Any) -> int:
-        version._obj.value = self.version
-        return 0
-
-    def cuGetErrorString(self, status: int, text: Any) -> int:
-        text._obj.value = b"the driver is out of order"
-        return 0
+ANEW = "pip install 'foldbatch[cuda13]', or 'foldbatch[cuda12]' where the driver is older than 580"
+NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
 
 
 @contextmanager
-def machine(
-    libcuda: Libcuda | None = None, cupy: Any = None, *, libraries: dict[str, Any] | None = None
-) -> Iterator[None]:
-    """A machine with a driver, CuPy and other libraries, or without."""
+def machine(cupy: Any = None, *, libraries: dict[str, Any] | None = None) -> Iterator[None]:
+    """A machine with CuPy and libraries, or without."""
 
     def load(name: str, mode: int = 0) -> Any:
-        there = {card.DRIVER: libcuda, **(libraries or {})}
-        if there.get(name) is None:
+        if name not in (libraries or {}):
             raise OSError(f"{name}: cannot open shared object file")
-        return there[name]
+        return libraries[name]  # type: ignore[index]
 
     runtime = None if cupy is None else SimpleNamespace(**vars(cupy.cuda.runtime))
     if runtime is not None:
@@ -64,95 +42,65 @@ def machine(
         yield
 
 
+def without_gpu() -> StandIn:
+    cupy = StandIn()
+    cupy.cuda.runtime.getDeviceCount = mock.Mock(side_effect=CUDARuntimeError(NO_DEVICE))
+    return cupy
+
+
 def test_where_all_is_there_it_is_cupy() -> None:
     cupy = StandIn()
-    with machine(Libcuda(), cupy):
+    with machine(cupy):
         assert card.check() is cupy
 
 
-def without_gpu(monkeypatch: pytest.MonkeyPatch, visible: str | None) -> None:
-    if visible is None:
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    else:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-
-
 @pytest.mark.parametrize(
-    ("libcuda", "cupy", "visible", "expected"),
+    ("cupy", "visible", "expected"),
     [
+        (None, None, f"expected CuPy to be installed, found none; {ANEW}; or take the backend numba"),
         (
-            Libcuda(),
+            StandIn(driver=0),
             None,
-            None,
-            "expected CuPy to be installed, found none; pip install 'foldbatch[cuda13]', or take the backend numba",
+            "expected NVIDIA's driver, found none; install the driver, or take the backend numba",
         ),
         (
-            Libcuda(12040),
+            without_gpu(),
             None,
-            None,
-            "expected CuPy to be installed, found none; pip install 'foldbatch[cuda12]', or take the backend numba",
+            f"expected a GPU, found {NO_DEVICE}; run nvidia-smi and mend what it says, or take the backend numba",
         ),
         (
-            None,
-            None,
-            None,
-            "expected CuPy to be installed, found none; pip install 'foldbatch[cuda13]', or take the backend numba",
-        ),
-        (
-            None,
-            StandIn(),
-            None,
-            "expected NVIDIA's driver, found no libcuda.so.1; install the driver, or take the backend numba",
-        ),
-        (
-            Libcuda(devices=0),
-            StandIn(),
-            None,
-            "expected a GPU, found none; see whether nvidia-smi lists one, or take the backend numba",
-        ),
-        (
-            Libcuda(devices=0, status=100),
-            StandIn(),
+            without_gpu(),
             "",
             (
-                "expected a GPU, found none, with CUDA_VISIBLE_DEVICES=''; set CUDA_VISIBLE_DEVICES to 0, or take the"
-                " backend numba"
+                f"expected a GPU, found {NO_DEVICE}, with CUDA_VISIBLE_DEVICES=''; run nvidia-smi and mend what it says,"
+                " or take the backend numba"
             ),
         ),
         (
-            Libcuda(devices=0, status=803),
-            StandIn(),
-            None,
-            (
-                "expected NVIDIA's driver to start, found 'the driver is out of order' (error 803); run nvidia-smi and"
-                " mend what it says, or take the backend numba"
-            ),
-        ),
-        (
-            Libcuda(12040),
-            StandIn(13000),
+            StandIn(13000, 12040),
             None,
             (
                 "expected a driver for CUDA 13 (580 or later), which CuPy is made for, found one for CUDA 12.4; update the"
-                " driver, or pip uninstall the CuPy there is, then pip install 'foldbatch[cuda12]'"
+                f" driver, or pip uninstall the CuPy there is, then {ANEW}"
             ),
         ),
         (
-            Libcuda(11080),
-            StandIn(12090),
+            StandIn(12090, 11080),
             None,
             (
                 "expected a driver for CUDA 12 (525.60 or later), which CuPy is made for, found one for CUDA 11.8; update the"
-                " driver, or pip uninstall the CuPy there is, then pip install 'foldbatch[cuda13]'"
+                f" driver, or pip uninstall the CuPy there is, then {ANEW}"
             ),
         ),
     ],
 )
 def test_what_is_missing_is_told(
-    monkeypatch: pytest.MonkeyPatch, libcuda: Libcuda | None, cupy: Any, visible: str | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, cupy: Any, visible: str | None, expected: str
 ) -> None:
-    without_gpu(monkeypatch, visible)
-    with machine(libcuda, cupy), pytest.raises(BackendError) as error:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with machine(cupy), pytest.raises(BackendError) as error:
         load_driver()
     assert str(error.value) == f"backend cuda: {expected}"
 
@@ -161,20 +109,8 @@ def test_a_gpu_of_another_make_is_told() -> None:
     cupy = StandIn()
     cupy.is_hip = True
     with (
-        machine(Libcuda(), cupy),
+        machine(cupy),
         pytest.raises(BackendError, match="expected CuPy for CUDA, found CuPy for ROCm"),
-    ):
-        card.check()
-
-
-def test_what_cupy_says_is_told() -> None:
-    cupy = StandIn()
-    cupy.cuda.runtime.getDeviceCount = mock.Mock(side_effect=CUDARuntimeError("cudaErrorNotPermitted: no"))
-    with (
-        machine(Libcuda(), cupy),
-        pytest.raises(
-            BackendError, match="CuPy to reach the GPU, found cudaErrorNotPermitted: no; run nvidia-smi"
-        ),
     ):
         card.check()
 
@@ -184,7 +120,7 @@ def test_a_broken_cupy_is_told() -> None:
         card, "import_module", mock.Mock(side_effect=ImportError("libcudart is missing\nsee"))
     )
     with (
-        machine(Libcuda(), StandIn()),
+        machine(StandIn()),
         broken,
         pytest.raises(
             BackendError, match="expected CuPy to work, found libcudart is missing; install CuPy anew: pip"
@@ -197,7 +133,7 @@ def test_cublas_comes_with_cupy_or_is_told_of() -> None:
     library = object()
     with (
         mock.patch.object(card, "import_module", mock.Mock()),
-        machine(None, StandIn(), libraries={"libcublas.so.12": library}),
+        machine(StandIn(), libraries={"libcublas.so.12": library}),
     ):
         assert card.cublas(12) is library
         with pytest.raises(

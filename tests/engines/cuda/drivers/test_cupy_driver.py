@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -28,7 +29,7 @@ from tests.engines.cuda import replayed, stand_in
 from tests.engines.cuda.emulated import gpu_answers
 from tests.engines.cuda.emulator import Emulator
 from tests.programs import drawn
-from tests.test_laws import assert_same, gradients_of
+from tests.programs.comparing import assert_same, gradients_of
 
 on_card = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 DRIVERS = [
@@ -221,7 +222,7 @@ def test_too_little_memory_says_how_much_there_is() -> None:
 def test_a_text_is_compiled_by_cupy_and_a_kernel_holds_its_module() -> None:
     driver, _, _ = stand_in.driver()
     module = driver.load("KERNEL f(i8 x) { *(i8*)x = 5; }")
-    function = module.function("f")
+    function = module("f")
     held = weakref.ref(function.module)
     del module
     gc.collect()
@@ -268,7 +269,7 @@ def on_stand_ins() -> Iterator[tuple[stand_in.StandIn, stand_in.Cublas]]:
     made = Device(driver)
     with (
         mock.patch.object(cuda, "device", lambda precision: made),
-        mock.patch.object(cuda, "check", lambda: None),
+        mock.patch.object(cuda, "BACKEND", replace(cuda.BACKEND, check=lambda: None)),
     ):
         yield cupy, products
 
@@ -337,10 +338,10 @@ def test_a_card_runs_kernels_in_the_order_of_streams_and_events() -> None:
     driver.wait(main, copied)
     bits = int(np.array([0.5]).view("i8")[0])
     for _ in range(10):
-        driver.launch(module.function("grow"), 64, (256, 1), [n, buffer.pointer, bits], main)
+        driver.launch(module("grow"), 64, (256, 1), [n, buffer.pointer, bits], main)
     back = driver.pinned(8 * n)
     driver.copy_out(back, buffer.pointer, main)
-    driver.launch(module.function("many"), 1, (32, 1), [*range(15), buffer.pointer], main)
+    driver.launch(module("many"), 1, (32, 1), [*range(15), buffer.pointer], main)
     word = driver.pinned(8)
     driver.copy_out(word, buffer.pointer, main)
     wait_for(driver, main)

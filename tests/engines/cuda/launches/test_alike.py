@@ -51,7 +51,7 @@ def _a_scale_above_1(program):
 
 
 def _nothing_between(program):
-    _steps(program, fb.AdaGrad(lr=0.1), [EXAMPLES, [], EXAMPLES, [[]], EXAMPLES])
+    _steps(program, fb.train.AdaGrad(lr=0.1), [EXAMPLES, [], EXAMPLES, [[]], EXAMPLES])
 
 
 def _sums_of_steps(program):

@@ -9,6 +9,7 @@ import foldbatch as fb
 from foldbatch.engines.cuda.captured import FIRST
 from tests.engines.cuda import trees
 from tests.engines.cuda.checked import driven, in_every_order
+from tests.knobs import knobs
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
@@ -33,16 +34,16 @@ MODELS = {"chain": (_chain, WORDS), "tree": (trees.model, trees.TREES), "both wa
 
 
 def _captured(block, **options):
-    return fb.compile(block, "cuda-on-cpu", launch="captured", seed=3, threads=1, **options)
+    return fb.compile(block, "cuda-on-cpu", launch="captured", seed=3, threads=1, **knobs(options))
 
 
 def _compiled(block, **options):
-    return fb.compile(block, "cuda-on-cpu", seed=3, threads=1, **options)
+    return fb.compile(block, "cuda-on-cpu", seed=3, threads=1, **knobs(options))
 
 
 def _trained(program, examples):
     """Train for some steps, of whole batches and of parts; return losses and parameters."""
-    optimizer, losses = fb.AdaGrad(lr=0.1), []
+    optimizer, losses = fb.train.AdaGrad(lr=0.1), []
     for batch in (examples, examples[:2], examples, examples[1:], examples):
         loss, gradients = program.value_and_grad(batch)
         optimizer.update(program.params, gradients)
@@ -57,8 +58,8 @@ def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
     block, examples = MODELS[model]
     losses, parameters = _trained(_compiled(block()), examples)
     program = _captured(block(), debug=debug)  # memory of NaN, where `debug`
-    program.fit_capacities(examples, batch_size=len(examples) - 1)
-    program.fit_capacities(examples, batch_size=len(examples), batches=2)
+    program.warm(examples, batch_size=len(examples) - 1)
+    program.warm(examples, batch_size=len(examples), batches=2)
     found, changed = _trained(program, examples)
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     for name, value in parameters.items():
@@ -71,7 +72,7 @@ def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
 def test_training_is_alike_in_every_order_of_the_device():
     def train():
         program = _captured(trees.model())
-        program.fit_capacities(trees.TREES, batch_size=3)
+        program.warm(trees.TREES, batch_size=3)
         return _trained(program, trees.TREES)
 
     in_every_order(train)
@@ -80,7 +81,7 @@ def test_training_is_alike_in_every_order_of_the_device():
 def test_a_step_with_its_update_is_one_launch_and_one_copy():
     with driven() as driver:
         program = _captured(_chain(5))
-        program.fit_capacities(WORDS, batch_size=6)
+        program.warm(WORDS, batch_size=6)
         _trained(program, WORDS[:4])
         optimizer = fb.SGD(lr=0.1)
         for _ in range(4):
@@ -113,7 +114,7 @@ def test_classes_are_learned_from_the_first_batches_and_told_of():
 
 def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
     program = _captured(_chain(5))
-    program.fit_capacities(WORDS, batch_size=6, batches=2)
+    program.warm(WORDS, batch_size=6, batches=2)
     for training in (True, False):
         spans = program.profile(WORDS, steps=3, training=training).spans
         assert [span.name for span in spans if span.row == "compute" and "copy" not in span.name] == [
@@ -123,7 +124,7 @@ def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
 
 def test_a_report_is_of_the_graph_that_it_tells_of():
     program = _captured(_chain(5))
-    program.fit_capacities(WORDS, batch_size=6, batches=2)
+    program.warm(WORDS, batch_size=6, batches=2)
     straight = _compiled(_chain(5)).describe(WORDS, compare=False)
     program.value_and_grad(WORDS)
     report = program.describe(WORDS, compare=False)
@@ -133,7 +134,7 @@ def test_a_report_is_of_the_graph_that_it_tells_of():
 
 def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
     program = _captured(_chain(5))
-    program.fit_capacities(WORDS, batch_size=6)
+    program.warm(WORDS, batch_size=6)
     longer = [[1, 2, 3, 4, 5, 6, 7]]
     loss, _ = program.value_and_grad(longer)
     assert float(loss) == pytest.approx(float(_compiled(_chain(5)).value_and_grad(longer)[0]), rel=1e-6)
@@ -144,7 +145,7 @@ def test_training_goes_on_where_a_capture_fails(monkeypatch):
     program, straight = (
         fb.compile(_chain(5), "cuda-on-cpu", launch=way, seed=3) for way in ("captured", "straight")
     )
-    program.fit_capacities(WORDS, batch_size=4)
+    program.warm(WORDS, batch_size=4)
 
     def refuse(stream):
         raise RuntimeError("no graphs on this card")

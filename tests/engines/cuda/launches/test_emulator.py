@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from foldbatch.cache import CacheWarning
 from foldbatch.engines.cuda.drivers.driver import Product
 from foldbatch.errors import BackendError
+from foldbatch.system.cache import CacheWarning
 from tests.engines.cuda import emulator, replayed
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.emulator import OPTIONS, Emulator, parameters
@@ -59,26 +59,26 @@ def address_of(array):
 def test_a_kernel_computes_on_memory(kernels):
     x, y = np.arange(5.0), np.zeros(6)
     factor = struct.unpack("q", struct.pack("d", -2.5))[0]
-    GPU.launch(kernels.function("scaled"), 3, (32, 2), (address_of(x), address_of(y), 5, factor), 0)
+    GPU.launch(kernels("scaled"), 3, (32, 2), (address_of(x), address_of(y), 5, factor), 0)
     assert y.tolist() == [0, -2.5, -5, -7.5, -10, 0]
 
 
 def test_blocks_know_their_number_and_the_first_of_them_wins(kernels):
     seen, word = np.zeros(4, np.int64), np.zeros(1, np.int64)
-    GPU.launch(kernels.function("numbered"), 3, (1, 1), [address_of(seen), address_of(word)], 0)
+    GPU.launch(kernels("numbered"), 3, (1, 1), [address_of(seen), address_of(word)], 0)
     assert seen.tolist() == [1300, 301, 302, 0]
     assert word == 1
 
 
 def test_a_kernel_takes_up_to_sixteen_arguments(kernels):
     target = np.zeros(1, np.int64)
-    GPU.launch(kernels.function("of_sixteen"), 1, (1, 1), [address_of(target), *range(1, 16)], 0)
+    GPU.launch(kernels("of_sixteen"), 1, (1, 1), [address_of(target), *range(1, 16)], 0)
     assert target == 1 + 4 + 12 + 8 * sum(range(4, 14)) + 1024 * 14 + 4096 * 15
 
 
 def test_the_functions_of_kernels_are_those_of_the_c_library(kernels):
     y = np.zeros(3, np.float32)
-    GPU.launch(kernels.function("functions"), 1, (1, 1), [address_of(y)], 0)
+    GPU.launch(kernels("functions"), 1, (1, 1), [address_of(y)], 0)
     first = np.exp(1) + np.tanh(0.5) + np.log(2) + np.sqrt(2) + 8 + 2 + 2
     np.testing.assert_allclose(y, [first, 15, 1], rtol=1e-6)
 
@@ -86,17 +86,17 @@ def test_the_functions_of_kernels_are_those_of_the_c_library(kernels):
 @pytest.mark.parametrize("arguments", [(), (0,), (0, 0, 0), (0, 2**63), (0, 0.5)])
 def test_wrong_arguments_are_refused(kernels, arguments):
     with pytest.raises(struct.error):
-        GPU.launch(kernels.function("numbered"), 1, (1, 1), arguments, 0)
+        GPU.launch(kernels("numbered"), 1, (1, 1), arguments, 0)
 
 
 @pytest.mark.parametrize(("blocks", "threads"), [(0, (1, 1)), (1, (0, 1)), (1, (128, 3))])
 def test_a_launch_that_a_gpu_refuses_is_refused(kernels, blocks, threads):
     with pytest.raises(AssertionError, match="a GPU refuses"):
-        GPU.launch(kernels.function("numbered"), blocks, threads, (0, 0), 0)
+        GPU.launch(kernels("numbered"), blocks, threads, (0, 0), 0)
 
 
 def test_a_wide_kernel_runs_more_threads():
-    wide = GPU.load("KERNEL_WIDE wide(i8 x) {}").function("wide")
+    wide = GPU.load("KERNEL_WIDE wide(i8 x) {}")("wide")
     GPU.launch(wide, 1, (512, 2), (0,), 0)
     with pytest.raises(AssertionError, match="a GPU refuses"):
         GPU.launch(wide, 1, (512, 3), (0,), 0)
@@ -189,7 +189,7 @@ def once(name):
 
 def seven(name):
     target = np.zeros(1, np.int64)
-    GPU.launch(GPU.load(once(name)).function(name), 1, (1, 1), [address_of(target)], 0)
+    GPU.launch(GPU.load(once(name))(name), 1, (1, 1), [address_of(target)], 0)
     return target.item()
 
 
@@ -226,7 +226,7 @@ def test_kernels_run_where_nothing_can_be_kept(monkeypatch, directory):
 def test_threads_and_processes_may_compile_one_text_at_once(tmp_path, monkeypatch):
     files = kept(tmp_path, monkeypatch)
     text = once("at_once")
-    code = f"from tests.engines.cuda.emulator import Emulator; Emulator().load({text!r}).function('at_once')"
+    code = f"from tests.engines.cuda.emulator import Emulator; Emulator().load({text!r})('at_once')"
     process = subprocess.Popen([sys.executable, "-c", code])
     results = []
     threads = [threading.Thread(target=lambda: results.append(seven("at_once"))) for _ in range(3)]

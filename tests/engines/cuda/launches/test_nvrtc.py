@@ -7,7 +7,6 @@ import hashlib
 import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -223,11 +222,11 @@ class Listener(Emulator):
         self.threads[source] = {}
 
         def function(name: str) -> Any:
-            made = loaded.function(name)
+            made = loaded(name)
             self.kernels[made.address] = source, name
             return made
 
-        return SimpleNamespace(function=function)
+        return function
 
     def launch(
         self,

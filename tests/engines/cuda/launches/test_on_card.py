@@ -14,7 +14,7 @@ from foldbatch.engines.cuda.drivers.driver import Driver
 from tests.engines.cuda import replayed, trees
 from tests.engines.cuda.emulated import gpu_answers
 from tests.engines.cuda.emulator import Emulator
-from tests.test_laws import gradients_of
+from tests.programs.comparing import gradients_of
 
 emulated = pytest.mark.skipif(
     os.environ.get("FOLDBATCH_BACKEND") != "cuda-on-cpu", reason="runs with FOLDBATCH_BACKEND=cuda-on-cpu"
@@ -55,7 +55,7 @@ def compiled(backend: str, engine: str) -> fb.Program:
 def test_every_way_to_launch_trains_alike(backend: str, engine: str) -> None:
     """In float64, with memory that begins as NaN; batches of four shapes run again and again."""
     program = compiled(backend, engine)
-    program.fit_capacities([tree for batch in BATCHES for tree in batch], 4)
+    program.warm([tree for batch in BATCHES for tree in batch], 4)
     losses, *arrays = trained(program)
     assert program.engine.launcher(training=True).captures().milliseconds
     expected, *others = trained(compiled(backend, "straight"))

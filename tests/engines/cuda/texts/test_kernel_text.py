@@ -35,7 +35,7 @@ def test_what_is_used_is_declared_once() -> None:
     assert under_way.declared(["f();"]) == ["f();"]
     under_way.here(0)
     assert under_way.head == head
-    assert [line.split(" = ")[0] for line in head] == ["const int apart0", "f4* s0", "const i8* at0"]
+    assert [line.split(" = ")[0] for line in head] == ["const int apart0", "f4* s0", "const i4* at0"]
 
 
 def test_rows_that_are_copied_together_follow_each_other() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.texts.lines import BODIES, LABELLED, added, increased, total_of
+from foldbatch.engines.cuda.texts.lines import LABELLED, PIECES, added, increased, total_of
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.static.op import OPS
@@ -46,8 +46,8 @@ def _together() -> None:
 
 
 def test_every_body_is_of_an_op() -> None:
-    assert set(BODIES) <= set(OPS)
-    assert set(ALONG) | LABELLED | {"one_hot"} == set(BODIES)
+    assert set(PIECES) <= set(OPS)
+    assert set(ALONG) | LABELLED | {"one_hot"} == set(PIECES)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -111,3 +111,13 @@ def test_more_rows_than_blocks_are_done_in_turns() -> None:
     routine = Routine("metric", (slot,), (), (Result(Binding("metric", 0), place),))
     Batch({("feed", 0): At(rows)}, {("metric", 0): At(out)}).run(routine, [(0, calls)])
     np.testing.assert_array_equal(out, rows)
+
+
+@pytest.mark.parametrize(("width", "loaded"), [(4, "x1 = *(const f4x4*)(d + "), (3, "x1 = ")])
+@pytest.mark.parametrize("kind", ["cotangent", "gradient"])
+def test_what_is_stored_is_not_read_before(kind: str, width: int, loaded: str) -> None:
+    routine = given_routine(kind, (1, width), "float32", turned=False)
+    lines = kernel_of_routine(routine, None).text.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if loaded in line and "{{" not in line]
+    condition = lines[at - 1].strip() if width == 4 else lines[at].partition("x1 = ")[2].partition(" ? ")[0]
+    assert condition.removeprefix("if (!").removesuffix(")") == "o[15]"  # STORES of the second binding

@@ -1,0 +1,160 @@
+"""Parameters: names, initialisers, assignment, sparse gradients."""
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
+from foldbatch.params.parameters import INITIALIZERS, Parameter, SparseRows
+
+
+@pytest.mark.parametrize("init", [*INITIALIZERS, 0.5, np.ones((4, 6)), lambda rng, shape: rng.random(shape)])
+def test_initialisers_fill_the_shape_and_depend_on_seed_and_name_alone(init: object) -> None:
+    """The same seed and name give the same numbers, another name others (if they are drawn)."""
+    made = []
+    for seed, name in ((1, "a"), (1, "a"), (2, "a"), (1, "b")):
+        parameter = Parameter([4, 6], init, "w")
+        parameter.initialize(seed, name)
+        made.append(parameter.value)
+    assert made[0].shape == (4, 6)
+    assert made[0].dtype == np.float32
+    np.testing.assert_array_equal(made[0], made[1])
+    drawn = callable(init) or (isinstance(init, str) and init not in ("zeros", "ones"))
+    assert (made[0] == made[2]).all() != drawn
+    assert (made[0] == made[3]).all() != drawn
+
+
+def test_scales_are_those_of_the_papers() -> None:
+    """Glorot: limit sqrt(6 / (in + out)); He: sqrt(6 / in); orthogonal: q'q = 1."""
+    rng = np.random.default_rng(0)
+    assert abs(np.abs(INITIALIZERS["glorot_uniform"](rng, (300, 200))).max() - np.sqrt(6 / 500)) < 1e-3
+    assert abs(np.abs(INITIALIZERS["he_uniform"](rng, (300, 200))).max() - np.sqrt(6 / 300)) < 1e-3
+    assert abs(np.std(INITIALIZERS["glorot_normal"](rng, (300, 200))) - np.sqrt(2 / 500)) < 1e-3
+    q = np.asarray(INITIALIZERS["orthogonal"](rng, (5, 3)))
+    np.testing.assert_allclose(q.T @ q, np.eye(3), atol=1e-12)
+
+
+def test_assigning_checks_and_copies_into_the_same_array() -> None:
+    """Programs hold the array; a wrong shape or a NaN changes nothing."""
+    parameter = Parameter([2], 0.0, "bias")
+    held = parameter.value
+    mine = np.array([1.0, 2.0])
+    parameter.assign(mine)
+    mine[0] = 9
+    assert held.tolist() == [1, 2]
+    for wrong in ([1.0], [[1.0, 2.0]], ["a", "b"], [1.0, np.nan], [np.inf, 0.0]):
+        with pytest.raises(ParameterError, match="bias"):
+            parameter.assign(wrong)
+    assert held.tolist() == [1, 2]
+
+
+def test_unknown_initialisers_and_types_are_refused() -> None:
+    """With the names there are."""
+    with pytest.raises(UnknownNameError, match="glorot_uniform"):
+        Parameter([2], "magic")
+    with pytest.raises(BlockTypeError, match="the type of a tensor"):
+        Parameter((2, 3))  # a tuple stands for a TupleType
+
+
+def test_a_number_that_the_dtype_cannot_hold_is_refused() -> None:
+    """Too large for float32, or broken for integers: nothing is lost silently."""
+    with pytest.raises(
+        ParameterError, match=r"w: expected numbers that float32 can hold, found 1e\+39 at \(1,\)"
+    ):
+        Parameter([2], [0.0, 1e39], "w")
+    with pytest.raises(ParameterError, match="int32 can hold, found 1.5"):
+        Parameter([2, "int32"], [0.0, 1.5], "w")
+    with pytest.raises(ParameterError, match="int32 can hold"):
+        Parameter([1, "int32"], [2**40], "w")
+
+
+def test_errors_name_the_layer_of_the_parameter() -> None:
+    """A table of another shape than its embedding says which embedding."""
+    with pytest.raises(
+        ParameterError, match=r"^words\.weight: expected float32\[3,2\], found float64\[3,4\]"
+    ):
+        fb.Embedding(3, 2, init=np.zeros((3, 4)), name="words")
+
+
+def test_sparse_rows_become_a_dense_table() -> None:
+    """Rows not named are zero."""
+    dense = SparseRows(np.array([0, 2]), np.ones((2, 2), np.float32), (4, 2)).dense()
+    assert dense.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
+
+
+class Elsewhere:
+    """Numbers that are not in a parameter's array."""
+
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = numbers
+        self.lock = threading.RLock()
+        self.readings = 0
+
+    def read_into(self, array: np.ndarray) -> None:
+        self.readings += 1
+        array[...] = self.numbers
+
+
+def away() -> tuple[Parameter, np.ndarray, Elsewhere]:
+    """A parameter whose numbers are elsewhere, the array it had, and that place."""
+    parameter, elsewhere = Parameter([2], init=1.0, name="w"), Elsewhere([3.0, 4.0])
+    array = parameter.value
+    parameter.take_away(elsewhere)
+    return parameter, array, elsewhere
+
+
+def test_numbers_that_are_away_come_home_into_the_same_array_when_somebody_asks() -> None:
+    parameter, array, elsewhere = away()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 5.0
+    assert parameter.value is array
+    assert array.tolist() == [3.0, 4.0]
+    array[0] = 5.0
+    assert parameter.value.tolist() == [5.0, 4.0]
+    assert elsewhere.readings == 1
+    assert parameter.away is None
+
+
+def test_assigning_needs_no_numbers_to_come_home() -> None:
+    parameter, array, elsewhere = away()
+    with pytest.raises(ParameterError):
+        parameter.assign([np.nan, 0.0])
+    assert parameter.away is elsewhere
+    parameter.assign([7.0, 8.0])
+    assert (array.tolist(), elsewhere.readings, parameter.value is array) == ([7.0, 8.0], 0, True)
+    array[0] = 1.0
+
+
+def test_numbers_that_cannot_be_read_stay_away() -> None:
+    parameter, array, elsewhere = away()
+    elsewhere.numbers = [1.0, 2.0, 3.0]
+    with pytest.raises(ValueError, match="broadcast"):
+        _ = parameter.value
+    assert parameter.away is elsewhere
+    assert not array.flags.writeable
+    elsewhere.numbers = [1.0, 2.0]
+    assert parameter.value.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_copy_has_the_newest_numbers_at_home(copied: Callable[[Parameter], Parameter]) -> None:
+    parameter, _, _ = away()
+    made = copied(parameter)
+    assert made.away is None
+    assert made.value.tolist() == [3.0, 4.0]
+
+
+def test_numbers_come_home_once_for_all_threads() -> None:
+    parameter, _, elsewhere = away()
+    with elsewhere.lock:
+        threads = [threading.Thread(target=lambda: parameter.value) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert elsewhere.readings == 1

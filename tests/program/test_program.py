@@ -1,0 +1,790 @@
+"""Programs: any mixture of examples in one call, and nothing lost, mixed up or remembered too long."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.blocks.lower import depth
+from foldbatch.engines import threads
+from foldbatch.engines.arrays import ArrayRun
+from foldbatch.engines.pending import Pending, pending
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.errors import (
+    BlockTypeError,
+    BlockValueError,
+    ExampleError,
+    ExampleTypeError,
+    NoLossWarning,
+    NotFiniteWarning,
+    ParameterError,
+    UnknownNameError,
+)
+from foldbatch.params.parameters import Gradient
+from foldbatch.trees import Tree
+from tests.knobs import knobs
+
+N = 3
+
+
+def _dense(gradient: Gradient) -> Any:
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
+
+
+def _tree_model(
+    dtype: str = "float64", *, embed: Any = None, seen: Callable[[Any], None] = lambda node: None
+) -> fb.Block:
+    """Return a classifier of nested pairs of ints, with a loss and a metric at every node.
+
+    It reads a `Tree` as well; `seen` is called with every node that is traced.
+    """
+    table = embed or fb.Embedding(7, N, dtype=dtype)
+    join, classify = fb.Linear(N, name="join"), fb.Linear(2, name="classify")
+
+    def is_leaf(node: Any) -> bool:
+        seen(node)
+        return node.is_leaf if isinstance(node, fb.trees.TreeNode | Tree) else not isinstance(node, tuple)
+
+    tree = fb.ForwardDeclaration(output_type=[N, dtype], name="tree")
+    word = fb.InputTransform(lambda node: int(node.token) if hasattr(node, "token") else node)
+    leaf = word >> fb.Scalar("int32") >> table
+    pair = fb.Record((tree(), tree())) >> fb.Concat() >> join >> fb.Function(ops.tanh)
+    state = fb.OneOf(is_leaf, {True: leaf, False: pair})
+    loss = fb.Function(lambda h: ops.cross_entropy(classify(h), np.array(1, "int32"))) >> fb.Loss()
+    text = fb.InputTransform(lambda node: "pair" if not is_leaf(node) else "leaf")
+    metric = fb.Record((fb.Function(classify), text)) >> fb.Metric("scores")
+    both = fb.AllOf(state, fb.Identity())
+    tree.resolve_to(both >> fb.AllOf(fb.GetItem(0), fb.GetItem(0) >> loss, metric) >> fb.GetItem(0))
+    return tree()
+
+
+def _as_tree(nested: Any) -> Tree:
+    def built(x: Any) -> Any:
+        return ("P", *map(built, x)) if isinstance(x, tuple) else ("L", str(x))
+
+    return Tree.from_nested(built(nested))
+
+
+ALL = {"losses": True, "metrics": True}  # then the program that trains is the one that runs
+EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
+
+
+def _same(a: dict[str, Gradient], b: dict[str, Gradient], **tolerance: float) -> None:
+    assert set(a) == set(b)
+    for name, gradient in a.items():
+        np.testing.assert_allclose(_dense(gradient), _dense(b[name]), err_msg=name, **tolerance)
+
+
+# -- batches
+
+
+def test_a_batch_of_none_is_no_special_case() -> None:
+    """Results, loss, gradients and report of nothing."""
+    program = fb.compile(_tree_model())
+    results = program.run([], **ALL)
+    assert results == []
+    assert (len(results), results.loss) == (0, 0.0)
+    loss, gradients = program.value_and_grad([])
+    assert loss == 0.0
+    assert isinstance(loss, float)
+    assert {name: _dense(g).shape for name, g in gradients.items()} == {
+        name: value.shape for name, value in program.params.items()
+    }
+    assert not any(_dense(g).any() for g in gradients.values())
+    report = program.describe([])
+    assert (report.examples, report.calls, report.steps, report.calls_forward) == (0, 0, 0, 0)
+    assert program.prepare([]) == []
+
+
+def test_examples_may_come_from_a_generator() -> None:
+    """It is consumed once, in order."""
+    program = fb.compile(_tree_model())
+    expected = program.run(EXAMPLES, **ALL)
+    for found in (
+        program.run((x for x in EXAMPLES), **ALL),
+        program.run(iter(EXAMPLES), **ALL),
+        program.run(tuple(EXAMPLES), **ALL),
+    ):
+        np.testing.assert_array_equal(np.array(found), np.array(expected))
+    assert program.value_and_grad(x for x in EXAMPLES)[0] == program.value_and_grad(EXAMPLES)[0]
+
+
+@pytest.mark.parametrize(
+    "single", [3, 2.5, "text", b"bytes", {"a": 1}, None, Tree.from_nested(("S", "a"))], ids=repr
+)
+def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
+    """A dict or a tree can be iterated over, but surely not on purpose."""
+    program = fb.compile(_tree_model())
+    for method in (program.run, program.value_and_grad, program.prepare):
+        with pytest.raises(
+            ExampleTypeError, match=r"expected an iterable of examples, found .*pass a list of one"
+        ):
+            method(single)  # type: ignore[operator]
+
+
+def test_results_stand_in_the_order_of_the_examples() -> None:
+    """Whichever cells they went through, and whatever the order."""
+    program = fb.compile(_tree_model())
+    alone = [program.run([x], **ALL)[0] for x in EXAMPLES]
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        order = rng.permutation(len(EXAMPLES))
+        found = program.run([EXAMPLES[i] for i in order], **ALL)
+        np.testing.assert_allclose(np.array(found), np.array([alone[i] for i in order]), rtol=1e-13)
+
+
+def test_the_order_of_examples_changes_nothing_but_rounding() -> None:
+    """Losses and gradients are sums."""
+    program = fb.compile(_tree_model())
+    loss, gradients = program.value_and_grad(EXAMPLES)
+    for order in ([4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
+        other = program.value_and_grad([EXAMPLES[i] for i in order])
+        assert other[0] == pytest.approx(loss, rel=1e-13)
+        _same(other[1], gradients, rtol=1e-10, atol=1e-13)
+
+
+def test_a_batch_is_the_sum_of_its_examples() -> None:
+    """Duplicates count as often as they stand there."""
+    program = fb.compile(_tree_model())
+    batch = [*EXAMPLES, EXAMPLES[2], EXAMPLES[2]]
+    loss, gradients = program.value_and_grad(batch)
+    parts = [program.value_and_grad([x]) for x in batch]
+    assert loss == pytest.approx(sum(part[0] for part in parts), rel=1e-13)
+    for name, gradient in gradients.items():
+        summed = sum(_dense(part[1][name]) for part in parts)
+        np.testing.assert_allclose(_dense(gradient), summed, rtol=1e-10, atol=1e-13)
+
+
+OPTIONS = [
+    {"policy": "by_depth"},
+    {"layout": "producer"},
+    {"batched": False},
+    {"debug": True},
+    {"backend": "numpy"},
+    {"threads": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_way_to_run_agrees_with_the_reference(options: dict[str, Any]) -> None:
+    """Results, losses, metrics and gradients."""
+    model = _tree_model()
+    reference, program = fb.compile(model, backend="reference"), fb.compile(model, **knobs(options))
+    for _ in range(2):  # the second time in used buffers
+        expected, found = reference.run(EXAMPLES, **ALL), program.run(EXAMPLES, **ALL)
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-12)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+        a, b = expected.metrics["scores"], found.metrics["scores"]
+        np.testing.assert_allclose(b.values, a.values, rtol=1e-12)
+        assert (b.examples.tolist(), b.nodes.tolist(), b.labels) == (
+            a.examples.tolist(),
+            a.nodes.tolist(),
+            a.labels,
+        )
+        loss, gradients = program.value_and_grad(EXAMPLES)
+        expected_loss, expected_gradients = reference.value_and_grad(EXAMPLES)
+        assert loss == pytest.approx(expected_loss, rel=1e-12)
+        _same(gradients, expected_gradients, rtol=1e-10, atol=1e-12)
+
+
+def test_the_same_batch_twice_gives_the_same_bits() -> None:
+    """In one program, after other batches, and in another one."""
+    model = _tree_model("float32")
+    found = []
+    for program in (fb.compile(model), fb.compile(model)):
+        for batch in (EXAMPLES, EXAMPLES[:2] * 9, EXAMPLES):
+            loss, gradients = program.value_and_grad(batch)
+            if batch is EXAMPLES:
+                found.append((loss, {name: _dense(g).tobytes() for name, g in gradients.items()}))
+    assert all(other == found[0] for other in found)
+
+
+def test_float32_models_compute_in_float32() -> None:
+    """Results, metrics and gradients; the loss is a Python float, or one that is read later."""
+    program = fb.compile(_tree_model("float32"))
+    results = program.run(EXAMPLES, **ALL)
+    assert {result.dtype.name for result in results} == {"float32"}
+    assert results.metrics["scores"].values.dtype == np.float32
+    loss, gradients = program.value_and_grad(EXAMPLES)
+    assert {type(loss), type(results.loss)} <= {float, Pending}
+    assert {_dense(g).dtype.name for g in gradients.values()} == {"float32"}
+    exact = fb.compile(_tree_model("float64"))
+    for name in program.params:
+        exact.params[name] = program.params[name]
+    assert exact.params["join.weight"].dtype == np.float64
+    assert {result.dtype.name for result in exact.run(EXAMPLES, **ALL)} == {"float64"}
+    assert loss == pytest.approx(exact.value_and_grad(EXAMPLES)[0], rel=1e-6)
+
+
+def test_results_are_the_callers_own() -> None:
+    """Later batches do not write to them, and writing to them changes no later batch."""
+    program = fb.compile(_tree_model())
+    first = program.run(EXAMPLES, **ALL)
+    kept = [result.copy() for result in first]
+    for result in first:
+        result[...] = 1e9
+    second = program.run(EXAMPLES[::-1], **ALL)
+    np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
+    program.run([6, 5, 4], **ALL)
+    np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
+
+
+# -- metrics
+
+
+def test_metrics_keep_example_node_and_label() -> None:
+    """In the order of visits: children before parents, example after example."""
+    program = fb.compile(_tree_model())
+    metric = program.run(EXAMPLES[:3], metrics=True).metrics["scores"]
+    assert metric.labels == [
+        "leaf",
+        "leaf",
+        "leaf",
+        "pair",
+        *["leaf"] * 2,
+        "pair",
+        *["leaf"] * 3,
+        *["pair"] * 3,
+    ]
+    assert metric.examples.tolist() == [0, *[1] * 3, *[2] * 9]
+    assert metric.nodes.tolist() == [0, *range(3), *range(9)]
+    assert metric.values.shape == (13, 2)
+    alone = program.run([EXAMPLES[2]], metrics=True).metrics["scores"]
+    np.testing.assert_allclose(metric.values[metric.examples == 2], alone.values, rtol=1e-13)
+
+
+@pytest.mark.parametrize("options", [{}, {"batched": False}, {"backend": "reference"}], ids=str)
+def test_metrics_without_visits_are_empty(options: dict[str, Any]) -> None:
+    """In a batch that never comes by, and in an empty one; labels of others are None where there are none."""
+    seen = fb.Record((fb.Vector(2), fb.Identity())) >> fb.Metric("seen")
+    plain = fb.Vector(2) >> fb.Metric("seen")
+    model = fb.OneOf(type, {tuple: seen, list: plain, int: fb.Void()})
+    program = fb.compile(model, **knobs(options))
+    for batch in ([], [1], [1, 2]):
+        metric = program.run(batch, metrics=True).metrics["seen"]
+        assert (metric.values.shape, metric.labels) == ((0, 2), [])
+    metric = program.run([[1, 2], ([3, 4], "x"), 7, ([5, 6], "y"), [7, 8]], metrics=True).metrics["seen"]
+    assert metric.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert metric.labels == [None, "x", "y", None]
+    assert metric.examples.tolist() == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "reference"}], ids=str)
+def test_one_name_twice_in_a_call_keeps_the_order_of_blocks(options: dict[str, Any]) -> None:
+    """Be the second one ready before the first, as what needs no recursion is."""
+    chain = fb.ForwardDeclaration(output_type=[1], name="chain")
+    both = fb.Record((chain(), fb.Vector(1)))
+    step = both >> fb.AllOf(
+        fb.Function(lambda h, x: h + x) >> fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0),
+        fb.GetItem(1) >> fb.Metric("m"),
+    )
+    chain.resolve_to(
+        fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.GetItem(0), False: fb.Vector(1)})
+    )
+    found = fb.compile(chain(), **knobs(options)).run([((([1], [2]), [3]), [4]), ([10], [20])], **ALL)
+    assert found.metrics["m"].values.ravel().tolist() == [3, 2, 6, 3, 10, 4, 30, 20]
+    assert found.metrics["m"].nodes.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
+
+
+# -- parameters and gradients
+
+
+def test_gradients_bear_the_names_and_shapes_of_the_parameters() -> None:
+    """In their order."""
+    program = fb.compile(_tree_model())
+    assert list(program.params) == [
+        "embedding.weight",
+        "join.weight",
+        "join.bias",
+        "classify.weight",
+        "classify.bias",
+    ]
+    _, gradients = program.value_and_grad(EXAMPLES)
+    assert list(gradients) == list(program.params)
+    for name, gradient in gradients.items():
+        assert _dense(gradient).shape == program.params[name].shape
+
+
+def test_assigning_a_parameter_checks_and_copies() -> None:
+    """Into the array that the kernels read."""
+    program = fb.compile(_tree_model())
+    held = program.params["join.bias"]
+    value = np.arange(3.0)
+    program.params["join.bias"] = value
+    value[:] = 99
+    assert held.tolist() == program.params["join.bias"].tolist() == [0, 1, 2]
+    with pytest.raises(ParameterError, match=re.escape("expected float64[3], found float64[2]")):
+        program.params["join.bias"] = np.zeros(2)
+    with pytest.raises(ParameterError, match="finite"):
+        program.params["join.bias"] = [0, np.nan, 0]
+    with pytest.raises(UnknownNameError, match=r"params: expected a parameter of embedding\.weight"):
+        program.params["nonsense"] = value
+
+
+def test_weights_may_change_between_batches() -> None:
+    """Each batch reads them as they are, forward and backward."""
+    program, other = (fb.compile(_tree_model(), seed=seed) for seed in (0, 1))
+    before = program.value_and_grad(EXAMPLES)
+    kept = {name: value.copy() for name, value in program.params.items()}
+    for name in program.params:
+        program.params[name] = other.params[name]
+    changed = program.value_and_grad(EXAMPLES)
+    expected = other.value_and_grad(EXAMPLES)
+    assert changed[0] == expected[0] != before[0]
+    _same(changed[1], expected[1])
+    for name, value in kept.items():
+        program.params[name] = value
+    again = program.value_and_grad(EXAMPLES)
+    assert again[0] == before[0]
+    _same(again[1], before[1])
+
+
+def test_programs_that_share_a_layer_share_its_parameters() -> None:
+    """Whichever program assigns; a layer used twice in one has one gradient, the sum."""
+    shared = fb.Linear(2, name="shared")
+    one = fb.compile(fb.Vector(3) >> shared)
+    square = fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
+    two = fb.compile(fb.Vector(3) >> fb.AllOf(shared, shared) >> fb.Concat() >> square)
+    assert one.params["shared.weight"] is two.params["shared.weight"]
+    one.params["shared.weight"] = np.full((3, 2), 2.0)
+    one.params["shared.bias"] = [1.0, 1.0]
+    loss, gradients = two.value_and_grad([[1, 0, 0]])
+    assert loss == 36.0
+    assert _dense(gradients["shared.bias"]).tolist() == [12.0, 12.0]
+    two.params["shared.bias"][:] = 5
+    assert one.run([[0, 0, 0]])[0].tolist() == [5, 5]
+
+
+def test_frozen_parameters_have_no_gradient() -> None:
+    """And what only they act on costs no backward kernel."""
+    frozen = fb.Embedding(7, N, dtype="float64", trainable=False, name="frozen")
+    program = fb.compile(_tree_model(embed=frozen))
+    _, gradients = program.value_and_grad(EXAMPLES)
+    assert set(program.params) - set(gradients) == {"frozen.weight"}
+    leaf = next(cell for cell in program.model.cells if "case(True)" in cell.name)
+    assert leaf.training.backward == {}
+    full = fb.compile(_tree_model(), seed=0)
+    for name in program.params:
+        full.params["embedding.weight" if name == "frozen.weight" else name] = program.params[name]
+    _, expected = full.value_and_grad(EXAMPLES)
+    expected.pop("embedding.weight")
+    _same(gradients, expected, rtol=1e-13)
+
+
+def test_sparse_gradients_equal_dense_ones() -> None:
+    """Rows ascend, each once, also when the batch runs in parts or one by one."""
+    table = fb.Embedding(50, N, dtype="float64")
+    program = fb.compile(_tree_model(embed=table))
+    weight = fb.Parameter([50, N, "float64"], program.params["embedding.weight"].copy(), "weight")
+    one_hot = fb.Function(lambda i: ops.one_hot(i, 50, "float64") @ weight)
+    dense = fb.compile(_tree_model(embed=one_hot))
+    for name in dense.params:
+        if name != "weight":
+            dense.params[name] = program.params[name]
+    expected = dense.value_and_grad(EXAMPLES)[1]["weight"]
+    assert not isinstance(expected, fb.params.SparseRows)
+    for options in ({}, {"batched": False}, {"policy": "by_depth"}, {"threads": 2}):
+        other = fb.compile(_tree_model(embed=table), **knobs(options))
+        for name in other.params:
+            other.params[name] = program.params[name]
+        found = other.value_and_grad(EXAMPLES)[1]["embedding.weight"]
+        assert isinstance(found, fb.params.SparseRows)
+        assert found.rows.tolist() == list(range(7))
+        np.testing.assert_allclose(found.dense(), expected, rtol=1e-10, atol=1e-13)
+
+
+def test_a_gradient_is_of_one_kind_whatever_the_batch() -> None:
+    """Sparse also where no row is looked up; an optimizer need not ask."""
+    model = fb.OneOf(
+        type, {int: fb.Scalar("int32") >> fb.Embedding(9, 2), list: fb.Vector(2) >> fb.Linear(2)}
+    )
+    program = fb.compile(model >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
+    for batch in ([], [1], [[1, 2]], [3, [1, 2]]):
+        _, gradients = program.value_and_grad(batch)
+        sparse = {name: isinstance(gradient, fb.params.SparseRows) for name, gradient in gradients.items()}
+        assert sparse == {"embedding.weight": True, "linear.weight": False, "linear.bias": False}
+        assert _dense(gradients["embedding.weight"]).shape == (9, 2)
+
+
+def test_a_model_without_loss_has_zero_gradients() -> None:
+    """And no backward kernels."""
+    program = fb.compile(fb.Vector(3) >> fb.Linear(2))
+    loss, gradients = program.value_and_grad([[1, 2, 3]])
+    assert loss == 0.0
+    assert not any(_dense(g).any() for g in gradients.values())
+    assert program.describe([[1, 2, 3]]).calls_backward == 0
+
+
+def test_one_seed_one_draw() -> None:
+    """Parameters depend on the seed and their names alone."""
+    draws = [fb.compile(_tree_model(), seed=seed).params for seed in (0, 0, 1)]
+    for name in draws[0]:
+        assert draws[0][name].tobytes() == draws[1][name].tobytes()
+    assert draws[0]["join.weight"].tobytes() != draws[2]["join.weight"].tobytes()
+
+
+# -- errors
+
+
+def test_a_bad_example_is_named_and_changes_nothing() -> None:
+    """By its number in the batch; the next batch is as if nothing had been."""
+    program = fb.compile(_tree_model())
+    expected = program.run(EXAMPLES, **ALL)
+    with pytest.raises(ExampleError, match="at example 2"):
+        program.run([*EXAMPLES[:2], (1, "x"), 3], **ALL)
+    with pytest.raises(ExampleError, match="at example 1"):
+        program.value_and_grad([1, (1, 7)])
+    np.testing.assert_array_equal(np.array(program.run(EXAMPLES, **ALL)), np.array(expected))
+
+
+@pytest.mark.parametrize("options", [{}, {"batched": False}, {"threads": 3}], ids=str)
+def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -> None:
+    """Found by the kernel, be it of a call or of an element of a sequence; sequences may be empty."""
+    table = fb.Parameter([3, 2], 1.0)
+    double = fb.Function(lambda i: ops.gather(table, i * 2))
+    program = fb.compile(fb.Scalar("int32") >> double, **knobs(options))
+    program.run([0, 1, 0])
+    with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
+        program.run([0, 1, 2, 3])
+    with pytest.raises(ExampleError, match=r"at example 0: .* found -2"):
+        program.step([-1])
+    elements = fb.Map(fb.Scalar("int32")) >> fb.Function(
+        lambda ids: ops.segment_sum(ops.gather(table, ids * 2))
+    )
+    program = fb.compile(elements, **knobs(options))
+    with pytest.raises(ExampleError, match=r"at example 3: expected ids from 0 to 2, found 6"):
+        program.run([[0, 1, 1], [], [1], [0, 3], [5]])
+
+
+def test_a_constant_id_out_of_range_is_found_when_it_is_used() -> None:
+    """The first example that comes there is named."""
+    table = fb.Parameter([3], 1.0)
+    fixed = fb.Function(lambda x: x + ops.sum(ops.gather(table, np.array([0, 1, 3]))))
+    program = fb.compile(fb.OneOf(type, {float: fb.Scalar() >> fixed, int: fb.Scalar()}))
+    assert program.run([1, 2]) == [1, 2]
+    with pytest.raises(ExampleError, match=r"at example 1: expected ids from 0 to 2, found 3"):
+        program.run([1, 2.5])
+
+
+def test_unknown_settings_are_refused_when_compiling() -> None:
+    """Each with a list of those there are."""
+    block = fb.Scalar()
+    for setting in ("backend", "policy", "layout"):
+        with pytest.raises(UnknownNameError, match=rf"{setting}: expected one of .*found 'x'"):
+            fb.compile(block, **knobs({setting: "x"}))
+    with pytest.raises(BlockTypeError):
+        fb.compile(3.5)
+
+
+# -- threads
+
+
+def test_threads_may_call_one_program_at_once() -> None:
+    """Tracing, running and differentiating side by side; everybody gets his own results."""
+    program = fb.compile(_tree_model(), threads=1)
+    rng = np.random.default_rng(0)
+    batches = [[EXAMPLES[i] for i in rng.integers(0, len(EXAMPLES), 6)] for _ in range(8)]
+    expected = [(np.array(program.run(batch, **ALL)), program.value_and_grad(batch)) for batch in batches]
+    failures: list[str] = []
+    start = threading.Barrier(len(batches))
+
+    def work(number: int) -> None:
+        start.wait()
+        for _ in range(10):
+            results, (loss, gradients) = (
+                program.run(batches[number], **ALL),
+                program.value_and_grad(batches[number]),
+            )
+            same = np.array_equal(np.array(results), expected[number][0]) and loss == expected[number][1][0]
+            for name, gradient in gradients.items():
+                same = same and np.array_equal(_dense(gradient), _dense(expected[number][1][1][name]))
+            if not same:
+                failures.append(f"batch {number}")
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(batches))]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+
+
+def test_a_generator_of_examples_may_use_the_program() -> None:
+    """Nothing is locked while examples are drawn."""
+    program = fb.compile(_tree_model())
+
+    def examples() -> Any:
+        for example in EXAMPLES:
+            yield int(np.argmax(program.run([example])[0]))
+
+    assert len(program.run(examples())) == len(EXAMPLES)
+
+
+def test_a_users_function_may_use_the_program_while_it_traces() -> None:
+    """An example's own data may be the result of an example; nothing waits for itself."""
+    programs: list[fb.Program] = []
+    nested = fb.InputTransform(lambda x: float(programs[0].run([x[0]])[0]) if isinstance(x, list) else x)
+    programs.append(fb.compile(nested >> fb.Scalar("float64") >> fb.Function(lambda x: x + 1)))
+    assert programs[0].run([1, [[2]], 3, [4]]) == [2, 5, 4, 6]
+
+
+# -- reports
+
+
+def test_describe_takes_one_example_or_many() -> None:
+    """Calls and steps are of the batch; parameters stay as they are."""
+    program = fb.compile(_tree_model())
+    before = {name: value.tobytes() for name, value in program.params.items()}
+    one, many = program.describe(_as_tree(EXAMPLES[2])), program.describe(EXAMPLES)
+    assert (one.examples, many.examples) == (1, 5)
+    assert one.calls < many.calls
+    assert one.steps <= many.steps
+    assert many.lower_bound <= many.steps
+    assert {name: value.tobytes() for name, value in program.params.items()} == before
+    assert str(many).startswith("5 examples: ")
+
+
+def test_kernels_show_all_that_was_generated() -> None:
+    """The tracing program, and every cell's kernels under its name."""
+    program = fb.compile(_tree_model(), "numpy")
+    text = program.kernels()
+    assert text.startswith("def ")
+    for cell in program.model.cells:
+        for phase in (cell.training, cell.inference):
+            for stage in (*phase.forward.values(), *phase.backward.values()):
+                assert f"# {cell.name} {stage.name}\ndef {stage.name}(" in text
+
+
+def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
+    """By default short; the last line says how to see more."""
+    cases = {k: fb.Vector(2) >> fb.Linear(2) for k in range(20)}
+    program = fb.compile(fb.OneOf(len, cases), "numpy")
+    first, *rows, last = program.kernels().splitlines()
+    assert first.startswith("the tracing program: ")
+    assert [row.split(":")[0] for row in rows] == [cell.name for cell in program.model.cells]
+    assert last == "kernels(name) shows the cells whose names contain it, kernels(whole=True) everything"
+    chosen = program.kernels("case(7)")
+    assert "# model.case(7) forward_before" in chosen
+    assert "case(8)" not in chosen
+    whole = program.kernels(whole=True)
+    assert whole.startswith("def ")
+    assert chosen.split("\n\n")[0] in whole
+    assert "# model.case(19) " in whole
+    with pytest.raises(
+        UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
+    ):
+        program.kernels("case(20)")
+
+
+def test_a_program_prints_in_a_line() -> None:
+    program = fb.compile(fb.Vector(2) >> fb.Linear(3), "numpy")
+    shown = "Program(Vector(2, 'float32') >> Linear(3), 1 cell, 2 parameters (9 numbers), backend numpy)"
+    assert repr(program) == shown
+    assert "\n" not in repr(fb.compile(_tree_model(), "numpy"))
+    made = fb.compile(fb.Vector(2) >> fb.Linear(3) >> fb.Function(ops.sum) >> fb.Loss("near"), "numpy").step(
+        [[0, 0]]
+    )
+    expected = "Step(loss 0, losses {'near': 0.0}, gradients of 2 parameters, 1 result, Metrics({}))"
+    assert repr(made) == expected
+
+
+def test_depth_counts_levels_that_compute() -> None:
+    """Of one example; what a loss takes is computed too, the loss itself counts nothing."""
+    program = fb.compile(_tree_model())
+    assert [depth(program.model, *program._trace_all([x])) for x in EXAMPLES] == [2, 3, 5, 4, 2]
+    assert fb.Identity().max_depth(3) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("seed", "a"),
+        ("seed", -1),
+        ("threads", 0),
+        ("threads", 1.5),
+        ("kept_bytes", "all"),
+        ("kept_bytes", True),
+    ],
+)
+def test_options_that_are_no_counts_are_refused(name, wrong) -> None:
+    with pytest.raises(BlockValueError, match=f"{name}: expected a whole number"):
+        fb.compile(fb.Scalar(), **knobs({name: wrong}))
+
+
+def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
+    program = fb.compile(fb.Vector(20) >> fb.Dropout(0.5) >> fb.Function(ops.sum) >> fb.Loss())
+    first = fb.compile(program.lowered.block).value_and_grad([np.ones(20)])[0]
+    with pytest.raises(BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"):
+        program.value_and_grad([np.ones(20)], step="a")
+    assert program.value_and_grad([np.ones(20)])[0] == first
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_program_says_what_to_pickle_instead(use):
+    program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x), "numpy")
+    with pytest.raises(
+        BlockTypeError, match=r"Program: expected .*; program.save.path. keeps it in a file; or pickle"
+    ):
+        use(program)
+
+
+# -- losses that are not finite
+
+
+def _inverse(read: fb.Block | None = None) -> fb.Block:
+    w = fb.Parameter([], 1.0, "w")
+    return (read or fb.Scalar()) >> fb.Function(lambda x: w / x) >> fb.Loss()
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy", "auto"])
+def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
+    """At the user's line, by `run` or by training; NumPy's own warnings, errors in these tests, are not met."""
+    run_with_losses = partial(fb.Program.run, losses=True)
+    for runs in ((run_with_losses, fb.Program.value_and_grad), (fb.Program.step, run_with_losses)):
+        program = fb.compile(_inverse(), backend)
+        program.value_and_grad([1, 2])
+        with pytest.warns(
+            NotFiniteWarning, match="^loss: expected a finite number, found inf; call program.find_nan"
+        ) as record:
+            for run in runs:
+                made = run(program, [1, 0])
+                assert (made[0] if isinstance(made, tuple) else made.loss) == np.inf
+        assert [warning.filename for warning in record] == [__file__]
+
+
+@pytest.mark.parametrize("train", [fb.Program.value_and_grad, fb.Program.step])
+@pytest.mark.parametrize("row", [False, True])
+def test_a_gradient_that_is_not_finite_is_told_once_a_program(train: Any, row: bool) -> None:
+    """Though the loss is finite: the root of 0 is 0, its slope is infinite. Rows of a table are looked at, too."""
+    w = fb.Embedding(2, 1, init="zeros") if row else fb.Linear(1, init="zeros", bias=False)
+    read = fb.Scalar("int32") if row else fb.Vector(1)
+    program = fb.compile(read >> w >> fb.Function(lambda x: ops.sum(ops.sqrt(x))) >> fb.Loss(), "numpy")
+    name = next(iter(program.params))
+    with pytest.warns(
+        NotFiniteWarning, match=rf"^{name} gradient: expected finite numbers, found "
+    ) as record:
+        for _ in range(2):
+            train(program, [1 if row else [1]])
+    assert [warning.filename for warning in record] == [__file__]
+
+
+def test_large_gradients_are_finite_though_their_sum_is_not() -> None:
+    """No warning, of which any is an error in these tests."""
+    large = fb.Vector(2) >> fb.Linear(2, bias=False) >> fb.Function(lambda x: ops.sum(x) * 3e38) >> fb.Loss()
+    program = fb.compile(large, "numpy")
+    program.params["linear.weight"] = np.zeros((2, 2))
+    assert np.isfinite(program.value_and_grad([[1, 1]])[1]["linear.weight"]).all()
+
+
+def test_kernels_in_threads_are_silent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a batch runs without NumPy's warnings."""
+    monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
+    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
+    program = fb.compile(
+        _inverse(fb.Vector(1) >> fb.Linear(1, init="ones") >> fb.Function(ops.sum)), "numpy", threads=2
+    )
+    assert len(program.plan([[0]] * 8).parts) == 2
+    with pytest.warns(NotFiniteWarning) as record:
+        loss, _ = program.value_and_grad([[0]] * 8)
+    assert loss == np.inf
+    assert len(record) == 1
+    program.describe([[0]] * 8)
+
+
+def test_training_a_model_without_a_loss_is_told_once() -> None:
+    """Its gradients are all zero. To run it is no mistake, nor to train one whose losses an example does not reach."""
+    program = fb.compile(fb.Vector(2) >> fb.Linear(2), "numpy")
+    program.run([[1, 2]])
+    with pytest.warns(NoLossWarning, match="expected a model with a Loss block, found none; ") as record:
+        for _ in range(2):
+            loss, gradients = program.value_and_grad([[1, 2]])
+    assert [warning.filename for warning in record] == [__file__]
+    assert loss == 0
+    assert not any(_dense(gradient).any() for gradient in gradients.values())
+    assert fb.compile(fb.Map(_inverse()), "numpy").value_and_grad([[]])[0] == 0
+
+
+# -- losses that are read later
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Let the NumPy engine's losses be pending; return the list of those that were read."""
+    read = []
+    at_once = ArrayRun.loss_sums
+
+    def sums(run):
+        def reading(key, number):
+            read.append(key)
+            return number
+
+        return {key: pending(partial(reading, key, number)) for key, number in at_once(run).items()}
+
+    monkeypatch.setattr(ArrayRun, "loss_sums", sums)
+    return read
+
+
+def _product(threads: int = 1) -> fb.Program:
+    w = fb.Parameter([], init=3.0, name="w")
+    block = fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x)) >> fb.Sum() >> fb.Loss("product")
+    return fb.compile(block, "numpy", threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_pending_loss_is_read_by_those_who_look(later, threads):
+    program = _product(threads)
+    examples = [[1.0], [2.0, 3.0], [4.0]]
+    loss, gradients = program.value_and_grad(examples)
+    step, results = program.step(examples), program.run(examples, losses=True)
+    assert later == []
+    assert gradients["w"] == step.gradients["w"] == 10.0
+    assert (loss, step.loss, step.losses["product"], results.loss) == (30.0,) * 4
+    assert len(later) >= 3
+
+
+def test_a_pending_loss_that_is_not_finite_warns_the_one_who_looks(later):
+    program = _product()
+    loss, _ = program.value_and_grad([[np.inf]])
+    with pytest.warns(NotFiniteWarning, match="loss: expected a finite number, found inf") as caught:
+        assert loss == np.inf
+    assert caught[0].filename == __file__
+    assert program.value_and_grad([[np.inf]])[0] == np.inf  # once a program
+
+
+def test_a_gradient_that_is_not_finite_warns_when_the_loss_is_read(later):
+    w = fb.Parameter([], init=0.0, name="w")
+    program = fb.compile(fb.Scalar() >> fb.Function(lambda x: ops.sqrt(w) * x) >> fb.Loss(), "numpy")
+    loss, _ = program.value_and_grad([1.0])
+    with pytest.warns(NotFiniteWarning, match="w gradient: expected finite numbers"):
+        assert loss == 0.0
+
+
+def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(later, monkeypatch):
+    def sums(run):
+        def reading():
+            with run.within():
+                raise OutOfRangeError(rank=2, id=9, size=5, cell=1)
+
+        return {(1, 0): pending(reading)}
+
+    monkeypatch.setattr(ArrayRun, "loss_sums", sums)
+    loss, _ = _product().value_and_grad([[1.0], [2.0], [3.0]])
+    for _ in range(2):
+        with pytest.raises(ExampleError, match=r"at example \d: expected ids from 0 to 4, found 9"):
+            float(loss)

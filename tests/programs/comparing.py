@@ -1,0 +1,142 @@
+"""Programs in other ways, and what they compute: compared to the interpreter of blocks, and to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import foldbatch as fb
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Runner
+from foldbatch.params.parameters import Remote
+from foldbatch.program.program import Program
+from foldbatch.scheduler.policies import find_policy
+from tests.oracle import Meaning, meaning
+from tests.programs import BlockProgram
+
+TOLERANCE = 1e-9
+many = settings(
+    max_examples=28, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def run_with(program: Program, **options: Any) -> Program:
+    """Return a program of the same model that runs with other options, by the same kernels if it can."""
+    other = Program(program.lowered, replace(program.options, **options), 0)
+    share_kernels(program._runner, other._runner)
+    return other
+
+
+def share_kernels(runner: Runner, other: Runner) -> None:
+    """Let a runner of the same model use the kernels of the first, which takes longer to make than to run."""
+    if (other.options.backend, other.options.debug) == (runner.options.backend, runner.options.debug):
+        other.engine = runner.engine
+
+
+def planned_by(program: Program, policy: str) -> Program:
+    """Return a program of the same model that groups calls by another policy, as its tracer does."""
+    tracer = replace(program.lowered.tracer, policy=find_policy(policy))
+    other = Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    share_kernels(program._runner, other._runner)
+    return other
+
+
+def assert_same(found: Any, right: Any) -> None:
+    """Check that two results are the same in structure and types, and in numbers to 9 digits."""
+    if isinstance(right, tuple | list):
+        assert type(found) is type(right)
+        assert len(found) == len(right)
+        for a, b in zip(found, right, strict=True):
+            assert_same(a, b)
+    elif isinstance(right, np.ndarray | np.generic | Remote):
+        assert type(found) is type(right) or isinstance(found, Remote) or isinstance(right, Remote)
+        assert (found.shape, found.dtype) == (right.shape, right.dtype)
+        scale = max(1.0, float(np.abs(right).max(initial=0)))
+        np.testing.assert_allclose(found, right, rtol=TOLERANCE, atol=TOLERANCE * scale)
+    else:
+        assert found is right or found == right
+
+
+def gradients_of(
+    program: Program, examples: Sequence[Any] | Planned, step: int | None = None
+) -> tuple[float, dict[str, Any]]:
+    """Return the loss and the gradients as arrays."""
+    loss, gradients = program.value_and_grad(examples, step=step)
+    return loss, {
+        name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()
+    }
+
+
+def metrics_of(results: Any) -> dict[str, Any]:
+    """Return all that the metrics hold; one that was never visited counts for nothing."""
+    found = {}
+    for name, m in results.metrics.items():
+        if len(m):
+            found[name] = m.values, m.examples.tolist(), m.nodes.tolist(), m.labels or [None] * len(m)
+    return found
+
+
+def assert_meant(program: Program, examples: Sequence[Any] | Planned, meanings: Sequence[Meaning]) -> Any:
+    """Check results, losses and metrics against those of the blocks' interpreter."""
+    results = program.run(examples, losses=True, metrics=True)
+    assert_same(list(results), [m.result for m in meanings])
+    assert_same(np.array(results.loss), np.array(float(sum(m.loss for m in meanings))))
+    found = metrics_of(results)
+    for name in {name for m in meanings for name in m.metrics}:
+        right = [(i, str(label), value) for i, m in enumerate(meanings) for value, label in m.metrics[name]]
+        values, numbers, _, labels = found[name]
+        for i, label, value in zip(numbers, labels, values, strict=True):
+            assert (i, str(label)) == right[0][:2]
+            assert_same(np.asarray(value), np.asarray(right.pop(0)[2]))
+        assert not right  # and so they are in the order of visits
+    return found
+
+
+def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
+    """Run a step with other parameters, so that a value which is read before it is computed is a wrong one."""
+    origin = {name: program.params[name].copy() for name in program.params}
+    for name, value in origin.items():
+        program.params[name] = 1 - 2 * value
+    program.value_and_grad(examples)
+    for name, value in origin.items():
+        program.params[name] = value
+
+
+def assert_differentiated(program: BlockProgram, compiled: Program) -> None:
+    """Check the gradient along a random direction against a difference of the interpreter's losses.
+
+    Where numbers are compared a loss may jump, next to the point or at it. A difference of a shorter step
+    misses the one; of the other it is as many times greater, and there is no gradient. The loss may also bend
+    at the point; then the gradient is that of either side.
+    """
+    loss, gradients = gradients_of(compiled, program.examples)
+    rng = np.random.default_rng(program.seed)
+    directions = {name: rng.normal(size=g.shape) for name, g in gradients.items()}
+    origin = {name: compiled.params[name].copy() for name in gradients}
+
+    def at(distance: float) -> float:
+        for name, direction in directions.items():
+            compiled.params[name] = origin[name] + distance * direction
+        return sum(meaning(program.block, example).loss for example in program.examples)
+
+    def difference(step: float) -> float:
+        return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+
+    found = sum(float(np.vdot(g, directions[name])) for name, g in gradients.items())
+    scale = max(1.0, abs(loss))
+    near = [pytest.approx(right := difference(1e-4), rel=1e-6, abs=1e-6 * scale)]
+    if found not in near:  # which takes half of the time
+        closer = difference(1e-6)
+        near.append(pytest.approx(closer, rel=1e-5, abs=1e-5 * scale))
+        sides = [(at(step) - at(0.0)) / step for step in (1e-6, -1e-6)]
+        if abs(sides[0] - sides[1]) > 0.01 * max(1.0, *map(abs, sides)):
+            near = [pytest.approx(side, rel=1e-4, abs=1e-4 * scale) for side in sides]
+        if abs(closer) > 50 * abs(right) > 50:
+            near.append(found)
+    at(0.0)
+    assert found in near

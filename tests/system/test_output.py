@@ -1,0 +1,63 @@
+"""Files of commands: refused early, whole or as they were."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from foldbatch.system.output import output_file, remove_partial, write_whole
+
+
+def test_a_file_needs_its_folder_and_is_none(tmp_path: Path) -> None:
+    assert output_file(str(tmp_path / "x")) == tmp_path / "x"
+    with pytest.raises(ArgumentTypeError, match="a folder that exists"):
+        output_file(str(tmp_path / "none" / "x"))
+    with pytest.raises(ArgumentTypeError, match="expected a file, found the folder"):
+        output_file(str(tmp_path))
+
+
+def test_what_cannot_be_written_leaves_the_former_file(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    write_whole(file, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with mock.patch("os.fsync", full), pytest.raises(OSError, match="No space"):
+        write_whole(file, b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("figures.json", b"old")]
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"new"
+
+
+def test_what_is_no_file_is_written_to_in_place() -> None:
+    write_whole(Path("/dev/null"), b"away")
+    assert not Path("/dev/null").is_file()
+
+
+def test_an_error_names_the_file_that_the_user_named(tmp_path):
+    """Not the temporary one, which is beside it."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none" / "figures.json", tmp_path / "file" / "figures.json"):
+        with pytest.raises(OSError) as raised:
+            write_whole(path, b"")
+        assert raised.value.filename == str(path)
+
+
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path):
+    (tmp_path / "round").symlink_to("round")
+    write_whole(tmp_path / "round", b"content")
+    assert (tmp_path / "round").read_bytes() == b"content"
+
+
+def test_what_was_written_half_is_removed_by_its_name(tmp_path):
+    for name in (".a.json.0f.partial", ".epoch-1.json.0f.partial", ".b.json.0f.partial", "a.json"):
+        (tmp_path / name).touch()
+    remove_partial(tmp_path, ["a.json", "epoch-*.json"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.json.0f.partial", "a.json"]

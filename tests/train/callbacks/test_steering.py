@@ -1,0 +1,293 @@
+"""Learning rates and the end of a training, and when callbacks are called."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import TrainingError, UnknownNameError
+from foldbatch.train import (
+    Accuracy,
+    AverageWeights,
+    Callback,
+    Checkpoints,
+    ClipGradients,
+    Confusion,
+    CSVLog,
+    EarlyStopping,
+    JSONLinesLog,
+    LambdaCallback,
+    NaNGuard,
+    ParameterStatistics,
+    ReduceLROnPlateau,
+    Schedule,
+    TimeLimit,
+)
+from foldbatch.train.schedules import chained, constant, cosine, stepwise, warm_up
+from tests.train.callbacks.tiny import (
+    DEV,
+    EXAMPLES,
+    Fake,
+    assert_same,
+    run_in_two,
+    through_json,
+    trainer,
+    without_seconds,
+)
+
+
+def test_patience_is_counted_from_the_best_epoch():
+    fake = Fake(EarlyStopping("dev_f1", "max", patience=2, min_delta=0.1))
+    stops = []
+    for value in [0.2, 0.25, 0.35, 0.4, float("nan"), 0.9]:
+        fake.run_epoch(dev_f1=value)
+        stops.append(fake.stopped is not None)
+    assert stops == [False, False, False, False, True, True]
+    assert (fake.callback.best, fake.callback.best_epoch) == (0.9, 6)
+    assert fake.stopped == "dev_f1 got no better than 0.35 of epoch 3 for 2 epochs"
+
+
+def test_a_figure_that_is_not_there_is_named():
+    with pytest.raises(
+        UnknownNameError, match=r"EarlyStopping: expected a figure of epoch, loss, found 'dev_loss'"
+    ):
+        Fake(EarlyStopping("dev_loss", "min")).run_epoch(loss=1.0)
+
+
+class Keep(Callback):
+    def __init__(self):
+        self.kept = []
+
+    def on_epoch_end(self, trainer):
+        self.kept.append({name: np.array(array) for name, array in trainer.program.params.items()})
+
+
+def test_the_best_parameters_come_back_at_the_end():
+    keep = Keep()
+    stopping = EarlyStopping("dev_loss", "max", patience=2, restore=True)  # it falls, so the first is best
+    made = trainer(keep, stopping)
+    assert len(made.fit(EXAMPLES, DEV, epochs=9)) == 3
+    for name, array in keep.kept[0].items():
+        np.testing.assert_array_equal(made.program.params[name], array)
+    assert made.evaluate(DEV)["loss"] == made.history[0]["dev_loss"]
+
+
+def test_a_fit_that_is_cut_off_restores_nothing():
+    class Interrupt(Callback):
+        def on_step_end(self, trainer):
+            if trainer.steps == 5:
+                raise KeyboardInterrupt
+
+    made = trainer(EarlyStopping("dev_loss", "max", restore=True), Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        made.fit(EXAMPLES, DEV, epochs=9)
+    assert made.evaluate(DEV)["loss"] != made.history[0]["dev_loss"]
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_resumed_run_is_the_unbroken_one(cut):
+    def make():
+        return trainer(EarlyStopping("dev_loss", "max", patience=3, restore=True))
+
+    whole, resumed = run_in_two(make, cut=cut)
+    assert_same(whole, resumed)
+    assert len(whole.history) == 4
+    assert resumed.stopped == whole.stopped
+    resumed.fit(EXAMPLES, DEV, epochs=9)
+    assert len(resumed.history) == 4
+
+
+def test_time_is_over_in_both_parts_of_a_run(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    first = Fake(TimeLimit(3.5))
+    first.callback.on_fit_start(first)
+    first.run_epoch()
+    first.run_epoch()
+    assert first.stopped is None
+    second = Fake(TimeLimit(3.5))
+    second.callback.load_state(through_json(first.callback.state()))  # the clock is read: 3 seconds
+    second.callback.on_fit_start(second)
+    second.run_epoch()
+    assert second.stopped == "3.5 seconds are over"
+    second.stopped = None
+    second.callback.on_fit_start(second)
+    assert second.stopped
+
+
+def test_settings_are_checked():
+    with pytest.raises(TrainingError, match="'min' or 'max', found 'auto'"):
+        EarlyStopping("loss", "auto")
+    with pytest.raises(TrainingError, match="1 epoch or more"):
+        EarlyStopping("loss", "min", patience=0)
+    with pytest.raises(TrainingError, match="TimeLimit seconds"):
+        TimeLimit(0)
+
+
+VALUES = np.random.default_rng(4).integers(0, 40, 60) / 8 + np.linspace(9, 0, 60)
+
+
+def rates(callback, values):
+    fake = Fake(callback)
+    made = []
+    for value in values:
+        fake.run_epoch(dev_loss=float(value))
+        made.append(fake.optimizer.lr)
+    return made
+
+
+def test_the_rate_falls_after_patience():
+    callback = ReduceLROnPlateau("dev_loss", "min", factor=0.5, patience=1, min_lr=0.03)
+    assert rates(callback, [1, 1, 1, 0.5, 0.6, 0.6, 0.6, 0.6]) == [0.1] * 2 + [0.05] * 3 + [0.03] * 3
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("cooldown", [0, 2])
+def test_rates_are_torchs(mode, cooldown):
+    torch = pytest.importorskip("torch", reason="needs torch")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)
+    options = {"factor": 0.5, "patience": 2, "cooldown": cooldown, "min_lr": 1e-3}
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, mode, threshold=0.5, threshold_mode="abs", eps=0, **options
+    )
+    expected = []
+    for value in VALUES:
+        theirs.step(value)
+        expected.append(optimizer.param_groups[0]["lr"])
+    assert rates(ReduceLROnPlateau("dev_loss", mode, min_delta=0.5, **options), VALUES) == expected
+    assert len(set(expected)) > 3
+
+
+@pytest.mark.parametrize("cut", [1, 5, 11])
+def test_a_resumed_run_is_the_unbroken_one_of_plateau(cut):
+    def make():
+        return ReduceLROnPlateau("dev_loss", "min", patience=1, cooldown=2)
+
+    whole, first, second = Fake(make()), Fake(make()), Fake(make())
+    for value in VALUES[:20]:
+        whole.run_epoch(dev_loss=value)
+    for value in VALUES[:cut]:
+        first.run_epoch(dev_loss=value)
+    second.optimizer.lr = first.optimizer.lr
+    second.callback.load_state(through_json(first.callback.state()))
+    for value in VALUES[cut:20]:
+        second.run_epoch(dev_loss=value)
+    assert second.optimizer.lr == whole.optimizer.lr < 0.1
+    assert second.callback.state() == whole.callback.state()
+
+
+def test_settings_are_checked_of_plateau():
+    with pytest.raises(TrainingError, match="a number between 0 and 1, found 2"):
+        ReduceLROnPlateau("loss", "min", factor=2)
+
+
+class Rates(Callback):
+    def __init__(self):
+        self.rates = []
+
+    def on_gradients(self, trainer):
+        self.rates.append(trainer.optimizer.lr)
+
+
+def test_steps_are_counted_over_all_epochs():
+    rates = Rates()
+    schedule = warm_up(5, 0.5)
+    made = trainer(Schedule(schedule), rates, lr=0.1)
+    made.fit(EXAMPLES, epochs=2)
+    made.fit(EXAMPLES, epochs=3)
+    assert rates.rates == [0.1 * schedule(step) for step in range(9)]
+    assert made.history[0]["lr"] == rates.rates[2]
+
+
+def test_a_base_of_one_makes_factors_rates_and_zero_is_almost_reached():
+    rates = Rates()
+    trainer(Schedule(chained([constant(0.25), constant(0.0)], [1]), "epoch", lr=1.0), rates).fit(
+        EXAMPLES, epochs=2
+    )
+    assert rates.rates == [0.25] * 3 + [1e-12] * 3
+
+
+def test_the_rate_is_written_where_the_factor_changes():
+    class Halve(Callback):
+        def on_epoch_end(self, trainer):
+            trainer.optimizer.lr /= 2
+
+    rates = Rates()
+    trainer(Schedule(stepwise(4)), Halve(), rates, lr=0.1).fit(EXAMPLES, epochs=2)
+    assert rates.rates == pytest.approx([0.1] * 3 + [0.05] + [0.01] * 2)
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+def test_a_resumed_run_is_the_unbroken_one_of_schedule(every):
+    assert_same(*run_in_two(lambda: trainer(Schedule(cosine(30 if every == "step" else 9), every))))
+
+
+def test_settings_are_checked_of_schedule():
+    with pytest.raises(TrainingError, match="'step' or 'epoch'"):
+        Schedule(constant(), "batch")
+    with pytest.raises(TrainingError, match="Schedule lr: expected a number above 0"):
+        Schedule(constant(), lr=0)
+
+
+def test_only_the_moments_named_are_called():
+    seen = []
+    fake = Fake(LambdaCallback(on_epoch_end=lambda trainer: seen.append(trainer.epoch)))
+    fake.run_epoch()
+    fake.run_epoch()
+    assert seen == [1, 2]
+
+
+def test_another_moment_is_refused():
+    with pytest.raises(UnknownNameError, match="did you mean 'on_epoch_end'"):
+        LambdaCallback(on_epoch_ends=print)
+
+
+def test_a_callback_does_nothing_by_default():
+    callback, trainer = Callback(), object()
+    moments: list[Any] = [getattr(callback, name) for name in dir(callback) if name.startswith("on_")]
+    assert len(moments) == 8
+    assert all(moment(trainer) is None for moment in moments)
+    assert callback.state() == {}
+
+
+def all_callbacks(folder, killed_at=None):
+    def kill(trainer):
+        if trainer.steps == killed_at:
+            raise SystemError
+
+    return [
+        NaNGuard(),
+        ClipGradients(1.0),
+        Schedule(fb.train.schedules.one_cycle(20)),
+        AverageWeights(0.9, dev=DEV),
+        ReduceLROnPlateau("dev_loss", "min", patience=1),
+        EarlyStopping("dev_averaged_loss", "min", restore=True),
+        TimeLimit(1000),
+        ParameterStatistics(),
+        CSVLog(folder / "log.csv"),
+        JSONLinesLog(folder / "log.jsonl", every=2),
+        Checkpoints(folder, every=2, best="dev_averaged_accuracy"),
+        LambdaCallback(on_step_start=kill),
+    ]
+
+
+def test_all_callbacks_together_resume_to_the_bit(tmp_path):
+    def run(name, killed_at=None, *, resume=False):
+        made = trainer(
+            *all_callbacks(tmp_path / name, killed_at), metrics=[Accuracy("out"), Confusion("out")]
+        )
+        made.fit(EXAMPLES, DEV, epochs=4, resume=resume)
+        return made
+
+    whole = run("whole")
+    for killed_at in (2, 3, 7, 9):  # within an epoch, between two, behind a checkpoint
+        with pytest.raises(SystemError):
+            run(str(killed_at), killed_at)
+        assert_same(whole, run(str(killed_at), resume=True))
+        for ending in ("csv", "jsonl"):
+            logs = [(tmp_path / name / f"log.{ending}").read_text() for name in ("whole", str(killed_at))]
+            assert without_seconds(logs[0]) == without_seconds(logs[1])

@@ -1,0 +1,293 @@
+"""Batches on their way: planned ahead, dealt, evaluated."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.communicators import Alone, in_threads
+from foldbatch.engines.planned import Planned
+from foldbatch.errors import ExampleTypeError, TrainingError
+from foldbatch.train import Accuracy, DataParallel, prefetched
+from foldbatch.train import batches as batches_module
+from foldbatch.train.batches import EVALUATED, evaluate, in_parts, shares
+from tests.train.small import EXAMPLES, model
+
+NAME = "foldbatch-prefetch"
+
+
+@pytest.fixture
+def program() -> fb.Program:
+    return fb.compile(fb.Map(fb.Scalar("float64")) >> fb.Sum(), backend="numpy")
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left_behind():
+    yield
+    gc.collect()
+    assert threads() == []
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(NAME)]
+
+
+def sums(program: fb.Program, plans) -> list[list[float]]:
+    return [[float(x) for x in program.run(plan)] for plan in plans]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 7, 50])
+def test_batches_come_planned_and_in_order(program, ahead):
+    batches = [[[float(k)] * n for n in range(k % 4)] for k in range(20)]
+    assert sums(program, prefetched(program, batches, ahead)) == sums(program, batches)
+    assert sums(program, prefetched(program, iter(batches), ahead)) == sums(program, batches)
+    assert list(prefetched(program, [], ahead)) == []
+
+
+def test_the_next_batches_are_read_in_a_thread_and_no_more_than_asked_for(program):
+    read: list[str] = []
+    enough = threading.Semaphore(0)
+
+    def batches():
+        for k in itertools.count():
+            read.append(threading.current_thread().name)
+            yield [[k]]
+            enough.release()  # the batch before is planned
+
+    plans = prefetched(program, batches(), ahead=3)
+    assert read == []
+    for k in range(5):
+        assert sums(program, [next(plans)]) == [[k]]
+        while len(read) < k + 4:
+            enough.acquire(timeout=60)
+    plans.close()
+    assert len(read) <= 8
+    assert set(read) == {NAME}
+
+
+def test_an_error_comes_at_its_batch_with_its_traceback(program):
+    batches = [[[1]], [[2]], [[3], ["x"]], [[4]]]
+    plans = prefetched(program, batches, ahead=4)
+    assert sums(program, [next(plans), next(plans)]) == [[1], [2]]
+    with pytest.raises(ExampleTypeError, match="at example 1 "):
+        next(plans)
+    assert threads() == []
+    assert list(plans) == []
+
+
+def test_an_error_of_the_batches_themselves_comes_at_its_place(program):
+    def batches():
+        yield [[1]]
+        raise OSError("no more data")
+
+    plans = prefetched(program, batches())
+    assert sums(program, [next(plans)]) == [[1]]
+    with pytest.raises(OSError, match="no more data") as caught:
+        next(plans)
+    assert "in batches" in "".join(traceback.format_exception(caught.value))
+
+
+def test_closing_early_ends_the_thread(program):
+    plans = prefetched(program, ([[k]] for k in itertools.count()))
+    next(plans)
+    assert len(threads()) == 1
+    plans.close()
+    assert threads() == []
+    assert list(plans) == []
+
+
+def test_an_error_of_the_consumer_ends_the_thread(program):
+    with pytest.raises(ZeroDivisionError):
+        for _ in prefetched(program, ([[k]] for k in itertools.count())):
+            raise ZeroDivisionError
+    gc.collect()
+    assert threads() == []
+
+
+def test_what_is_not_begun_has_no_thread(program):
+    plans = prefetched(program, [[[1]]])
+    assert threads() == []
+    del plans
+
+
+def test_an_iterator_that_the_thread_itself_finds_dropped_is_closed(program):
+    """The collector runs wherever objects are made: mostly in the thread that traces."""
+    dropped, found = threading.Event(), threading.Event()
+
+    def batches():
+        yield [[1]]
+        dropped.wait(60)
+        gc.collect()  # in the worker: closes the iterator that it works for
+        found.set()
+        yield [[2]]
+
+    gc.disable()
+    try:
+        cycle: list = [prefetched(program, batches())]
+        cycle.append(cycle)
+        next(cycle[0])
+        workers = threads()
+        del cycle
+        dropped.set()
+        assert found.wait(60)
+        for worker in workers:
+            worker.join(60)
+    finally:
+        gc.enable()
+    assert threads() == []
+
+
+@pytest.mark.parametrize("last", ["", "raise SystemExit(3)"])
+def test_a_program_that_ends_in_the_middle_ends(last):
+    """With its own exit status, and without a word."""
+    text = f"""
+import itertools
+import os
+import foldbatch as fb
+program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend="numpy")
+plans = fb.train.prefetched(program, ([[k]] for k in itertools.count()))
+print(program.run(next(plans)))
+{last}
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (3 if "3" in last else 0, "")
+    assert done.stdout == "[array(0., dtype=float32)]\n"
+
+
+def test_closing_waits_no_longer_than_a_moment_for_batches_that_never_come(program, monkeypatch):
+    monkeypatch.setattr(batches_module, "PATIENCE", 0.05)
+    reading, come = threading.Event(), threading.Event()
+
+    def batches():
+        yield [[1]]
+        reading.set()
+        come.wait(60)
+
+    plans = prefetched(program, batches())
+    next(plans)
+    (worker,) = threads()
+    assert reading.wait(60)
+    plans.close()
+    assert worker.is_alive()
+    come.set()
+    worker.join(60)
+
+
+def test_a_program_whose_batches_never_come_ends():
+    text = """
+import queue
+
+import foldbatch as fb
+program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend="numpy")
+source = queue.Queue()
+source.put([[1, 2]])
+plans = fb.train.prefetched(program, iter(source.get, None), ahead=1)
+print(program.run(next(plans)))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[array(3., dtype=float32)]\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_told_that_the_thread_is_not_there(program):
+    def batches():
+        yield [[1]]
+        parent.wait(60)  # nothing lies ready when the process forks
+
+    parent = threading.Event()
+    plans = prefetched(program, batches())
+    next(plans)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(plans)
+        except TrainingError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    parent.set()
+    plans.close()
+
+
+@pytest.mark.parametrize("ahead", [0, -1, 1.5, None])
+def test_ahead_is_a_whole_number_of_one_or_more(program, ahead):
+    with pytest.raises(TrainingError, match="prefetched ahead: expected a whole number of 1 or more, found"):
+        prefetched(program, [], ahead)
+
+
+ROWS = [[1.0] * n for n in (5, 1, 2, 2, 4)]
+BATCHES = [[4, 0, 1], [2, 3]]
+SUM = fb.Map(fb.Scalar()) >> fb.Sum()
+
+
+def parallel(communicator):
+    return DataParallel(fb.compile(SUM, "numpy"), communicator)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_process_alone_runs_whole_batches(ahead):
+    made = list(shares(parallel(Alone()), ROWS, BATCHES, ahead))
+    assert [(share.batch.indices, share.places, share.indices) for share in made] == [
+        ([4, 0, 1], None, [4, 0, 1]),
+        ([2, 3], None, [2, 3]),
+    ]
+    assert [len(share.part) for share in made] == [3, 2]
+    assert all(isinstance(share.part, Planned) == bool(ahead) for share in made)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_ranks_run_every_example_once(ahead):
+    def work(communicator):
+        program = parallel(communicator)
+        made = list(shares(program, ROWS, BATCHES, ahead))
+        lengths = [[float(x) for x in program.program.run(share.part)] for share in made]
+        assert lengths == [[float(len(ROWS[i])) for i in share.indices] for share in made]
+        return [share.indices for share in made]
+
+    assert in_threads(work, 2) == [[[0], [2]], [[4, 1], [3]]]
+
+
+class Ordered:
+    """A figure that depends on the order of values."""
+
+    name, of, every = "ordered", "out", "value"
+
+    def compute(self, values, labels):
+        return [values.tolist(), labels]
+
+
+def figures(communicator, examples=EXAMPLES):
+    program = DataParallel(fb.compile(model(), "numpy"), communicator)
+    return evaluate(program, [Accuracy("out"), Ordered()], examples, lambda: 0, lambda: None)
+
+
+@pytest.mark.parametrize("count", [20, 1])
+def test_ranks_see_what_one_process_sees(count):
+    alone = figures(Alone(), EXAMPLES[:count])
+    for each in in_threads(lambda communicator: figures(communicator, iter(EXAMPLES[:count])), 3):
+        assert each["accuracy"] == alone["accuracy"] and np.isclose(each["loss"], alone["loss"])
+        np.testing.assert_allclose(each["ordered"][0], alone["ordered"][0], rtol=1e-5)
+        assert each["ordered"][1] == alone["ordered"][1]
+
+
+def test_no_examples_are_refused_on_all_ranks():
+    def work(communicator):
+        with pytest.raises(TrainingError, match="one example or more"):
+            figures(communicator, [])
+
+    in_threads(work, 2)
+
+
+def test_parts_are_of_one_size():
+    assert [len(part) for part in in_parts(range(2 * EVALUATED + 3))] == [EVALUATED, EVALUATED, 3]

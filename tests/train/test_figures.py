@@ -1,0 +1,128 @@
+"""Figures are found and compared; pictures and mistakes are drawn."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import BackendError, TrainingError, UnknownNameError
+from foldbatch.train import Plots, Progress, TensorBoardLog, draw_errors, plot_confusion, plot_history
+from foldbatch.train.figures import check_mode, figure_of, is_better
+
+FIGURES = {"loss": 0.5, "dev_f1": {"good": 0.25}, "dev_confusion": [[1]], "note": "text"}
+
+
+def test_figures_of_classes_have_names_of_two_parts():
+    assert figure_of("here", FIGURES, "dev_f1/good") == 0.25
+
+
+@pytest.mark.parametrize("name", ["dev_los", "dev_f1", "dev_confusion", "note"])
+def test_what_is_no_number_is_refused(name):
+    with pytest.raises(UnknownNameError, match="here: expected a figure of loss, dev_f1/good"):
+        figure_of("here", FIGURES, name)
+
+
+def test_nan_is_never_better():
+    assert not is_better(math.nan, None, "min")
+    assert is_better(1.0, None, "max")
+    assert not is_better(1.0, 1.0, "max")
+
+
+def test_a_mode_is_one_of_two():
+    with pytest.raises(TrainingError, match="'min' or 'max'"):
+        check_mode("here", "auto")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "make"),
+    [
+        ("tensorboardX", "tensorboard", lambda: TensorBoardLog("runs")),
+        ("tqdm.auto", "notebook", lambda: Progress("notebook")),
+        ("matplotlib.figure", "plot", lambda: Plots("runs")),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_runs(monkeypatch, module, extra, make):
+    monkeypatch.setitem(sys.modules, module, None)
+    library = module.partition(".")[0]
+    with pytest.raises(
+        BackendError, match=rf"expected {library} to be installed, .*pip install 'foldbatch\[{extra}\]'"
+    ):
+        make()
+
+
+pytest.importorskip("matplotlib", reason="needs matplotlib")
+HISTORY = [
+    {
+        "epoch": 1,
+        "loss": 2.0,
+        "dev_loss": 2.5,
+        "dev_f1": {"good": 0.5},
+        "seconds": 1.0,
+        "dev_confusion": [[1]],
+    },
+    {"epoch": 2, "loss": 1.0, "dev_loss": 2.0, "dev_f1": {"good": 0.7}, "dev_averaged_loss": 1.5, "lr": 0.1},
+]
+
+
+def test_figures_of_one_name_are_in_one_drawing(tmp_path):
+    figure = plot_history(HISTORY, tmp_path / "history.svg")
+    drawn = {
+        axes.get_title(): {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+        for axes in figure.axes
+    }
+    assert drawn == {
+        "loss": {"loss": [[1, 2], [2, 1]], "dev_loss": [[1, 2.5], [2, 2]], "dev_averaged_loss": [[2, 1.5]]},
+        "f1": {"dev_f1/good": [[1, 0.5], [2, 0.7]]},
+    }
+    assert (tmp_path / "history.svg").read_text().startswith("<?xml")
+
+
+def test_a_matrix_has_its_counts_and_names(tmp_path):
+    figure = plot_confusion([[3, 1], [0, 0]], ["bad", "good"], tmp_path / "confusion.png")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["3", "1", "0", "0"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["bad", "good"]
+    assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0, 0]]
+    assert (tmp_path / "confusion.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path):
+    with pytest.raises(TrainingError, match="plot_history: expected the figures of one epoch or more"):
+        plot_history([], tmp_path / "a.png")
+    with pytest.raises(TrainingError, match=r"a square matrix, found shape \(1, 2\)"):
+        plot_confusion([[1, 2]], None, tmp_path / "a.png")
+    with pytest.raises(TrainingError, match="expected 1 names, found 2"):
+        plot_confusion([[1]], ["a", "b"], tmp_path / "a.png")
+
+
+TREES = [
+    fb.trees.Tree.from_nested((1, (0, "not"), (None, (2, "so"), (0, "bad")))),
+    fb.trees.Tree.leaf(3, "fine"),
+    fb.trees.Tree.leaf(None, "odd"),
+]
+
+
+def test_wrong_nodes_are_marked_and_right_trees_left_out(tmp_path):
+    path = tmp_path / "errors.txt"
+    text = draw_errors(TREES, [[None, 2, 1, 4, 1], 3, 0], path)
+    assert text == (
+        "1 of 3 trees have a wrong answer\n\ntree 0\n1\n├─ 0 not\n└─ *\n   ├─ 2 so\n   └─ 1, not 0 bad"
+    )
+    assert path.read_text(encoding="utf-8") == f"{text}\n"
+
+
+def test_one_answer_is_the_roots_and_only_some_trees_are_drawn():
+    text = draw_errors(TREES, [2, [4], [None]], most=1)
+    assert "2, not 1\n" in text
+    assert text.startswith("2 of 3 trees")
+    assert text.endswith("\n\nand 1 more")
+
+
+def test_answers_are_counted():
+    with pytest.raises(TrainingError, match="draw_errors: expected 3 answers, found 1"):
+        draw_errors(TREES, [1])
+    with pytest.raises(TrainingError, match="expected 5 answers, one a node, found 2 for tree 0"):
+        draw_errors(TREES, [[1, 2], 3, 0])

@@ -1,0 +1,192 @@
+"""Metrics are what their formulas say, over one batch or several."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import TrainingError, UnknownNameError
+from foldbatch.train.metrics import (
+    F1,
+    Accuracy,
+    Confusion,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Perplexity,
+    Tally,
+    TopK,
+    classified,
+    labelled,
+)
+
+
+def test_values_without_a_label_are_left_out():
+    values, labels = labelled("here", np.arange(8).reshape(4, 2), [None, 1, None, 0])
+    assert (values.tolist(), labels) == ([[2, 3], [6, 7]], [1, 0])
+
+
+def test_a_block_that_labels_nothing_is_named():
+    with pytest.raises(TrainingError, match=r"MeanSquaredError: expected 2 labels, one a value, found 0"):
+        MeanSquaredError("score").compute(np.zeros(2), [])
+
+
+@pytest.mark.parametrize("label", [-1, 2, 0.0, "good"])
+def test_a_label_is_the_number_of_a_score(label):
+    with pytest.raises(TrainingError, match=r"expected labels from 0 to 1, or None"):
+        classified("here", np.zeros((2, 2)), [0, label])
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 2, 2)])
+def test_a_value_is_a_row_of_scores(shape):
+    with pytest.raises(TrainingError, match="two scores or more"):
+        classified("here", np.zeros(shape), [0, 0])
+
+
+def test_what_is_counted_is_one_of_two():
+    with pytest.raises(TrainingError, match="'value' or 'example'"):
+        Accuracy("root", every="node")
+
+
+rng = np.random.default_rng(0)
+SCORES = rng.normal(size=(60, 5)).astype("float32")
+SCORES[:, 3] -= 9  # never the answer
+LABELS = [None if number == 4 else int(number) for number in rng.integers(0, 5, 60)]  # 4 is no label
+KEPT = [place for place, label in enumerate(LABELS) if label is not None]
+ANSWERS = SCORES.argmax(axis=1)
+
+
+def test_no_values_have_no_figure():
+    nothing = np.zeros((0, 2))
+    assert all(math.isnan(kind("root").compute(nothing, [])) for kind in (Accuracy, TopK, F1))
+    assert Confusion("root").compute(nothing, []) == [[0, 0], [0, 0]]
+    assert math.isnan(Accuracy("root").compute(np.zeros((2, 2)), [None, None]))
+
+
+def test_figures_equal_plain_loops():
+    pairs = [(LABELS[place], ANSWERS[place]) for place in KEPT]
+    assert Accuracy("x").compute(SCORES, LABELS) == sum(a == b for a, b in pairs) / len(pairs)
+    top = [LABELS[place] in sorted(range(5), key=lambda c: -SCORES[place, c])[:2] for place in KEPT]
+    assert TopK("x", 2).compute(SCORES, LABELS) == sum(top) / len(top)
+    table = [[sum(pair == (row, column) for pair in pairs) for column in range(5)] for row in range(5)]
+    assert Confusion("x").compute(SCORES, LABELS) == table
+    by_class = {}
+    for c in range(5):
+        right, chosen = pairs.count((c, c)), sum(b == c for _, b in pairs)
+        present = sum(a == c for a, _ in pairs)
+        by_class[str(c)] = 2 * right / (chosen + present)
+    assert F1("x", average=None).compute(SCORES, LABELS) == pytest.approx(by_class)
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", None])
+def test_f1_is_scikit_learns(average):
+    sklearn = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
+    given = SCORES[:, :4]  # class 3 is a label and never an answer
+    answers, labels = given[KEPT].argmax(axis=1), [LABELS[place] for place in KEPT]
+    ours = F1("x", average=average).compute(given, LABELS)
+    theirs = sklearn.f1_score(labels, answers, average=average)
+    np.testing.assert_allclose(list(ours.values()) if average is None else ours, theirs)
+
+
+def test_other_figures_are_scikit_learns():
+    sklearn = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
+    labels = [LABELS[place] for place in KEPT]
+    table = sklearn.confusion_matrix(labels, ANSWERS[KEPT], labels=range(5)).tolist()
+    assert Confusion("x").compute(SCORES, LABELS) == table
+    top = sklearn.top_k_accuracy_score(labels, SCORES[KEPT], k=3, labels=range(5))
+    assert TopK("x", 3).compute(SCORES, LABELS) == pytest.approx(top)
+
+
+def test_a_class_that_never_occurs_is_no_part_of_the_mean():
+    scores = np.eye(3)[[0, 0, 1]]
+    assert F1("x").compute(scores, [0, 0, 1]) == 1.0
+    assert F1("x", average=None).compute(scores, [0, 0, 1]) == {"0": 1.0, "1": 1.0, "2": 0.0}
+
+
+def test_settings_are_checked():
+    with pytest.raises(TrainingError, match="'macro', 'micro' or None"):
+        F1("x", average="weighted")
+    with pytest.raises(TrainingError, match="TopK k: expected a whole number of 1 or more"):
+        TopK("x", 0)
+    with pytest.raises(TrainingError, match="F1 classes: expected 5 names, found 1"):
+        F1("x", average=None, classes=["good"]).compute(SCORES, LABELS)
+
+
+rng_of_numbers = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_errors_are_scikit_learns(shape):
+    sklearn = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
+    values, labels = rng_of_numbers.normal(size=(2, 9, *shape))
+    given = [None, *labels[1:].tolist()]
+    assert MeanSquaredError("x").compute(values, given) == pytest.approx(
+        sklearn.mean_squared_error(labels[1:], values[1:])
+    )
+    assert MeanAbsoluteError("x").compute(values, given) == pytest.approx(
+        sklearn.mean_absolute_error(labels[1:], values[1:])
+    )
+
+
+def test_perplexity_equals_a_plain_loop_on_logits_and_on_log_probabilities():
+    logits, labels = rng_of_numbers.normal(size=(6, 4)), [0, 1, None, 3, 2, 1]
+    log_probabilities = [[x - math.log(sum(map(math.exp, row))) for x in row] for row in logits.tolist()]
+    own = [row[label] for row, label in zip(log_probabilities, labels, strict=True) if label is not None]
+    expected = math.exp(-sum(own) / len(own))
+    assert Perplexity("x").compute(logits, labels) == pytest.approx(expected)
+    assert Perplexity("x").compute(np.array(log_probabilities), labels) == pytest.approx(expected)
+    assert Perplexity("x").compute(np.array([[0.0, 5000.0]], "float32"), [0]) == math.inf
+
+
+def test_no_values_have_no_figure_of_numbers():
+    for kind in (MeanSquaredError, MeanAbsoluteError):
+        assert math.isnan(kind("x").compute(np.zeros(2), [None, None]))
+    assert math.isnan(Perplexity("x").compute(np.zeros((0, 2)), []))
+
+
+@pytest.mark.parametrize("labels", [[1, [1, 2]], [[1, 2], [1, 2]], ["a", "b"]])
+def test_labels_of_another_shape_are_refused(labels):
+    with pytest.raises(TrainingError, match=r"MeanSquaredError: expected labels of shape \[\]"):
+        MeanSquaredError("x").compute(np.zeros(2), labels)
+
+
+def program() -> fb.Program:
+    """Return the sum over a nested list (number, label, children), collected at every node."""
+    tree = fb.ForwardDeclaration(output_type="float32")
+    children = fb.GetItem(2) >> fb.Map(tree()) >> fb.Sum()
+    total = fb.AllOf(fb.GetItem(0) >> fb.Scalar(), children) >> fb.Function(lambda a, b: a + b)
+    seen = fb.AllOf(fb.GetItem(0), fb.Metric("sum")) >> fb.GetItem(0)
+    tree.resolve_to(fb.AllOf(total, fb.GetItem(1)) >> seen)
+    return fb.compile(tree() >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0))
+
+
+EXAMPLES = [(1, 7, [(2, None, []), (3, 5, [])]), (4, 4, []), (5, None, [(1, 3, [])])]
+SUMS = {"node": [3, 6, 4, 1], "label": [5, 7, 4, 3]}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_figures_are_those_of_all_batches(size):
+    metrics = [MeanSquaredError("sum"), MeanSquaredError("sum", "root_mse", every="example")]
+    made, tally = program(), Tally(metrics)
+    for first in range(0, 3, size):
+        part = EXAMPLES[first : first + size]
+        tally.add(made.run(part, losses=True, metrics=True), len(part))
+    figures = tally.figures()
+    difference = np.subtract(SUMS["node"], SUMS["label"])
+    assert figures["loss"] == 16 / 3
+    assert figures["mse"] == np.mean(difference**2)
+    assert figures["root_mse"] == 0.5  # of 6 for 7 and 4 for 4; the root of the third has no label
+
+
+def test_nothing_has_no_figures():
+    figures = Tally([Accuracy("sum")]).figures()
+    assert figures["loss"] == 0
+    assert math.isnan(figures["accuracy"])
+
+
+def test_a_block_that_is_not_there_is_named():
+    results = program().run(EXAMPLES, losses=True, metrics=True)
+    with pytest.raises(UnknownNameError, match="expected a metric of sum, found 'root'"):
+        Tally([Accuracy("root")]).add(results, 3)
