@@ -7,18 +7,15 @@ computation in it into static cells and runs any mixture of examples as a few la
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
-from foldbatch import communicators, errors, schema, train, trees, types, zoo
+from foldbatch import errors, train, trees
 from foldbatch.blocks import (
     RNN,
-    RNTN,
     AllOf,
-    Attention,
     Block,
     Broadcast,
     ChildSumTreeLSTM,
-    Collect,
-    Collected,
     Composition,
     Concat,
     Dropout,
@@ -31,7 +28,6 @@ from foldbatch.blocks import (
     GRUCell,
     Identity,
     InputTransform,
-    Items,
     LayerNorm,
     Length,
     Linear,
@@ -55,54 +51,48 @@ from foldbatch.blocks import (
     Slice,
     Sum,
     Tensor,
-    TreeGRU,
     TreeLSTM,
-    TreeRNN,
     Vector,
     Void,
     Zeros,
     Zip,
     ZipWith,
 )
-from foldbatch.compiling import compile
-from foldbatch.engines.planned import Planned
+from foldbatch.functions import Module, cell, loss, metric, tensor
 from foldbatch.gain import bench
-from foldbatch.loading import load
-from foldbatch.params import Parameter, SparseRows
-from foldbatch.program import Program
+from foldbatch.params.parameters import Parameter
+from foldbatch.program.compiling import compile, load
+from foldbatch.program.program import Program
 from foldbatch.static import ops
-from foldbatch.timelines.timeline import Timeline
-from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop, load_prepared, prepare
-from foldbatch.trees import read_json, read_jsonlines
-from foldbatch.views.explanation import Explanation, explain
-from foldbatch.views.picture import draw_schedule
+from foldbatch.train import SGD, Adam
+from foldbatch.views import explain
 
 if TYPE_CHECKING:
+    from foldbatch import blocks as blocks
+    from foldbatch import communicators as communicators
+    from foldbatch import params as params
+    from foldbatch import program as program
+    from foldbatch import schema as schema
+    from foldbatch import timelines as timelines
     from foldbatch import torch as torch
-    from foldbatch.torch import from_torch as from_torch
+    from foldbatch import types as types
+    from foldbatch import views as views
+    from foldbatch import zoo as zoo
 
 __version__ = "0.1.0"
 
 __all__ = [
     "RNN",
-    "RNTN",
     "SGD",
-    "AdaGrad",
     "Adam",
-    "AdamW",
     "AllOf",
-    "Attention",
     "Block",
     "Broadcast",
     "ChildSumTreeLSTM",
-    "Collect",
-    "Collected",
     "Composition",
     "Concat",
     "Dropout",
     "Embedding",
-    "Eve",
-    "Explanation",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -111,10 +101,8 @@ __all__ = [
     "GetItem",
     "Identity",
     "InputTransform",
-    "Items",
     "LSTMCell",
     "LayerNorm",
-    "LazyAdam",
     "Length",
     "Linear",
     "Loss",
@@ -123,6 +111,7 @@ __all__ = [
     "Mean",
     "Metric",
     "Min",
+    "Module",
     "NGrams",
     "Nth",
     "OneHot",
@@ -131,57 +120,74 @@ __all__ = [
     "Optional",
     "Parameter",
     "Pipe",
-    "Planned",
     "Program",
-    "RMSprop",
     "Record",
     "Reduce",
     "Scalar",
     "Slice",
-    "SparseRows",
     "Sum",
     "Tensor",
-    "Timeline",
-    "TreeGRU",
     "TreeLSTM",
-    "TreeRNN",
     "Vector",
     "Void",
     "Zeros",
     "Zip",
     "ZipWith",
     "bench",
-    "communicators",
+    "cell",
     "compile",
-    "draw_schedule",
     "errors",
     "explain",
     "load",
-    "load_prepared",
+    "loss",
+    "metric",
     "ops",
-    "prepare",
-    "read_json",
-    "read_jsonlines",
-    "schema",
+    "tensor",
     "train",
     "trees",
-    "types",
-    "zoo",
 ]
 
-_LATER = ("from_torch", "torch")  # what needs PyTorch; a star import must not
-
+# Rooms that are imported when they are first asked for: some need other packages.
+_ROOMS = ("communicators", "schema", "torch", "types", "zoo")
+# Names that stood here, and the rooms that have them.
+_MOVED = {
+    "AdaGrad": "train",
+    "AdamW": "train",
+    "Attention": "blocks",
+    "Collect": "blocks",
+    "Collected": "blocks",
+    "Eve": "train",
+    "Explanation": "views",
+    "Items": "blocks",
+    "LazyAdam": "train",
+    "Planned": "program",
+    "RMSprop": "train",
+    "RNTN": "blocks",
+    "SparseRows": "params",
+    "Timeline": "timelines",
+    "TreeGRU": "blocks",
+    "TreeRNN": "blocks",
+    "draw_schedule": "views",
+    "from_torch": "torch",
+    "load_prepared": "train",
+    "prepare": "train",
+    "read_json": "trees",
+    "read_jsonlines": "trees",
+}
 
 if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
     def __getattr__(name: str) -> Any:
-        """Load what needs PyTorch when it is first asked for."""
-        if name in _LATER:
-            room = import_module("foldbatch.torch")
-            return room if name == "torch" else room.from_torch
+        """Import a room, or find what has moved into one."""
+        if name in _ROOMS:
+            return import_module(f"foldbatch.{name}")
+        if name in _MOVED:
+            place = f"foldbatch.{_MOVED[name]}"
+            warn(f"foldbatch.{name} is {place}.{name} now", DeprecationWarning, stacklevel=2)
+            return getattr(import_module(place), name)
         raise AttributeError(f"module 'foldbatch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Return the public names only: importing makes a name of each module, too."""
-    return [*__all__, *(_LATER if find_spec("torch") else ()), "__version__"]
+    return [*__all__, *(("torch",) if find_spec("torch") else ()), "__version__"]

@@ -18,7 +18,7 @@ Command = Callable[[Sequence[str]], int]
 
 
 def _cache(arguments: Sequence[str]) -> int:
-    from foldbatch.cache import LIMIT, clear, entries, place  # noqa: PLC0415
+    from foldbatch.system.cache import LIMIT, clear, entries, place  # noqa: PLC0415
 
     what = "Show where compiled loops are kept between runs (FOLDBATCH_CACHE), how many and how large."
     parser = ArgumentParser(prog="foldbatch cache", description=what)

@@ -77,6 +77,10 @@ class ExampleIndexError(ExampleError, IndexError):
     """An example has fewer items than the model asks for."""
 
 
+class WalkError(FoldbatchError, ValueError, TypeError):
+    """A plain Python function that stands for a model does with values or cells what cannot be done."""
+
+
 class ParameterError(FoldbatchError, ValueError):
     """A parameter is assigned a value of the wrong shape or dtype."""
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.compiling import compile
 from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError
-from foldbatch.program import Program
+from foldbatch.program.compiling import compile
+from foldbatch.program.program import Program
 from foldbatch.schema import infer
-from foldbatch.train.adams import AdamW
+from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
-from foldbatch.trees.node import TreeNode
+from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 from foldbatch.zoo.models import MODELS

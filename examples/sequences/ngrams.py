@@ -92,7 +92,7 @@ def time_one_pass(block: fb.Block, examples: Sequence[tuple[str, int]], backend:
     """Print how long loss and gradients of some examples take, batched and one at a time."""
     took = []
     for batched in (True, False):
-        program = fb.compile(block, backend, batched=batched)  # both share the block's parameters
+        program = fb.compile(block, backend, options={"batched": batched})
         took.append(min(repeat(lambda: float(program.value_and_grad(examples)[0]), number=1, repeat=2)))
     print(f"{len(examples)} strings, loss and gradients: {took[0]:.3f} s batched, {took[1]:.3f} s one by one")
 

@@ -33,9 +33,11 @@ def tree_block(size: int, hidden: int) -> fb.Block:
     leaf = fb.AllOf(fb.Vector(size), fb.Record(())) >> cell
     pair = fb.AllOf(fb.Void(), fb.Record((tree(), tree()))) >> cell
     state = fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair})
-    classified = fb.GetItem(0) >> fb.Dropout(0.2) >> fb.Linear(CLASSES, name="classify") >> fb.Collect()
+    classified = (
+        fb.GetItem(0) >> fb.Dropout(0.2) >> fb.Linear(CLASSES, name="classify") >> fb.blocks.Collect()
+    )
     tree.resolve_to(state >> fb.AllOf(fb.Identity(), classified) >> fb.GetItem(0))
-    return fb.Collected(tree()) >> fb.GetItem(1)
+    return fb.blocks.Collected(tree()) >> fb.GetItem(1)
 
 
 def filled(tree: Tree, vectors: Iterator[Any], labels: list[int]) -> Any:

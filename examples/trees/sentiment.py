@@ -24,7 +24,7 @@ import foldbatch as fb
 
 BACKENDS = ("auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference")
 CLASSES = 5
-OPTIMIZERS = {"adagrad": (fb.AdaGrad, 0.05), "adam": (fb.LazyAdam, 0.001), "sgd": (fb.SGD, 0.1)}
+OPTIMIZERS = {"adagrad": (fb.train.AdaGrad, 0.05), "adam": (fb.train.LazyAdam, 0.001), "sgd": (fb.SGD, 0.1)}
 
 
 def model(words: fb.trees.Vocabulary, table: np.ndarray | None, hidden: int) -> fb.Block:

@@ -23,7 +23,7 @@ from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.types import Type, describe_value
 
 # Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.
@@ -38,8 +38,7 @@ else:  # defaults are for checkers: `Block` alone is a block of any kinds
 Next = TypeVar("Next")
 BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
 
-# Methods of a block that modules above this one implement; these enter their functions here:
-# `program` those that run a block, `composition` those that wire it.
+# Methods of a block that `composition` implements, which wires blocks; it enters its functions here.
 RUNNERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -114,12 +113,15 @@ class Block(Generic[In_contra, Out_co]):
             BlockTypeError: when the block is ill typed.
             ExampleError: when the example does not fit it.
         """
-        return RUNNERS["eval"](self, example, backend)
+        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - what runs blocks stands above them
+
+        return evaluate(self, example, backend)
 
     def max_depth(self, example: Any) -> int:
         """Return how many levels the example needs, after blocks that run together are joined."""
-        depth: int = RUNNERS["max_depth"](self, example)
-        return depth
+        from foldbatch.program.compiling import max_depth  # noqa: PLC0415 - so does this
+
+        return max_depth(self, example)
 
     def load_parameters(self, path: str | os.PathLike[str]) -> None:
         """Copy the parameters in a file that `Program.save` wrote into those of this block, all or none.
@@ -138,7 +140,9 @@ class Block(Generic[In_contra, Out_co]):
             BlockTypeError: when the block is ill typed.
             OSError: when there is no such file, or it cannot be read.
         """
-        RUNNERS["load_parameters"](self, path)
+        from foldbatch.program.compiling import load_parameters  # noqa: PLC0415 - and this
+
+        load_parameters(self, path)
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments that the block was made with, by name; its class makes an equal one of them.

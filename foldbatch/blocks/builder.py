@@ -33,7 +33,7 @@ from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
 from foldbatch.model.drafts import ASIDES, Draft
 from foldbatch.model.wires import Flow
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.ops.random import KEY

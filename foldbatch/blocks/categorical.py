@@ -9,10 +9,10 @@ from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.columnar.code import is_constant
 from foldbatch.blocks.columnar.purity import pure
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.leaves import as_tensor_type, expect_object
 from foldbatch.blocks.values import Value, is_int
 from foldbatch.errors import BlockIndexError, BlockTypeError, BlockUseError, ExampleKeyError
+from foldbatch.model.columns import BadDataError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import DEFAULT_DTYPE, OBJECT, ObjectType, TensorType, Type, describe_value

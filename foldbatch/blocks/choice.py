@@ -7,13 +7,13 @@ from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, function_name, keyed
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columns import refuse
 from foldbatch.blocks.constants import zeros
 from foldbatch.blocks.flow import Variables, apart, assign, declare, pass_on, read
 from foldbatch.blocks.leaves import expect_object
 from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.model.columns import refuse
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, describe_value
 
 SHOWN = 12  # keys named in an error

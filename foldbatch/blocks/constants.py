@@ -10,7 +10,7 @@ from foldbatch.blocks.block import BLOCK_LIKES, Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Sequence, Value, new_wires, run_time_terminals
 from foldbatch.errors import BlockTypeError
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.graph import Node, constant, parameter_node
 from foldbatch.types import (
     VOID,

@@ -20,7 +20,7 @@ import numpy as np
 
 from foldbatch.blocks.paths import Trust, find, method_of, path_of, takes
 from foldbatch.errors import ModelError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.types import (
     OBJECT,
     VOID,

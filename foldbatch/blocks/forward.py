@@ -61,7 +61,7 @@ class ForwardDeclaration:
     here 60 times one list of twice the same list, a sum of 2 ** 60 numbers. The tensors that the declaration
     reads besides must be the same as well. Scalars, strings and trees are visited at each place.
 
-    >>> from foldbatch.compiling import compile
+    >>> from foldbatch.program.compiling import compile
     >>> shared = [1.0, 1.0]
     >>> for _ in range(59):
     ...     shared = [shared, shared]

@@ -16,10 +16,10 @@ from foldbatch.blocks.block import Block, In_contra, Out_co, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Object, Repeated, Sequence, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
-from foldbatch.static.operators import in_function
+from foldbatch.static.operators import Hooks, in_function, is_symbolic
 from foldbatch.types import SequenceType, TensorType, TupleType, describe_value
 
 
@@ -38,7 +38,12 @@ class TensorBlock(Block[In_contra, Out_co]):
         return "", ""
 
     def __call__(self, *xs: Any) -> Any:
-        """Apply the block to symbolic tensors, inside the function of another block."""
+        """Apply the block to symbolic tensors, inside the function of another block or of a cell.
+
+        In a plain function that stands for a model it is a call of a small cell.
+        """
+        if Hooks.layer is not None and not is_symbolic():
+            return Hooks.layer(self, xs)
         return self.apply(*xs)
 
     def build(self, builder: Builder, value: Value) -> Value:

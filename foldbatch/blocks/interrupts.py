@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.columns import BadDataError
+from foldbatch.model.columns import BadDataError
 from foldbatch.trees import Tree, TreeNode
 
 PLAIN = (str, int, float, bool, bytes, type(None), np.ndarray, Tree, TreeNode)

@@ -9,7 +9,6 @@ from typing import Any
 
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.lists import expect_list
 from foldbatch.blocks.positions import refuse_rest
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
@@ -20,6 +19,7 @@ from foldbatch.errors import (
     ExampleKeyError,
     ExampleTypeError,
 )
+from foldbatch.model.columns import BadDataError
 from foldbatch.static.graph import Node
 from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,16 +20,20 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import KINDS, Kinds, add_memos
 from foldbatch.blocks.names import tell_apart
-from foldbatch.blocks.needed import needed
-from foldbatch.blocks.tracer import MAX_CALLS, Tracer, write_source
+from foldbatch.blocks.places import place_of
+from foldbatch.blocks.plain import to_plain
+from foldbatch.blocks.tracer import Tracer, write_source
 from foldbatch.blocks.unused import without_unused
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.garbage import no_garbage
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
-from foldbatch.model.model import Model
+from foldbatch.model.model import Model, asides_of
+from foldbatch.model.needed import needed
+from foldbatch.model.tracer import MAX_CALLS, Look, Written
 from foldbatch.model.wires import Flow, components
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy
@@ -36,26 +41,88 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, reachable
 from foldbatch.static.stages import is_view
-from foldbatch.types import OBJECT, VOID, has_objects
-
-ATOMS = (str, bytes, int, float, np.generic, type(None))
+from foldbatch.system.garbage import no_garbage
+from foldbatch.types import OBJECT, VOID
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A block ready to run: its model, and what turns examples into traces for the model.
 
+    It is a `foldbatch.model.tracer.Tracer`.
+
     Attributes:
         block: the block.
         model: its model.
         tracer: the tracing program.
         columns: the program applied to many examples by array operations, or what keeps it from that.
+        asides: which of ``losses`` and ``metrics`` the model has.
     """
 
     block: AnyBlock
     model: Model
     tracer: Tracer
     columns: Columns | str
+    asides: frozenset[str]
+
+    @property
+    def origin(self) -> AnyBlock:
+        return self.block
+
+    @property
+    def name(self) -> str:
+        return shown(self.block)
+
+    @property
+    def policy(self) -> Policy:
+        return self.tracer.policy
+
+    @property
+    def max_calls(self) -> int:
+        return self.tracer.max_calls
+
+    @property
+    def source(self) -> str:
+        return self.tracer.source
+
+    @property
+    def reached(self) -> Iterable[Any]:
+        return self.tracer.globals.values()
+
+    @property
+    def way(self) -> str:
+        if isinstance(self.columns, str):
+            kept = f"What keeps examples from being traced by columns: {self.columns}"
+            return f"by the program, visit by visit. {kept}"
+        last = self.columns.refusals.last
+        if not self.columns.recurs:
+            slow = "by the program, visit by visit, which takes no longer than columns where nothing recurs"
+            return f"{slow}. Arrow arrays: by columns" + (f"; the last that were not: {last}" if last else "")
+        beside = f". The last batch that was traced by the program instead: {last}" if last else ""
+        return f"by columns, all visits of a block at once{beside}"
+
+    def lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> list[Trace]:
+        return self.tracer.trace_all(examples, numbers, look)
+
+    def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
+        own = self.tracer
+        kept = self.model.kept_bytes
+        return lower(self.block, policy or own.policy, kept, own.max_calls, asides, own.arithmetic)
+
+    def place_of(self, example: Any, cell: int, call: int) -> str:
+        return place_of(self.tracer, example, cell, call)
+
+    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+        fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
+        raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
+
+    def written(self, parameters: Mapping[str, Parameter]) -> Written:
+        return to_plain(self.block, parameters)
 
     def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
         """Return the traces of examples; None where the tracing program must be run on each."""
@@ -119,7 +186,7 @@ def lower(
     names = {**builder.globals, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
     tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls, arithmetic)
-    return Lowered(block, model, tracer, find(functions, names, model))
+    return Lowered(block, model, tracer, find(functions, names, model), asides_of(model))
 
 
 def _wires(nested: Any) -> Iterator[Flow]:
@@ -146,14 +213,6 @@ def depth(model: Model, trace: Trace) -> int:
     bases = np.concatenate([np.zeros(0, np.int32), *(rows[:, 0] for rows in trace.calls)])
     order = kinds[np.argsort(bases, kind="stable")].tolist()  # the order of `chains`
     return max((n - passing[k] + ending[k] for n, k in zip(chains, order, strict=True)), default=0)
-
-
-def holds_objects(model: Model, trace: Trace) -> bool:
-    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    if has_objects(model.result):
-        return True
-    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
-    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:

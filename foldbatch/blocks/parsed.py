@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foldbatch.blocks.drafts import Line, Procedure
-from foldbatch.blocks.needed import Kept
 from foldbatch.model.drafts import Draft
+from foldbatch.model.needed import Kept
 
 APPENDS = re.compile(r"(row|feed|elements|label)(\d+)(?:_(\d+))?")  # what a call of a cell is recorded with
 STEP = "    "

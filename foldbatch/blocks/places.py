@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.tracer import Located, Tracer, joined
+from foldbatch.model.columns import BadDataError
 
 
 class _ReachedError(Exception):

@@ -29,7 +29,8 @@ from foldbatch.blocks.paths import NOBODY, Trust, find, path_of
 from foldbatch.blocks.settings import make, settings_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
-from foldbatch.params import Array, Owner, Parameter
+from foldbatch.model.tracer import Written
+from foldbatch.params.parameters import Array, Owner, Parameter
 from foldbatch.trees.vocabulary import Vocabulary
 
 KINDS: dict[str, type] = {name: getattr(blocks, name) for name in blocks.__all__ if name != "Block"}
@@ -63,22 +64,6 @@ class Plain(msgspec.Struct, forbid_unknown_fields=True):
     things: list[Thing]
     definitions: list[tuple[int, int]]
     block: int
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What `to_plain` makes of a block.
-
-    Attributes:
-        plain: the block as plain data.
-        arrays: the constants that the data name.
-        lost: what cannot be written, such as lambdas, each with the block that it is of. If there is any, the
-            data are not whole.
-    """
-
-    plain: Plain
-    arrays: dict[str, Array]
-    lost: list[str]
 
 
 def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.values import Object
+from foldbatch.model.columns import BadDataError
 from foldbatch.trees import TreeNode
 
 # What is an order of items. Mappings are read by key, and classes of the user may count something else.

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 from foldbatch.blocks.by_number import FIELDS, Numbered, by_number, fields_of, suits
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
@@ -32,24 +31,20 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
-from foldbatch.garbage import no_garbage
+from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
+from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Record, Together, renumbered
 from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.system.garbage import no_garbage
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
-MAX_CALLS = 10_000_000  # calls of one example, by default
-
-TraceAll: TypeAlias = (
-    "Callable[[Sequence[Any], Sequence[int]], list[Trace]]"  # from examples and their numbers
-)
-Look: TypeAlias = "Callable[[Sequence[Sequence[list[Any]]]], None]"
 
 
 @dataclass(frozen=True)
@@ -166,7 +161,7 @@ class Tracer:
                     if recorder.full:
                         break
             if look is not None:
-                look(recorder.data)
+                look(self.model, recorder.data)
             return recorder.record()
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
@@ -180,7 +175,7 @@ class Tracer:
         """Return the error for an example that does not fit, or one that is no example's fault."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
-            fix = "raise compile(max_calls=), or visit shared parts once: ForwardDeclaration(memo=True)"
+            fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
             return ExampleError(f"model at example {number}", expected, "more", fix)
         lines = self.source.splitlines(keepends=True)
         linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from foldbatch.blocks.drafts import Line, Procedure
-from foldbatch.blocks.needed import Kept
 from foldbatch.blocks.parsed import APPENDS, STEP, Atom, Renamed, Row, take_apart
 from foldbatch.model.drafts import Draft
+from foldbatch.model.needed import Kept
 
 # An atom that stays; or ("name", function, variable), ("result", function, number), ("run", function), or
 # ("effect", function): something is changed that callers can see.

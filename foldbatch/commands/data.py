@@ -5,46 +5,26 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from foldbatch.commands.options import at_least_0, whole
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError
-from foldbatch.output import write_whole
-from foldbatch.trees import (
-    Tree,
-    python_tree,
-    read_brackets,
-    read_conllu,
-    read_json_trees,
-    tree_statistics,
-    write_brackets,
-    write_json,
-)
+from foldbatch.system.output import write_whole
+from foldbatch.trees import Tree, tree_statistics
+from foldbatch.trees.formats import FORMATS, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
 FIX = "name another folder"
 
 
-def _read_python(path: Path) -> Iterator[Tree]:
-    yield python_tree(path.read_bytes(), str(path))
-
-
-READERS: dict[str, Callable[[Path], Iterable[Tree]]] = {
-    "brackets": read_brackets,
-    "conllu": lambda path: read_conllu(path, roots="join"),
-    "json": read_json_trees,
-    "python": _read_python,
-}
-WRITERS: dict[str, Callable[[Tree], str]] = {
-    "brackets": lambda tree: write_brackets(tree, escape=True),
-    "json": write_json,
-}
-ENDINGS = {".conllu": "conllu", ".jsonl": "json", ".json": "json", ".py": "python"}  # of any other: brackets
+READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
+WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.write}
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -94,7 +74,7 @@ def _split(options: Namespace) -> int:
     """Write the trees of a file to train, dev and test, drawn at random; those of a part keep their order."""
     trees = list(_trees(options.file, options.format))
     ending = ".jsonl"
-    if _format_of(options.file, options.format) in WRITERS:
+    if (options.format or format_of(options.file)) in WRITERS:
         packed = options.file.suffix == PACKED
         ending = options.file.with_suffix("").suffix + PACKED if packed else options.file.suffix
     paths = [options.folder / f"{part}{ending}" for part in PARTS]
@@ -113,16 +93,11 @@ def _split(options: Namespace) -> int:
 
 
 def _trees(path: Path, format_: str | None) -> Iterable[Tree]:
-    return READERS[_format_of(path, format_)](path)
-
-
-def _format_of(path: Path, format_: str | None) -> str:
-    plain = path.with_suffix("") if path.suffix == PACKED else path
-    return format_ or ENDINGS.get(plain.suffix, "brackets")
+    return READERS[format_ or format_of(path)](path)
 
 
 def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
-    name = _format_of(path, format_)
+    name = format_ or format_of(path)
     if name not in WRITERS:
         expected = f"a format that is written: {', '.join(WRITERS)}"
         raise UnknownNameError(str(path), expected, name, "name a file .jsonl, or give --to")
@@ -132,22 +107,6 @@ def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
 def _write(path: Path, trees: Iterable[Tree], writer: Callable[[Tree], str]) -> None:
     text = "".join(f"{writer(tree)}\n" for tree in trees).encode()
     write_whole(path, gzip.compress(text, mtime=0) if path.suffix == PACKED else text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < np.inf:
-        raise ArgumentTypeError(f"expected a number of 0 or more, found {text}")
-    return share
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ArgumentTypeError(f"expected a whole number of 0 or more, found {text}")
-    return int(text)
 
 
 def _parser(prog: str) -> ArgumentParser:
@@ -173,6 +132,13 @@ def _parser(prog: str) -> ArgumentParser:
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"
-    split.add_argument("--shares", nargs=3, type=_share, default=(80, 10, 10), metavar="N", help=shares)
-    split.add_argument("--seed", type=_seed, default=0, help="of the draw (default 0)")
+    split.add_argument(
+        "--shares",
+        nargs=3,
+        type=at_least_0,
+        default=(80, 10, 10),
+        metavar="N",
+        help=shares,
+    )
+    split.add_argument("--seed", type=whole(0), default=0, help="of the draw (default 0)")
     return parser

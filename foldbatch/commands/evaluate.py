@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foldbatch.commands.trust import add_trust
+from foldbatch.commands.options import add, number
 from foldbatch.errors import ReadError
+from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.data import read_labelled
-from foldbatch.recipes.ensemble import evaluate
-from foldbatch.recipes.reports import class_figures, class_table
-from foldbatch.recipes.saved import load_models
-from foldbatch.recipes.steering import metrics_of
+from foldbatch.recipes.fitting import load_models
+from foldbatch.recipes.predicting import class_figures, class_table, evaluate
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -30,19 +29,15 @@ def main(arguments: Sequence[str], prog: str) -> int:
         OSError: when a file cannot be read.
     """
     parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL",
-        help="a model.safetensors, or the folder of a run, of several seeds, too",
-    )
+    add(parser, "model")
     what = "of the format that it was trained on, or the CONFIG.toml that names the test part"
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     what = "fail, with status 1, where the accuracy is below this share"
-    parser.add_argument("--least", type=_share, metavar="SHARE", help=what)
-    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    add_trust(parser)
+    parser.add_argument(
+        "--least", type=number("a number of 0 or more", finite=False), metavar="SHARE", help=what
+    )
+    add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     if options.least is not None and notes["task"] == "number":
@@ -63,13 +58,3 @@ def main(arguments: Sequence[str], prog: str) -> int:
         if classes:
             print(class_table(figures["confusion"], classes))
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not share >= 0:  # nor NaN
-        raise ArgumentTypeError(f"expected a number of 0 or more, found {text}")
-    return share

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.commands.trust import add_trust
+from foldbatch.commands.options import add
 from foldbatch.errors import BackendError, ReadError
-from foldbatch.output import write_whole
+from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import read_labelled
-from foldbatch.recipes.saved import load_model
-from foldbatch.recipes.settings import Configuration
+from foldbatch.recipes.fitting import load_model
+from foldbatch.system.output import write_whole
 
 TEST_PART = Path("the test part")  # what --check alone stands for
 TOLERANCE = 1e-5  # above which --check fails
@@ -34,14 +34,13 @@ def main(arguments: Sequence[str], prog: str) -> int:
     """
     what = "Write a saved model as one ONNX graph for examples of every shape."
     parser = ArgumentParser(prog=prog, description=what)
-    what = "a model.safetensors, or the folder of a run"
-    parser.add_argument("model", type=Path, metavar="MODEL", help=what)
+    add(parser, "model", help="a model.safetensors, or the folder of a run")
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
     what = "the version of ONNX's operators, from 18 to 23 (default 21)"
     parser.add_argument("--opset", type=int, metavar="N", help=what)
     what = "compare with onnxruntime, on a file or on the test part of a CONFIG.toml: fail above 1e-5"
     parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=what)
-    add_trust(parser)
+    add(parser, "--trust")
     options = parser.parse_args(arguments)
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
         if not find_spec(library):

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foldbatch.commands.counts import count
-from foldbatch.commands.trust import add_trust
-from foldbatch.compiling import compile
+from foldbatch.commands.options import add, count
 from foldbatch.errors import FoldbatchError
-from foldbatch.output import output_file
+from foldbatch.program.compiling import compile
 from foldbatch.recipes.building import build_model
 from foldbatch.recipes.configuration import read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled
-from foldbatch.recipes.saved import load_model
+from foldbatch.recipes.fitting import load_model
+from foldbatch.system.output import output_file
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -32,13 +31,12 @@ def main(arguments: Sequence[str], prog: str) -> int:
     what = "Print a model's configuration, block, parameters, and how examples run: calls, steps, memory."
     parser = ArgumentParser(prog=prog, description=what)
     what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
-    parser.add_argument("model", type=Path, metavar="MODEL|CONFIG.toml", help=what)
+    add(parser, "model", metavar="MODEL|CONFIG.toml", help=what)
     what = "to run: examples of its format, or the CONFIG.toml that names the test part"
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     what = "how many examples run together (default 1)"
     parser.add_argument("--batch", type=count, default=1, metavar="N", help=what)
-    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    add_trust(parser)
+    add(parser, "--backend", "--trust")
     what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
     parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
     options = parser.parse_intermixed_args(arguments)

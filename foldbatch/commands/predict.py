@@ -9,18 +9,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import TextIOWrapper
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from foldbatch.commands.trust import add_trust
+from foldbatch.commands.options import add
 from foldbatch.errors import ReadError
-from foldbatch.recipes.formats import FORMATS, Named
+from foldbatch.recipes.configuration import Configuration, check_arity
+from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import drawing, predictions
-from foldbatch.recipes.saved import load_models
-from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.suited import check_arity
+from foldbatch.trees.formats import Named, structures_of
 
 STANDARD_INPUT = "-"
 
@@ -38,18 +36,12 @@ def main(arguments: Sequence[str], prog: str) -> int:
     """
     what = "Print a line of JSON for each example of files or of the standard input: label and probabilities."
     parser = ArgumentParser(prog=prog, description=what)
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL",
-        help="a model.safetensors, or the folder of a run, of several seeds, too",
-    )
+    add(parser, "model")
     what = "in the format that it was trained on, labels or not; by default -, the standard input"
     parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=what)
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
-    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    add_trust(parser)
+    add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
@@ -74,7 +66,7 @@ def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
 
 def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
     """Yield the examples of a file, or of the standard input."""
-    read = FORMATS[configuration.data.format].structures
+    read = structures_of(configuration.data.format)
     where = "standard input" if name == STANDARD_INPUT else name
     try:
         with _opened(name) as lines:

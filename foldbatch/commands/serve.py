@@ -6,13 +6,11 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.util import find_spec
-from pathlib import Path
 
-from foldbatch.commands.counts import count
-from foldbatch.commands.trust import add_trust
+from foldbatch.commands.options import add, count, number, seconds, whole
 from foldbatch.errors import BackendError
-from foldbatch.garbage import set_aside
-from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import Limits
+from foldbatch.system.garbage import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 HOST, PORT, WATCH, GRACE = "127.0.0.1", 8000, 1.0, 10.0
@@ -61,53 +59,34 @@ def main(arguments: Sequence[str], prog: str) -> int:
     return 0
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ArgumentTypeError(f"expected seconds, 0 or more, found {text}")
-    return seconds
-
-
-def _deadline(text: str) -> float:
-    seconds = _seconds(text)
-    if not seconds:
-        raise ArgumentTypeError(f"expected seconds above 0, found {text}")
-    return seconds
-
-
 def _host(text: str) -> str:
     if not text.strip():  # such as of a variable that is not set; the system would take it for every address
         raise ArgumentTypeError("expected an address, found none; 0.0.0.0 lets others ask, too")
     return text
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
-        raise ArgumentTypeError(f"expected a port from 0 to 65535, found {text}")
-    return int(text)
-
-
 def _parser(prog: str, limits: Limits) -> ArgumentParser:
     what = "Serve predictions of a saved model over HTTP, in batches across requests."
     parser = ArgumentParser(prog=prog, description=what)
-    what = "a model.safetensors, or the folder of a run, of several seeds, too"
-    parser.add_argument("model", type=Path, metavar="MODEL", help=what)
+    add(parser, "model")
     what = f"address to listen at (default {HOST}: this machine alone)"
     parser.add_argument("--host", type=_host, default=HOST, help=what)
-    parser.add_argument("--port", type=_port, default=PORT, help=f"0: any that is free (default {PORT})")
-    parser.add_argument("--backend", default="auto", help="what computes (default auto)")
-    add_trust(parser)
+    parser.add_argument(
+        "--port",
+        type=whole(0, 65535, "a port from 0 to 65535"),
+        default=PORT,
+        help=f"0: any that is free (default {PORT})",
+    )
+    add(parser, "--backend", "--trust")
+    deadline = number("seconds above 0", above=True)
     for field in fields(limits):
         default = getattr(limits, field.name)
-        kind, metavar = (count, "N") if isinstance(default, int) else (_deadline, "SECONDS")
+        kind, metavar = (count, "N") if isinstance(default, int) else (deadline, "SECONDS")
         what = f"{WHAT[field.name]} (default {default})"
         name = f"--{field.name.replace('_', '-')}"
         parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)
     what = f"seconds between looks whether the model's file has changed; 0: none (default {WATCH:g})"
-    parser.add_argument("--watch", type=_seconds, default=WATCH, metavar="SECONDS", help=what)
+    parser.add_argument("--watch", type=seconds, default=WATCH, metavar="SECONDS", help=what)
     what = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"
-    parser.add_argument("--grace", type=_seconds, default=GRACE, metavar="SECONDS", help=what)
+    parser.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=what)
     return parser

@@ -9,25 +9,22 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.commands.counts import count
-from foldbatch.commands.ranks import first_speaks
+from foldbatch.commands.options import count, first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError
-from foldbatch.gain.glance import glance
-from foldbatch.output import remove_partial, write_whole
-from foldbatch.recipes.building import structure_of
+from foldbatch.gain.measure import glance
+from foldbatch.recipes.building import metrics_of, structure_of
 from foldbatch.recipes.configuration import (
+    Configuration,
     describe_options,
     read_configuration,
     split_overrides,
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.ensemble import evaluate, label_of, mean_and_deviation
 from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
-from foldbatch.recipes.predicting import drawing, predictions
-from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.steering import metrics_of
+from foldbatch.recipes.predicting import drawing, evaluate, label_of, mean_and_deviation, predictions
+from foldbatch.system.output import remove_partial, write_whole
 from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from foldbatch.communicators.alone import Alone
-from foldbatch.communicators.communicator import Communicator
+from foldbatch.communicators.communicator import Alone, Communicator
 from foldbatch.errors import BackendError
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR")

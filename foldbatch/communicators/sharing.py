@@ -28,7 +28,7 @@ def share(communicator: Communicator, value: T) -> list[T]:
     Raises:
         ProcessError: when another rank has failed (see `together`) or ended.
 
-    >>> from foldbatch.communicators.alone import in_threads
+    >>> from foldbatch.communicators.communicator import in_threads
     >>> in_threads(lambda communicator: share(communicator, "abc"[communicator.rank]), 3)[1]
     ['a', 'b', 'c']
     """
@@ -54,7 +54,7 @@ def together(communicator: Communicator) -> Iterator[None]:
     So no rank waits for one that has failed. The others raise a `ProcessError` that says which rank it was,
     and why.
 
-    >>> from foldbatch.communicators.alone import in_threads
+    >>> from foldbatch.communicators.communicator import in_threads
     >>> def work(communicator):
     ...     try:
     ...         with together(communicator):
@@ -98,7 +98,7 @@ def leave(communicator: Communicator) -> None:
 
     Where all end, they meet here. Where an error was told before, nobody waits.
 
-    >>> from foldbatch.communicators.alone import in_threads
+    >>> from foldbatch.communicators.communicator import in_threads
     >>> def work(communicator):
     ...     try:
     ...         return leave(communicator) if communicator.rank else share(communicator, None)
@@ -135,7 +135,7 @@ def is_told(error: BaseException) -> bool:
 def cores(communicator: Communicator) -> int:
     """Return how many cores this rank may use: its own, or its part of those that ranks of a machine share.
 
-    >>> from foldbatch.communicators.alone import Alone
+    >>> from foldbatch.communicators.communicator import Alone
     >>> cores(Alone()) >= 1
     True
     """

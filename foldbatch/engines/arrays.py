@@ -22,7 +22,8 @@ from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import LevelsWatched
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.params.updates import Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
@@ -92,7 +93,7 @@ class ArrayEngine:
         target: Target,
         make: Callable[[Bound], Kernels],
         arithmetic: Arithmetic = NUMPY,
-        updates: Any = None,
+        updates: Updates | None = None,
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
         splits: int = 1,
@@ -155,6 +156,9 @@ class ArrayEngine:
     def watch(self) -> AbstractContextManager[LevelsWatched]:
         """Return what times each level of the batches that it watches."""
         return nullcontext(LevelsWatched())
+
+    def launcher(self, *, training: bool) -> None:
+        """Return nothing: kernels are called one by one."""
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foldbatch.errors import counted
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.levels import levels

@@ -17,7 +17,7 @@ import numpy as np
 from foldbatch.engines.facts import Fact, fact_names
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, WIDTH, Ints
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.schedule import ALL
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.routines import Stage, Target, routine_of

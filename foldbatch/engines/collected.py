@@ -18,7 +18,7 @@ from foldbatch.engines.results import (
     no_values,
 )
 from foldbatch.model.model import Model
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.trace import Trace
 
 

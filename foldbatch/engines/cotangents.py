@@ -9,7 +9,7 @@ import numpy as np
 
 from foldbatch.engines.results import terminal_count
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.types import (
     BroadcastType,
     ObjectType,

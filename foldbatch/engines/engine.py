@@ -1,28 +1,26 @@
 """What an engine is: it makes kernels of a Model once, and runs batches of it.
 
-`ENGINES` is the table of all engines; a new one is a module with a function `load` and one line here. Where
-an engine needs more of a machine than a package, its module has a function ``check()``, which raises a
-`BackendError` that says what is missing. Where an
-engine can compute in several precisions, its `load` has an argument ``precision``; where it can launch
-in several ways, ``launch``.
+`ENGINES` is the table of all engines; a new one is a module with a `Backend` called ``BACKEND``, which
+says all that is to be known before there is an engine, and one line here.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.report import Launched
+from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.params.updates import RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
 
@@ -30,21 +28,27 @@ Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cot
 
 
 class Run(Protocol):
-    """A batch under way, or done.
+    """A batch under way, or done."""
 
-    Attributes:
-        metrics: by cell and number, ``[n, *shape]``, by rank.
-        inputs: after backward, by cell and feed, ``[n, *shape]``, by rank: the gradients of data, where cells
-            yield them.
-        launches: kernels launched so far.
-        within: what is entered where losses and gradients are read later, and may change errors; set by a
-            runner.
-    """
+    @property
+    def within(self) -> Callable[[], AbstractContextManager[Any]]:
+        """What is entered where losses and gradients are read later, may change errors; runners set it."""
+        ...
 
-    metrics: Mapping[tuple[int, int], Array]
-    inputs: Mapping[tuple[int, int], Array]
-    launches: int
-    within: Callable[[], AbstractContextManager[Any]]
+    @property
+    def launches(self) -> int:
+        """Kernels launched so far."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[tuple[int, int], Array]:
+        """By cell and number, ``[n, *shape]``, by rank."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[tuple[int, int], Array]:
+        """After backward, the gradients of data where cells yield them: by cell and feed, ``[n, *shape]``."""
+        ...
 
     def loss_sums(self) -> Mapping[tuple[int, int], float]:
         """Return the sum over the batch of each loss, by cell and number; see `foldbatch.engines.pending`.
@@ -62,6 +66,18 @@ class Run(Protocol):
         ...
 
 
+class Capturing(Protocol):
+    """What runs batches by captured graphs, whose capacities it learns from the batches that it has seen."""
+
+    def learn(self) -> None:
+        """Learn capacities from the batches that were made ready."""
+        ...
+
+    def captures(self) -> Captures:
+        """Return what was learned, and how many batches fitted."""
+        ...
+
+
 class Engine(Protocol):
     """A model's kernels, and what runs them.
 
@@ -72,8 +88,6 @@ class Engine(Protocol):
         splits: how many times the usual calls are worth a thread of their own; 0 where no batch is cut.
         helped: whether another core may help with a batch that is not cut; set before it runs.
         arithmetic: what the scheduler computes on whole arrays with.
-        updates: compiled steps of optimizers, or None.
-        sum_copies: by dtype, what sums rows of equal id (see `sums.total`), or None for NumPy's way.
     """
 
     name: str
@@ -82,8 +96,15 @@ class Engine(Protocol):
     splits: int
     helped: bool
     arithmetic: Arithmetic
-    updates: Any
-    sum_copies: Callable[[str], Callable[..., None] | None]
+
+    @property
+    def updates(self) -> Updates | RemoteUpdates | None:
+        """Steps of optimizers, compiled or on a device; None where there are none."""
+        ...
+
+    def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
+        """Return what sums rows of equal id (see `sums.total`); None for NumPy's way."""
+        ...
 
     def memory(self) -> Any:
         """Return memory for batches that run one after the other."""
@@ -127,8 +148,53 @@ class Engine(Protocol):
         """Return what is entered while batches run, and collects when their kernels ran."""
         ...
 
+    def launcher(self, *, training: bool) -> Capturing | None:
+        """Return what captures batches of training or of inference; None where nothing does."""
+        ...
 
-# By name, the module that has `load(model, *, debug) -> Engine`, and what must be installed for it.
+
+class Settings(NamedTuple):
+    """What an engine is asked for.
+
+    Attributes:
+        debug: whether memory is filled with NaN before each batch.
+        precision: how matrices of float32 are multiplied, one of its backend's.
+        launch: how kernels are launched, one of its backend's.
+    """
+
+    debug: bool = False
+    precision: str = "fp32"
+    launch: str = "auto"
+
+
+DEFAULTS = Settings()
+
+
+def fastest_arithmetic() -> Arithmetic:
+    """Return Numba's loops where it is installed, else NumPy's functions."""
+    return _backend("numba").arithmetic() if _works("numba") else NUMPY
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """How engines of one kind are made, and what they can do.
+
+    Attributes:
+        load: makes the engine of a model.
+        check: raises a `BackendError` that says what the machine lacks, where that is more than a package.
+        precisions: those that it has, of `PRECISIONS`.
+        launches: the ways to launch that it has, of `LAUNCHES`.
+        arithmetic: returns what batches are planned with.
+    """
+
+    load: Callable[[Model, Settings], Engine]
+    check: Callable[[], object] | None = None
+    precisions: tuple[str, ...] = ("fp32",)
+    launches: tuple[str, ...] = ("auto",)
+    arithmetic: Callable[[], Arithmetic] = fastest_arithmetic
+
+
+# By name, the module that has `BACKEND`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
     "cuda": ("foldbatch.engines.cuda", "cupy"),
     "numba": ("foldbatch.engines.numba", "numba"),
@@ -138,7 +204,6 @@ ENGINES: dict[str, tuple[str, str]] = {
 AUTO = ("numba", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
-PLAIN = ("reference", "numpy")  # engines that plan with NumPy's functions
 PRECISIONS = ("fp32", "tf32", "bf16")
 LAUNCHES = ("auto", "straight", "captured")  # how a batch's kernels are launched
 
@@ -167,80 +232,65 @@ def choose_engine(name: str) -> str:
 
 
 def check_precision(precision: str, name: str) -> None:
-    """Refuse a precision that an engine does not compute in.
+    """Refuse a precision that a backend does not compute in.
 
     Raises:
         UnknownNameError: when there is none of that name.
-        BackendError: when the engine has only ``fp32``.
+        BackendError: when the backend has others only.
     """
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", f"one of {', '.join(PRECISIONS)}", repr(precision))
-    load = import_module(ENGINES[name][0]).load
-    if precision != "fp32" and "precision" not in inspect.signature(load).parameters:
-        fix = "leave precision out, or take the backend cuda"
-        raise BackendError("precision", f"fp32, the only one of the backend {name}", repr(precision), fix)
+    _refuse_missing("precision", precision, _backend(name).precisions, name)
 
 
 def choose_launch(launch: str, name: str) -> str:
-    """Return how an engine is to launch; ``auto`` is what `LAUNCH_VARIABLE` of the environment names.
+    """Return how a backend is to launch; ``auto`` is what `LAUNCH_VARIABLE` of the environment names.
 
     Raises:
         UnknownNameError: when there is no such way.
         BackendError: when the backend launches in one way only.
     """
-    where = "launch"
-    has_several = _has_several(name)
-    if launch == "auto" and has_several:
+    where, has = "launch", _backend(name).launches
+    if launch == "auto" and len(has) > 1:
         where, launch = LAUNCH_VARIABLE, os.environ.get(LAUNCH_VARIABLE) or "auto"
     if launch not in LAUNCHES:
         raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(launch))
-    if launch != "auto" and not has_several:
-        fix = "leave launch out, or take the backend cuda"
-        raise BackendError("launch", f"auto, the only one of the backend {name}", repr(launch), fix)
+    _refuse_missing("launch", launch, has, name)
     return launch
 
 
-def _has_several(name: str) -> bool:
-    """Whether an engine launches in several ways."""
-    return "launch" in inspect.signature(import_module(ENGINES[name][0]).load).parameters
+def _refuse_missing(what: str, asked: str, has: Sequence[str], name: str) -> None:
+    if asked not in has:
+        fix = f"leave {what} out, or take the backend cuda"
+        raise BackendError(what, f"{has[0]}, the only one of the backend {name}", repr(asked), fix)
 
 
-def load_engine(
-    name: str, model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto"
-) -> Engine:
-    """Return an engine for a model; its kernels are made now, or when they are first needed.
-
-    Args:
-        name: of the engine, as `choose_engine` gives it.
-        model: what it is to run.
-        debug: whether it fills memory with NaN before each batch.
-        precision: how it multiplies matrices of float32, one that `check_precision` lets pass.
-        launch: how it launches, as `choose_launch` gives it.
-    """
-    others = {} if precision == "fp32" else {"precision": precision}
-    others |= {"launch": launch} if _has_several(name) else {}
-    loaded: Engine = _import(name).load(model, debug=debug, **others)
-    return loaded
+def load_engine(name: str, model: Model, settings: Settings = DEFAULTS) -> Engine:
+    """Return an engine for a model, by its name; its kernels are made now, or when they are first needed."""
+    _import(name)
+    return _backend(name).load(model, settings)
 
 
 def planning_arithmetic(name: str) -> Arithmetic:
-    """Return what an engine plans with: NumPy's functions in one of NumPy, else Numba's loops if installed.
+    """Return what a backend plans with.
 
     >>> planning_arithmetic("numpy") is NUMPY
     True
     """
-    if name in PLAIN or not _works("numba"):
-        return NUMPY
-    arithmetic: Arithmetic = _import("numba").arithmetic()
-    return arithmetic
+    return _backend(name).arithmetic()
+
+
+def _backend(name: str) -> Backend:
+    backend: Backend = import_module(ENGINES[name][0]).BACKEND
+    return backend
 
 
 def _import(name: str) -> Any:
     """Return an engine's module, where the machine has what it needs."""
     module, needed = ENGINES[name]
     imported = import_module(module)
-    if hasattr(imported, "check"):
-        imported.check()
+    if (check := imported.BACKEND.check) is not None:
+        check()
     elif needed:
         try:
             import_module(needed)

@@ -20,8 +20,8 @@ from foldbatch.engines.parts import Begun
 from foldbatch.engines.results import walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import Visits
-from foldbatch.forks import start_in_each_process
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.system.forks import start_in_each_process
 
 
 @dataclass(frozen=True, slots=True)

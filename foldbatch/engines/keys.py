@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import BlockValueError, counted
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.ops.random import GAMMA, WORD, mixed
 from foldbatch.types import describe_value
 

@@ -10,7 +10,7 @@ import numpy as np
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.schedule import ALL, Schedule, Step
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.launch import Ints
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.types import TensorType
 
 

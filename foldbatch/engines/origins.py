@@ -19,7 +19,7 @@ from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
 from foldbatch.engines.reference import Reference
 from foldbatch.engines.results import walk
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cell import Cell
 from foldbatch.static.evaluate import Value, evaluate

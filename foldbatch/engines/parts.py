@@ -11,7 +11,7 @@ from foldbatch.engines.engine import Run
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.results import Losses, Results
 from foldbatch.engines.visits import Visits
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 
 Seeds: TypeAlias = (
     "Sequence[Sequence[tuple[int, Array]]]"  # per example, numbers of its values with cotangents

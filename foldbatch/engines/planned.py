@@ -36,9 +36,9 @@ def fingerprint(owner: Any) -> str:
     return owner if isinstance(owner, str) else owner.fingerprint
 
 
-def belongs(owner: object, program: Any) -> bool:
-    """Return whether work of an owner is a program's: made by it, or pickled by one that works alike."""
-    return owner is program or (isinstance(owner, str) and owner == program.fingerprint)
+def belongs(owner: object, ready: Any) -> bool:
+    """Return whether work is for a model made ready: made for it, or pickled by one that works alike."""
+    return owner is ready or (isinstance(owner, str) and owner == ready.fingerprint)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,7 +50,7 @@ class Planned:
 
     Attributes:
         parts: in the order of the batch.
-        owner: the program it is for, or that program's fingerprint where it was pickled.
+        owner: the model made ready that it is for, or its fingerprint where it was pickled.
     """
 
     parts: tuple[SubBatch, ...]

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
@@ -159,7 +159,7 @@ class ReferenceEngine:
     splits = 0
     helped = False
     arithmetic: Arithmetic = NUMPY
-    updates: Any = None
+    updates = None
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -192,6 +192,9 @@ class ReferenceEngine:
     def watch(self) -> AbstractContextManager[NothingWatched]:
         """Return what collects nothing: there is no kernel."""
         return nullcontext(NothingWatched())
+
+    def launcher(self, *, training: bool) -> None:
+        """Return nothing: there is no kernel."""
 
     def forward(
         self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None
@@ -250,6 +253,4 @@ class ReferenceRun:
         return {(k, i): np.array(values)[self.orders[k]] for (k, i), values in by_call.items()}
 
 
-def load(model: Model, *, debug: bool) -> ReferenceEngine:
-    """Return the oracle for a model."""
-    return ReferenceEngine(model)
+BACKEND = Backend(lambda model, _: ReferenceEngine(model), arithmetic=lambda: NUMPY)

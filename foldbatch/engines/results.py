@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import NotAskedError, UnknownNameError, counted
-from foldbatch.params import Array, Gradient
+from foldbatch.params.parameters import Array, Gradient
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 

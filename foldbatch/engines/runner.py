@@ -1,7 +1,7 @@
 """Running traces on an engine: a batch cut into parts, each scheduled and run, forward and backward.
 
 All engines share a runner's parts: threads with memory of their own, a lock, keys for random numbers,
-results in the order of the batch. A runner knows traces and results; `foldbatch.program` knows examples and
+results in the order of the batch. A runner knows traces and results; `Program` knows examples and
 names.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
-from foldbatch.engines.engine import Cotangents, Run, choose_engine, load_engine
+from foldbatch.engines.engine import Cotangents, Run, Settings, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.naming import Naming
 from foldbatch.engines.parts import Begun, Derived, Seeds
@@ -31,16 +31,16 @@ from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
 from foldbatch.engines.visits import Visits
-from foldbatch.forks import start_in_each_process
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
-from foldbatch.params import Gradient, Parameter, SparseRows
+from foldbatch.params.parameters import Gradient, Parameter, SparseRows
+from foldbatch.params.updates import Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
-from foldbatch.updates import Updates
+from foldbatch.system.forks import start_in_each_process
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
@@ -83,8 +83,8 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        chosen, precision, launch = choose_engine(options.backend), options.precision, options.launch
-        self.engine = load_engine(chosen, model, debug=options.debug, precision=precision, launch=launch)
+        settings = Settings(options.debug, options.precision, options.launch)
+        self.engine = load_engine(choose_engine(options.backend), model, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
@@ -317,7 +317,7 @@ class Runner:
                 examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
         run = self.engine.forward(made, feeds, memory)
-        run.within = Naming(self.model, batch, part.first)
+        run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
         return run
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite

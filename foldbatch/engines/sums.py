@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.params import Array, Gradient, Remote, SparseRows
+from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
 
 
 def sum_rows(

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from foldbatch.forks import start_in_each_process
 from foldbatch.scheduler.trace import Trace
+from foldbatch.system.forks import start_in_each_process
 
 R = TypeVar("R")
 

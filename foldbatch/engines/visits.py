@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.results import Metrics, MetricValues, collect_metric
 from foldbatch.errors import UnknownNameError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.types import TensorType
 
 Place = tuple[int, int]  # cell and feed

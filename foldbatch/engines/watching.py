@@ -13,7 +13,7 @@ import numpy as np
 from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.timelines.spans import Span
+from foldbatch.timelines.timeline import Span
 
 if TYPE_CHECKING:
     from foldbatch.engines.arrays import Kernels, Ready

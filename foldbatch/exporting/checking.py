@@ -11,7 +11,7 @@ import onnxruntime
 
 from foldbatch.engines.results import Results
 from foldbatch.exporting.exporter import Exporter
-from foldbatch.program import Program
+from foldbatch.program.program import Program
 
 BATCH = 256
 
@@ -77,7 +77,6 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
 
 
 def _tensors(value: Any) -> list[Any]:
-    """Return the tensors in a nested result."""
     if isinstance(value, list | tuple):
         return [tensor for part in value for tensor in _tensors(part)]
     return [value] if isinstance(value, np.ndarray) else []

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.lower import lower
 from foldbatch.engines.results import Metrics, MetricValues, Results
 from foldbatch.exporting.graph import OPSET, model_proto
-from foldbatch.exporting.interface import interface_of
-from foldbatch.exporting.tables import Tables, decoded, tables_of
-from foldbatch.params import Array
-from foldbatch.program import Program
+from foldbatch.exporting.tables import Tables, decoded, interface_of, tables_of
+from foldbatch.params.parameters import Array
+from foldbatch.program.program import Program
+from foldbatch.program.traced import listed
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.traced import listed
 from foldbatch.trees.vocabulary import Vocabulary
 
 ASIDES = frozenset({"metrics"})
@@ -37,9 +35,7 @@ class Exporter:
     """
 
     def __init__(self, program: Program) -> None:
-        full = program.lowered
-        policy, tracer = find_policy("by_component"), full.tracer
-        self.lowered = lower(full.block, policy, full.model.kept_bytes, tracer.max_calls, ASIDES)
+        self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))
         self.interface = interface_of(self.lowered.model)
 
     def proto(self, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
@@ -63,7 +59,7 @@ class Exporter:
         batch = listed(examples)
         traces = self.lowered.by_columns(batch)
         if traces is None:
-            traces = self.lowered.tracer.trace_all(batch, range(len(batch)))
+            traces = self.lowered.trace_all(batch, range(len(batch)))
         return tables_of(self.lowered.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
@@ -82,7 +78,7 @@ class Exporter:
 
     def vocabularies(self) -> list[Vocabulary]:
         """Return the vocabularies by which the program reads words as numbers."""
-        found = map(_vocabulary, self.lowered.tracer.globals.values())
+        found = map(_vocabulary, self.lowered.reached)
         return list(dict.fromkeys(each for each in found if each is not None))
 
 
@@ -94,7 +90,7 @@ def _vocabulary(function: Any) -> Vocabulary | None:
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
     """Return a program as an `onnx.ModelProto`, checked; it takes examples of every shape.
 
-    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.interface`.
+    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.tables`.
 
     Args:
         program: the program.

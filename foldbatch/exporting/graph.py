@@ -15,10 +15,8 @@ import numpy as np
 import onnx
 
 from foldbatch.errors import BlockValueError, ModelError
-from foldbatch.exporting.elementwise import onnx_type
-from foldbatch.exporting.interface import CellInterface, Interface, graph_of, interface_of
-from foldbatch.exporting.operators import write
-from foldbatch.exporting.writer import Scope, Writer
+from foldbatch.exporting.operators import OnnxScope, OnnxWriter, onnx_type, write
+from foldbatch.exporting.tables import CellInterface, Interface, graph_of, interface_of
 from foldbatch.model.model import Model
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import CALL, Axis
@@ -103,31 +101,19 @@ def described_tables(model: Model, interface: Interface) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Build:
-    """A graph in the making.
-
-    Attributes:
-        model: the model.
-        interface: what the graph takes and yields.
-        writer: of the main graph.
-        inputs: the declarations of tables.
-        state: the arenas ``arena3`` and the metrics ``2.0`` (cell and number), as they are by now.
-    """
-
     model: Model
     interface: Interface
-    writer: Writer = field(default_factory=Writer)
+    writer: OnnxWriter = field(default_factory=OnnxWriter)
     inputs: list[Any] = field(default_factory=list)
     state: State = field(default_factory=dict)
 
     def run_all(self, cell: CellInterface) -> None:
-        """Write a cell that runs once, on all its calls."""
         tables = self.tables(cell)
         if cell.once:
             tables["calls"] = self.writer.constant([1], "int64")
         self.state |= self.run(cell, self.writer, tables, self.state)
 
     def loop(self, component: Sequence[CellInterface]) -> None:
-        """Write the cells of a recursion as a loop over levels."""
         tables = [self.tables(cell) for cell in component]
         written = [name for cell in component for name, _ in self.written(cell)]
         carried = list(dict.fromkeys(written))
@@ -164,9 +150,8 @@ class _Build:
         self.state |= zip(carried, outputs, strict=True)
 
     def level(
-        self, cell: CellInterface, body: Writer, whole: Mapping[str, str], first: str, last: str
+        self, cell: CellInterface, body: OnnxWriter, whole: Mapping[str, str], first: str, last: str
     ) -> dict[str, str]:
-        """Return the tables of one level of a cell."""
         bounds = {}
         for name in ("starts", *(f"begins{s}" for s in cell.sequences)):
             bounds[name] = [body.add("Gather", whole[name], place) for place in (first, last)]
@@ -187,7 +172,7 @@ class _Build:
     def run(
         self,
         cell: CellInterface,
-        writer: Writer,
+        writer: OnnxWriter,
         tables: Mapping[str, str],
         state: State,
         added: State | None = None,
@@ -211,7 +196,7 @@ class _Build:
             rows += [f"operand{i}" for i in cell.operands if graph.operands[i].axis is CALL]
             counts[CALL] = writer.count(tables[rows[0]])
         wanted = Graph(graph.inputs, (*graph.outputs, *graph.metrics))
-        results = write(Scope(writer, counts, owners), wanted, names)
+        results = write(OnnxScope(writer, counts, owners), wanted, names)
         grown = dict(added or {})
         for (name, _), result in zip(self.written(cell), results, strict=True):
             old = grown.get(name) or state.get(name)
@@ -225,7 +210,6 @@ class _Build:
         return outputs + [(f"{cell.number}.{i}", node.type) for i, node in enumerate(graph.metrics)]
 
     def tables(self, cell: CellInterface) -> dict[str, str]:
-        """Declare the tables of a cell; return their names by what they hold."""
         graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
         rows, k = f"calls{cell.number}", cell.number
         for i in cell.feeds:
@@ -249,20 +233,16 @@ class _Build:
         return {x.name.removeprefix(prefix): x.name for x in self.inputs if x.name.startswith(prefix)}
 
     def declare(self, name: str, dtype: str, shape: Sequence[int | str]) -> str:
-        """Declare an input of the graph."""
         self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx_type(dtype), shape))
         return name
 
     def no_rows(self, type_: TensorType) -> str:
-        """Return a tensor of no rows."""
         return self.writer.constant(np.zeros((0, *type_.shape), type_.dtype))
 
     def arena(self, state: State, arena: int) -> str:
-        """Return an arena; one that no cell writes to has no rows."""
         return state.get(f"arena{arena}") or self.no_rows(self.model.arenas[arena])
 
     def outputs(self) -> list[Any]:
-        """Write what the graph yields, and declare it."""
         declared = []
         for place, arena in enumerate(self.interface.results):
             name = self.interface.results_name(place)
@@ -281,7 +261,6 @@ class _Build:
         return declared
 
     def yielded(self, name: str, values: str, type_: TensorType) -> Any:
-        """Give a result of the graph its name."""
         self.writer.nodes.append(onnx.helper.make_node("Identity", [values], [name], f"yield_{name}"))
         return _declared(name, type_, f"{name}.count")
 

@@ -6,16 +6,247 @@ the name of the result. `TRANSLATIONS` is the table. `REFUSED` names the ops wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
-from foldbatch.exporting.elementwise import TRANSLATIONS, onnx_type, translation
-from foldbatch.exporting.writer import Scope, first_axis
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
-from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.op import CALL, UNBATCHED, Axis
+
+
+@dataclass(slots=True)
+class OnnxWriter:
+    """The nodes of one graph. The body of a loop has a writer of its own, which shares the constants.
+
+    Attributes:
+        names: the name of each constant, by dtype, shape and bytes.
+        used: how many names have been given, over all writers of a model.
+    """
+
+    constants: dict[str, Array] = field(default_factory=dict)  # the arrays of the whole model, by name
+    names: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    used: list[int] = field(default_factory=lambda: [0])
+    nodes: list[Any] = field(default_factory=list)  # the nodes of this graph
+
+    def body(self) -> OnnxWriter:
+        """Return the writer of a graph inside this one."""
+        return OnnxWriter(self.constants, self.names, self.used)
+
+    def name(self, stem: str) -> str:
+        """Return a name that no other tensor has."""
+        self.used[0] += 1
+        return f"{stem}_{self.used[0]}"
+
+    def constant(self, value: Any, dtype: str | None = None, stem: str = "constant") -> str:
+        """Return the name of a constant; equal ones have one name. Python's numbers are int64."""
+        array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self.names:
+            self.names[key] = self.name(stem)
+            self.constants[self.names[key]] = array
+        return self.names[key]
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node of one result, and return the result's name."""
+        result = self.name(op)
+        self.nodes.append(onnx.helper.make_node(op, inputs, [result], result, **attributes))
+        return result
+
+    def count(self, x: str) -> str:
+        """Return the number of rows of a tensor: ``[1] int64``."""
+        return self.add("Shape", x, start=0, end=1)
+
+    def extended(self, count: str, shape: Sequence[int]) -> str:
+        """Return the shape ``[count, *shape]``: ``[1 + axes] int64``."""
+        return self.add("Concat", count, self.constant([*shape], "int64"), axis=0) if shape else count
+
+    def rows(self, x: str, start: str, stop: str) -> str:
+        """Return the rows of a tensor from a start to a stop; both are ``[1] int64``."""
+        return self.add("Slice", x, start, stop, self.constant([0], "int64"))
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxScope:
+    """Where the nodes of a cell are written."""
+
+    writer: OnnxWriter  # of the graph
+    counts: Mapping[Axis, str]  # the number of rows along each batch axis: ``[1] int64``
+    owners: Mapping[Axis, str]  # for each ragged axis, the call of each element: ``[m] int64``, growing
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node of one result, and return the result's name."""
+        return self.writer.add(op, *inputs, **attributes)
+
+    def constant(self, value: Any, dtype: str | None = None) -> str:
+        """Return the name of a constant."""
+        return self.writer.constant(value, dtype)
+
+    def spread(self, x: str, shape: Sequence[int], axis: Axis) -> str:
+        """Return an unbatched tensor once for every row of a batch axis."""
+        return self.add("Expand", x, self.writer.extended(self.counts[axis], shape))
+
+    def along(self, x: str, source: Node, axis: Axis) -> str:
+        """Return a tensor with rows along an axis: as it is, unless it is unbatched."""
+        return self.spread(x, source.shape, axis) if source.axis is UNBATCHED is not axis else x
+
+    def reshape(self, x: str, shape: Sequence[int], axis: Axis) -> str:
+        """Return a tensor in another instance shape; its rows stay."""
+        if axis is UNBATCHED:
+            return self.add("Reshape", x, self.constant([*shape], "int64"), allowzero=1)
+        if 0 in shape:
+            wanted = self.writer.extended(self.writer.count(x), shape)
+            return self.add("Reshape", x, wanted, allowzero=1)
+        return self.add("Reshape", x, self.constant([0, *shape], "int64"))  # 0: as many rows as before
+
+
+def first_axis(node: Node) -> int:
+    """Return which axis of a tensor is the first instance axis: 1 where it has rows, else 0."""
+    return int(node.axis is not UNBATCHED)
+
+
+Translation: TypeAlias = Callable[..., str]
+TRANSLATIONS: dict[str, Translation] = {}
+
+
+def translation(function: Translation) -> Translation:
+    """Enter a paragraph into the table; its name is that of the op, after an underscore."""
+    TRANSLATIONS[function.__name__.removeprefix("_")] = function
+    return function
+
+
+def _same(name: str) -> Translation:
+    return lambda at, node, *xs: at.add(name, *xs)
+
+
+def onnx_type(dtype: str) -> int:
+    """Return ONNX's number of a dtype."""
+    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+SAME = {
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "negative": "Neg",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "abs": "Abs",
+    "sign": "Sign",
+    "floor": "Floor",
+    "round": "Round",
+    "tanh": "Tanh",
+    "sin": "Sin",
+    "cos": "Cos",
+    "sigmoid": "Sigmoid",
+    "relu": "Relu",
+    "maximum": "Max",
+    "minimum": "Min",
+    "equal": "Equal",
+}
+TRANSLATIONS |= {ours: _same(theirs) for ours, theirs in SAME.items()}
+
+
+@translation
+def _add(at: OnnxScope, node: Node, *xs: str) -> str:
+    total = xs[0] if len(xs) > 1 else at.add("Identity", xs[0])
+    for x in xs[1:]:
+        total = at.add("Add", total, x)
+    return total
+
+
+@translation
+def _square(at: OnnxScope, node: Node, x: str) -> str:
+    return at.add("Mul", x, x)
+
+
+@translation
+def _softplus(at: OnnxScope, node: Node, x: str) -> str:
+    below = at.add("Exp", at.add("Neg", at.add("Abs", x)))  # which does not overflow
+    return at.add("Add", at.add("Relu", x), at.add("Log", at.add("Add", at.constant(1, node.dtype), below)))
+
+
+@translation
+def _log_sigmoid(at: OnnxScope, node: Node, x: str) -> str:
+    return at.add("Neg", _softplus(at, node, at.add("Neg", x)))
+
+
+def _floored(at: OnnxScope, node: Node, x: str, y: str) -> tuple[str, str]:
+    """Return what truncated division leaves, and whether floored division leaves `y` more."""
+    zero, rest = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
+    apart = at.add("Xor", at.add("Less", rest, zero), at.add("Less", y, zero))
+    return rest, at.add("And", at.add("Not", at.add("Equal", rest, zero)), apart)
+
+
+def _zero_like(at: OnnxScope, node: Node, sign: str) -> str:
+    zero, below = at.constant(0, node.dtype), at.constant(-0.0, node.dtype)
+    return at.add("Where", at.add("Less", sign, zero), below, zero)
+
+
+@translation
+def _mod(at: OnnxScope, node: Node, x: str, y: str) -> str:
+    rest, more = _floored(at, node, x, y)
+    whole = at.add("Equal", rest, at.constant(0, node.dtype))
+    floored = at.add("Where", more, at.add("Add", rest, y), rest)
+    return at.add("Where", whole, _zero_like(at, node, y), floored)
+
+
+@translation
+def _floor_divide(at: OnnxScope, node: Node, x: str, y: str) -> str:
+    zero, one = at.constant(0, node.dtype), at.constant(1, node.dtype)
+    rest, more = _floored(at, node, x, y)
+    near = at.add("Div", at.add("Sub", x, rest), y)
+    near = at.add("Where", more, at.add("Sub", near, one), near)
+    whole = at.add("Floor", near)
+    above = at.add("Greater", at.add("Sub", near, whole), at.constant(0.5, node.dtype))
+    whole = at.add("Where", above, at.add("Add", whole, one), whole)
+    quotient = at.add("Div", x, y)
+    small = at.add("Mul", quotient, zero)  # the zero that the exact quotient is rounded down to
+    whole = at.add("Where", at.add("Equal", near, zero), small, whole)
+    return at.add("Where", at.add("Equal", y, zero), quotient, whole)
+
+
+@translation
+def _power(at: OnnxScope, node: Node, x: str) -> str:
+    return at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype))
+
+
+@translation
+def _where(at: OnnxScope, node: Node, condition: str, a: str, b: str) -> str:
+    if node.dtype != "bool":
+        return at.add("Where", condition, a, b)
+    otherwise = at.add("And", at.add("Not", condition), b)
+    return at.add("Or", at.add("And", condition, a), otherwise)
+
+
+def _compared(name: str) -> Translation:
+    def compared(at: OnnxScope, node: Node, a: str, b: str) -> str:
+        if node.inputs[0].dtype == "bool":  # which these do not take
+            a, b = (at.add("Cast", x, to=onnx_type("int32")) for x in (a, b))
+        return at.add(name, a, b)
+
+    return compared
+
+
+TRANSLATIONS |= {"less": _compared("Less"), "less_equal": _compared("LessOrEqual")}
+
+
+@translation
+def _cast(at: OnnxScope, node: Node, x: str) -> str:
+    given, to = node.inputs[0].dtype, onnx_type(node.dtype)
+    if not given.startswith("float") or not node.dtype.startswith("int"):
+        return at.add("Cast", x, to=to)
+    limits = np.iinfo(node.dtype)  # beyond these a runtime may do as it likes
+    high = np.nextafter(np.array(-float(limits.min), given), np.array(0, given))
+    number = at.add("Where", at.add("IsNaN", x), at.constant(0, given), x)
+    inside = at.add("Clip", number, at.constant(limits.min, given), at.constant(high))
+    above = at.add("GreaterOrEqual", number, at.constant(-float(limits.min), given))
+    return at.add("Where", above, at.constant(limits.max, node.dtype), at.add("Cast", inside, to=to))
+
 
 OF_GRADIENTS = "only graphs of gradients have it"
 REFUSED = {
@@ -33,33 +264,33 @@ LAST = np.iinfo(np.int64).min  # where a slice that runs backwards ends, to hold
 
 
 @translation
-def _reshape(at: Scope, node: Node, x: str) -> str:
+def _reshape(at: OnnxScope, node: Node, x: str) -> str:
     return at.reshape(x, node.shape, node.axis)
 
 
 @translation
-def _transpose(at: Scope, node: Node, x: str) -> str:
+def _transpose(at: OnnxScope, node: Node, x: str) -> str:
     first = first_axis(node)
     return at.add("Transpose", x, perm=[*range(first), *(first + axis for axis in node.attrs["axes"])])
 
 
-def _section(at: Scope, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+def _section(at: OnnxScope, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
     return at.add("Slice", x, *(at.constant([number], "int64") for number in (start, stop, axis, step)))
 
 
 @translation
-def _slice(at: Scope, node: Node, x: str) -> str:
+def _slice(at: OnnxScope, node: Node, x: str) -> str:
     axis, start, stop = (node.attrs[name] for name in ("axis", "start", "stop"))
     return _section(at, x, first_axis(node) + axis, start, stop)
 
 
 @translation
-def _flip(at: Scope, node: Node, x: str) -> str:
+def _flip(at: OnnxScope, node: Node, x: str) -> str:
     return _section(at, x, first_axis(node) + node.attrs["axis"], -1, LAST, -1)
 
 
 @translation
-def _pad(at: Scope, node: Node, x: str) -> str:
+def _pad(at: OnnxScope, node: Node, x: str) -> str:
     width = [0] * (2 * (first_axis(node) + node.ndim))
     axis = first_axis(node) + node.attrs["axis"]
     width[axis], width[axis + len(width) // 2] = node.attrs["before"], node.attrs["after"]
@@ -67,13 +298,13 @@ def _pad(at: Scope, node: Node, x: str) -> str:
 
 
 @translation
-def _concat(at: Scope, node: Node, *xs: str) -> str:
+def _concat(at: OnnxScope, node: Node, *xs: str) -> str:
     parts = [at.along(x, source, node.axis) for x, source in zip(xs, node.inputs, strict=True)]
     return at.add("Concat", *parts, axis=first_axis(node) + node.attrs["axis"])
 
 
 @translation
-def _stack(at: Scope, node: Node, *xs: str) -> str:
+def _stack(at: OnnxScope, node: Node, *xs: str) -> str:
     axis = first_axis(node) + node.attrs["axis"]
     place = at.constant([axis], "int64")
     parts = [at.along(x, source, node.axis) for x, source in zip(xs, node.inputs, strict=True)]
@@ -81,7 +312,7 @@ def _stack(at: Scope, node: Node, *xs: str) -> str:
 
 
 @translation
-def _broadcast_to(at: Scope, node: Node, x: str) -> str:
+def _broadcast_to(at: OnnxScope, node: Node, x: str) -> str:
     source = node.inputs[0]
     aligned = at.reshape(x, (1,) * (node.ndim - source.ndim) + source.shape, source.axis)
     return at.add("Expand", aligned, at.constant([1] * first_axis(node) + [*node.shape], "int64"))
@@ -90,38 +321,38 @@ def _broadcast_to(at: Scope, node: Node, x: str) -> str:
 # -- reductions over instance axes
 
 
-def _places(at: Scope, node: Node, axes: tuple[int, ...]) -> str:
+def _places(at: OnnxScope, node: Node, axes: tuple[int, ...]) -> str:
     return at.constant([first_axis(node) + axis for axis in axes], "int64")
 
 
 @translation
-def _sum(at: Scope, node: Node, x: str) -> str:
+def _sum(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("ReduceSum", x, _places(at, node, node.attrs["axes"]), keepdims=0)
 
 
 @translation
-def _max(at: Scope, node: Node, x: str) -> str:
+def _max(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("ReduceMax", x, _places(at, node, (node.attrs["axis"],)), keepdims=0)
 
 
 @translation
-def _argmax(at: Scope, node: Node, x: str) -> str:
+def _argmax(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("ArgMax", x, axis=first_axis(node) + node.attrs["axis"], keepdims=0)
 
 
 @translation
-def _one_hot(at: Scope, node: Node, x: str) -> str:
+def _one_hot(at: OnnxScope, node: Node, x: str) -> str:
     column = at.add("Unsqueeze", x, at.constant([-1], "int64"))
     numbers = at.constant(np.arange(node.attrs["size"]), node.inputs[0].dtype)
     return at.add("Cast", at.add("Equal", column, numbers), to=onnx_type(node.dtype))
 
 
 @translation
-def _softmax(at: Scope, node: Node, x: str) -> str:
+def _softmax(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Softmax", x, axis=first_axis(node) + node.attrs["axis"])
 
 
-def _top_and_rest(at: Scope, node: Node, x: str, place: int) -> tuple[str, str]:
+def _top_and_rest(at: OnnxScope, node: Node, x: str, place: int) -> tuple[str, str]:
     """Return the maximum along an axis, and logsumexp(x) less that, as `ops.reduce.top_and_rest`.
 
     Runtimes' own functions of this kind may leave NaN out.
@@ -132,24 +363,24 @@ def _top_and_rest(at: Scope, node: Node, x: str, place: int) -> tuple[str, str]:
     return top, at.add("Log", at.add("ReduceSum", at.add("Exp", below), axes, keepdims=1))
 
 
-def _log_chances(at: Scope, node: Node, x: str, place: int) -> str:
+def _log_chances(at: OnnxScope, node: Node, x: str, place: int) -> str:
     top, rest = _top_and_rest(at, node, x, place)
     return at.add("Sub", at.add("Sub", x, top), rest)
 
 
 @translation
-def _log_softmax(at: Scope, node: Node, x: str) -> str:
+def _log_softmax(at: OnnxScope, node: Node, x: str) -> str:
     return _log_chances(at, node, x, first_axis(node) + node.attrs["axis"])
 
 
 @translation
-def _logsumexp(at: Scope, node: Node, x: str) -> str:
+def _logsumexp(at: OnnxScope, node: Node, x: str) -> str:
     axis = first_axis(node) + node.attrs["axis"]
     return at.add("Squeeze", at.add("Add", *_top_and_rest(at, node, x, axis)), at.constant([axis], "int64"))
 
 
 @translation
-def _cross_entropy(at: Scope, node: Node, logits: str, label: str) -> str:
+def _cross_entropy(at: OnnxScope, node: Node, logits: str, label: str) -> str:
     last = at.constant([-1], "int64")
     rows = at.along(logits, node.inputs[0], node.axis)
     labels = at.along(label, node.inputs[1], node.axis)
@@ -162,22 +393,22 @@ def _cross_entropy(at: Scope, node: Node, logits: str, label: str) -> str:
 
 
 @translation
-def _linear(at: Scope, node: Node, x: str, weight: str) -> str:
+def _linear(at: OnnxScope, node: Node, x: str, weight: str) -> str:
     return at.add("MatMul", x, weight)
 
 
 @translation
-def _matmul(at: Scope, node: Node, a: str, b: str) -> str:
+def _matmul(at: OnnxScope, node: Node, a: str, b: str) -> str:
     return at.add("MatMul", a, b)
 
 
 @translation
-def _gather(at: Scope, node: Node, table: str, ids: str) -> str:
+def _gather(at: OnnxScope, node: Node, table: str, ids: str) -> str:
     return at.add("Gather", table, ids, axis=0)
 
 
 @translation
-def _linear_by(at: Scope, node: Node, x: str, table: str, ids: str) -> str:
+def _linear_by(at: OnnxScope, node: Node, x: str, table: str, ids: str) -> str:
     source = node.inputs[0]
     matrix = at.reshape(x, (source.type.size // max(source.shape[-1], 1), source.shape[-1]), source.axis)
     product = at.add("MatMul", matrix, at.add("Gather", table, ids, axis=0))
@@ -185,27 +416,26 @@ def _linear_by(at: Scope, node: Node, x: str, table: str, ids: str) -> str:
 
 
 @translation
-def _batch(at: Scope, node: Node, x: str) -> str:
+def _batch(at: OnnxScope, node: Node, x: str) -> str:
     return at.spread(x, node.shape, node.axis)
 
 
 @translation
-def _repeat(at: Scope, node: Node, x: str) -> str:
+def _repeat(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Gather", x, at.owners[node.axis], axis=0)
 
 
 # -- ops on each call's sequence: elements are scattered to the rows of their calls
 
 
-def _scattered(at: Scope, source: Node, x: str, start: Any, reduction: str) -> str:
+def _scattered(at: OnnxScope, source: Node, x: str, start: Any, reduction: str) -> str:
     """Return, for each call, a number to start from and the elements of its sequence, reduced."""
     rows = at.spread(at.constant(np.full(source.shape, start, source.dtype)), source.shape, CALL)
     places = at.add("Unsqueeze", at.owners[source.axis], at.constant([1], "int64"))
     return at.add("ScatterND", rows, places, x, reduction=reduction)
 
 
-def _of_call(at: Scope, source: Node, rows: str) -> str:
-    """Return, for each element, the row of its call."""
+def _of_call(at: OnnxScope, source: Node, rows: str) -> str:
     return at.add("Gather", rows, at.owners[source.axis], axis=0)
 
 
@@ -213,16 +443,14 @@ def _least(dtype: str) -> Any:
     return -np.inf if dtype.startswith("float") else np.iinfo(dtype).min
 
 
-def _lengths(at: Scope, source: Node) -> str:
-    """Return how many elements each call's sequence has: ``[n] int64``."""
+def _lengths(at: OnnxScope, source: Node) -> str:
     ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
     none = at.add("Expand", at.constant(0, "int64"), at.counts[CALL])
     places = at.add("Unsqueeze", at.owners[source.axis], at.constant([1], "int64"))
     return at.add("ScatterND", none, places, ones, reduction="add")
 
 
-def _positions(at: Scope, source: Node) -> str:
-    """Return how many elements of its sequence stand before each element: ``[m] int64``."""
+def _positions(at: OnnxScope, source: Node) -> str:
     owners, zero = at.owners[source.axis], at.constant(0, "int64")
     starts = at.add("CumSum", _lengths(at, source), zero, exclusive=1)
     ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
@@ -230,12 +458,12 @@ def _positions(at: Scope, source: Node) -> str:
 
 
 @translation
-def _segment_sum(at: Scope, node: Node, x: str) -> str:
+def _segment_sum(at: OnnxScope, node: Node, x: str) -> str:
     return _scattered(at, node.inputs[0], x, 0, "add")
 
 
 @translation
-def _segment_max(at: Scope, node: Node, x: str) -> str:
+def _segment_max(at: OnnxScope, node: Node, x: str) -> str:
     source, least = node.inputs[0], _least(node.dtype)
     top = _scattered(at, source, x, least, "max")
     without = at.add(
@@ -245,7 +473,7 @@ def _segment_max(at: Scope, node: Node, x: str) -> str:
 
 
 @translation
-def _segment_is_max(at: Scope, node: Node, x: str) -> str:
+def _segment_is_max(at: OnnxScope, node: Node, x: str) -> str:
     source = node.inputs[0]
     position = at.reshape(_positions(at, source), (1,) * source.ndim, source.axis)
     top = _of_call(at, source, _scattered(at, source, x, _least(source.dtype), "max"))
@@ -258,13 +486,13 @@ def _segment_is_max(at: Scope, node: Node, x: str) -> str:
 
 
 @translation
-def _segment_position(at: Scope, node: Node, x: str) -> str:
+def _segment_position(at: OnnxScope, node: Node, x: str) -> str:
     position = at.reshape(_positions(at, node.inputs[0]), (1,) * node.ndim, node.axis)
     return at.add("Expand", position, at.constant([1, *node.shape], "int64"))
 
 
 @translation
-def _segment_softmax(at: Scope, node: Node, x: str) -> str:
+def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
     source = node.inputs[0]
     top = _of_call(at, source, _scattered(at, source, x, -np.inf, "max"))
     above = at.add("Exp", at.add("Sub", x, top))
@@ -274,7 +502,7 @@ def _segment_softmax(at: Scope, node: Node, x: str) -> str:
 # -- graphs of ops
 
 
-def write(at: Scope, graph: Graph, names: Mapping[Node, str]) -> list[str]:
+def write(at: OnnxScope, graph: Graph, names: Mapping[Node, str]) -> list[str]:
     """Write the nodes of a graph, and return the names of its outputs, each with rows.
 
     What depends on parameters and constants alone is computed here, and becomes a constant.

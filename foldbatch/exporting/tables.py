@@ -1,11 +1,26 @@
-"""Tables: from the traces of a batch to the arrays that an exported graph takes.
+"""Which tables an exported graph takes and which tensors it yields; the tables of a batch of traces.
 
-The names and the order of rows are those of `foldbatch.exporting.interface`.
+The names of tables begin with the cell that reads them, by its number in the model:
+
+=================  ====================  =============================================================
+``cell0.feed0``    ``[n, *shape]``       data of each call
+``cell0.operand0`` ``[n]``, ``[n, k]``   rows that each call reads; ``[m]`` where its elements read them
+``cell0.owner0``   ``[m]``               the call of each element of a sequence
+``cell0.calls``    ``[1]``               n, where no other table has n rows
+``cell0.starts``   ``[levels + 1]``      where the calls of each level start in a recursive cell's tables
+``cell0.begins0``  ``[levels + 1]``      the same of the elements of a sequence
+``order.node``     ``[m]``               where the values of a metric stand, one after the other
+``results.rows``   ``[k]``               rows of the arena that holds results
+=================  ====================  =============================================================
+
+All but feeds are int64. Components of cells run in turn. An arena gets its rows in the order in which they
+are computed: component by component, in a recursive one level by level, then cell by cell, then output by
+output, then call by call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,30 +28,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.results import decode
-from foldbatch.exporting.interface import CellInterface, Interface
+from foldbatch.errors import ModelError
+from foldbatch.exporting.operators import REFUSED
 from foldbatch.model.model import Model
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
+from foldbatch.static.cellgraph import CellGraph
+from foldbatch.static.graph import reachable
+from foldbatch.static.op import CALL
+
+
+@dataclass(frozen=True, slots=True)
+class CellInterface:
+    """What the graph takes for one cell."""
+
+    number: int  # the cell's number in the model
+    recursive: bool  # whether it runs level by level
+    feeds: tuple[int, ...]  # the numbers of the feeds that inference reads
+    operands: tuple[int, ...]  # the numbers of the operands that inference reads
+    sequences: dict[int, int]  # by number of a sequence that counts, an operand that runs along it
+    once: bool  # whether all calls are alike, because the cell reads nothing; then it runs once
+    counted: bool  # whether a table must say how many calls there are
+
+    def name(self, what: str, number: int | None = None) -> str:
+        """Return the name of a table.
+
+        >>> CellInterface(2, False, (), (), {}, True, False).name("feed", 0)
+        'cell2.feed0'
+        """
+        return f"cell{self.number}.{what}{'' if number is None else number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What the graph of a model takes and yields.
+
+    Attributes:
+        components: the cells, component by component in the order in which they run.
+        metrics: by name, the cells that collect a metric, with its number there.
+    """
+
+    components: tuple[tuple[CellInterface, ...], ...]
+    metrics: dict[str, tuple[tuple[int, int], ...]]
+    ordered: frozenset[str]  # the metrics whose values are put in order by a table
+    results: tuple[int, ...]  # the arenas that hold results
+
+    @property
+    def cells(self) -> Iterator[CellInterface]:
+        """The cells in the order in which they run."""
+        for component in self.components:
+            yield from component
+
+    def results_name(self, place: int) -> str:
+        """Return the name of the results of an arena: ``results``, of several ``results0`` and so on."""
+        return "results" if len(self.results) == 1 else f"results{place}"
+
+
+def graph_of(model: Model, cell: int) -> CellGraph:
+    """Return the graph of a cell in inference."""
+    return model.cells[cell].phase(training=False).graph
+
+
+def interface_of(model: Model) -> Interface:
+    """Return what the graph of a model takes and yields.
+
+    Raises:
+        ModelError: when cells have ops that cannot be exported: it names them all.
+    """
+    refuse(model)
+    cells = {k: _cell(model, k) for k in range(len(model.cells))}
+    numbers = sorted({signature.component for signature in model.signatures})
+    components = [
+        tuple([cells[k] for k, signature in enumerate(model.signatures) if signature.component == number])
+        for number in numbers
+    ]
+    metrics: dict[str, tuple[tuple[int, int], ...]] = {}
+    for k, names in enumerate(model.metrics):
+        for i, name in enumerate(names):
+            metrics[name] = (*metrics.get(name, ()), (k, i))
+    ordered = [
+        name
+        for name, places in metrics.items()
+        if len(places) > 1
+        or any(cells[k].recursive or cells[k].once or i in dict(model.marks[k]) for k, i in places)
+    ]
+    return Interface(tuple(components), metrics, frozenset(ordered), tuple(sorted(model.results)))
+
+
+def refuse(model: Model) -> None:
+    """Refuse a model with ops that cannot be exported.
+
+    Raises:
+        ModelError: when there are some: it names the cells and the ops.
+    """
+    wrong = []
+    for k, cell in enumerate(model.cells):
+        nodes = reachable(graph_of(model, k).results, graph_of(model, k).inputs)
+        names = sorted({node.op.name for node in nodes} & REFUSED.keys())
+        wrong += [f"{name} in {cell.name} ({REFUSED[name]})" for name in names]
+    if wrong:
+        raise ModelError("export", "ops that ONNX has", "; ".join(wrong), "leave them out of inference")
+
+
+def _cell(model: Model, k: int) -> CellInterface:
+    graph, signature = graph_of(model, k), model.signatures[k]
+    read = {*reachable((*graph.outputs, *graph.metrics), graph.inputs)}
+    axes = {node.axis for node in read}
+    feeds = tuple([i for i, node in enumerate(graph.feeds) if node in read])
+    operands = tuple([i for i, node in enumerate(graph.operands) if node in read])
+    sequences: dict[int, int] = {}
+    for i, (node, operand) in enumerate(zip(graph.operands, signature.operands, strict=True)):
+        if operand.sequence is not None and node.axis in axes:  # its length counts even where it is not read
+            sequences.setdefault(operand.sequence, i)
+    rows = [graph.feeds[i] for i in feeds] + [graph.operands[i] for i in operands]
+    once = not rows and not sequences and not signature.recursive
+    counted = not once and not signature.recursive and all(node.axis is not CALL for node in rows)
+    return CellInterface(k, signature.recursive, feeds, operands, sequences, once, counted)
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of a batch.
+    """The tables of a batch."""
 
-    Attributes:
-        inputs: the arrays by name: what a runtime is given.
-        examples: per metric, the example of each value: ``[m] int64``.
-        numbers: per output that holds results, the numbers of its values, in order.
-        offsets: what was added to the value numbers of each example.
-        results: each example's result, as its trace holds it.
-    """
-
-    inputs: dict[str, Array]
-    examples: dict[str, Index]
-    numbers: dict[str, Index]
-    offsets: Index
-    results: tuple[object, ...]
+    inputs: dict[str, Array]  # the arrays by name: what a runtime is given
+    examples: dict[str, Index]  # per metric, the example of each value: ``[m] int64``
+    numbers: dict[str, Index]  # per output that holds results, the numbers of its values, in order
+    offsets: Index  # what was added to the value numbers of each example
+    results: tuple[object, ...]  # each example's result, as its trace holds it
 
 
 def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Tables:
@@ -109,7 +228,6 @@ def _starts(
 def _inputs(
     model: Model, cell: CellInterface, trace: Trace, turns: Index, bounds: Index, rows: Index
 ) -> dict[str, Array]:
-    """Return the tables of a cell."""
     k, signature = cell.number, model.signatures[cell.number]
     inputs: dict[str, Array] = {}
     for i in cell.feeds:
@@ -141,7 +259,6 @@ def _inputs(
 
 
 def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
-    """Return the elements of calls that are put in another order."""
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     sizes = lengths[turns].astype(np.int64)
     firsts = np.cumsum(sizes) - sizes

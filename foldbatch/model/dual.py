@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from foldbatch.model.active import Sources, acted_on
 from foldbatch.model.model import Model, restaged
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.autodiff import jvp, trainable
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import Node, apply, constant, input_node, parameter_node, substitute

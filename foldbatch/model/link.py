@@ -13,7 +13,7 @@ from foldbatch.model.drafts import Draft
 from foldbatch.model.model import Model, differentiated
 from foldbatch.model.upstream import closed, moved_upstream
 from foldbatch.model.wires import Flow, components, connected
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.cell import Cell, stage_cell

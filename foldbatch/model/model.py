@@ -6,16 +6,21 @@ traces of examples.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from foldbatch.errors import UnknownNameError
 from foldbatch.model.active import Arenas, Sources, active_ends
 from foldbatch.model.drafts import Feed
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, weights_of
+from foldbatch.static.graph import CONSTANT, Graph
+from foldbatch.static.printer import parameter_name, print_graph
 from foldbatch.types import TensorType, Type
 
 FEW_CELLS = 3  # up to so many are printed in whole, of more a line each
@@ -128,6 +133,32 @@ def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
         for i, operand in enumerate(signature.operands)
     )
     return replace(signature, operands=operands, weights=weights_of(cell.built))
+
+
+def asides_of(model: Model) -> frozenset[str]:
+    """Return which of ``losses`` and ``metrics`` a model has."""
+    has = {"losses": any(model.losses), "metrics": any(model.metrics)}
+    return frozenset(name for name, there in has.items() if there)
+
+
+def digest(model: Model) -> str:
+    """Return a digest of what a model computes and how its parameters are drawn, for values of them.
+
+    Of functions that draw parameters it knows nothing but that they are functions.
+    """
+    parts: list[object] = [str(model.result), model.arenas, sorted(model.results), model.signatures]
+    parts += [model.losses, model.metrics, model.labels, model.marks, model.keys, model.kept_bytes]
+    parts += [[(str(feed.type), feed.declared) for feed in feeds] for feeds in model.feeds]
+    for parameter in model.parameters:
+        init = parameter.init
+        drawn = "" if callable(init) else init if isinstance(init, str) else np.asarray(init).tobytes()
+        parts.append((parameter_name(parameter), str(parameter.type), parameter.trainable, drawn))
+    for cell in model.cells:
+        graph = Graph(cell.built.inputs, cell.built.results)
+        # in no order: that of nodes depends on what was compiled before
+        constants = sorted(node.attrs["value"].tobytes() for node in graph.nodes if node.op is CONSTANT)
+        parts.append((print_graph(graph), constants))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:

@@ -20,11 +20,12 @@ from foldbatch.model.model import Model
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
-from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type, VoidType
+from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type, VoidType, has_objects
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 NONE = -1  # where there is no value
+ATOMS = (str, bytes, int, float, np.generic, type(None))
 FIX = "let the front end that made the trace write it for this model"
 
 
@@ -81,12 +82,12 @@ def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
         ExampleError: when it does not fit; the message names the cell and what is wrong.
 
     >>> import foldbatch as fb
-    >>> lowered = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2), "numpy").lowered
-    >>> trace = lowered.tracer.trace(3)
-    >>> check_trace(lowered.model, lowered.tracer.policy, trace)
+    >>> tracer = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2), "numpy").lowered
+    >>> (trace,) = tracer.trace_all([3], [0])
+    >>> check_trace(tracer.model, tracer.policy, trace)
     >>> trace.feeds[0][0][0] = 4
     >>> try:
-    ...     check_trace(lowered.model, lowered.tracer.policy, trace)
+    ...     check_trace(tracer.model, tracer.policy, trace)
     ... except ExampleError as error:
     ...     print(error.where, "|", error.expected, "|", error.found)
     model at example 0 | ids from 0 to 3 for model Scalar('int32') | 4
@@ -329,6 +330,14 @@ def _tensors(type_: Type, held: Any, where: str) -> Iterator[tuple[TensorType, A
                 single = len(list(terminals(element))) == 1  # then an element is held as it is
                 for one in part:
                     yield from _tensors(element, (one,) if single else one, where)
+
+
+def holds_objects(model: Model, trace: Trace) -> bool:
+    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
+    if has_objects(model.result):
+        return True
+    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
+    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 # -- errors

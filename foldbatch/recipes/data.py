@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from foldbatch.errors import ReadError, UnknownNameError, shortened, with_nearest
-from foldbatch.recipes.configuration import PATHS, read_configuration
-from foldbatch.recipes.formats import FORMATS, PARTS, Sample
-from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.suited import check_arity, check_model
-from foldbatch.trees.node import TreeNode
-from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.recipes.configuration import (
+    PATHS,
+    Configuration,
+    Data,
+    check_arity,
+    check_model,
+    read_configuration,
+)
+from foldbatch.trees.formats import FORMATS, Sample
+from foldbatch.trees.functions import VERBS, Corpus, standard_library_functions
+from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
+PARTS = ("train", "dev", "test")
+EMBEDDED = "functions"  # the format whose data set needs no files
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +60,11 @@ def read_dataset(configuration: Configuration) -> Dataset:
     """
     check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
-    format_ = FORMATS[data.format]
-    train, dev, test = (list(format_.part(data, part)) for part in PARTS)
+    train, dev, test = (list(read_part(data, part)) for part in PARTS)
     if not train:
-        fix = "set data.folder, or data.train" if data.format != "functions" else ""
+        fix = "set data.folder, or data.train" if data.format != EMBEDDED else ""
         raise ReadError("data.train", "examples to train on", "none", fix)
-    classes = () if kind == "number" else format_.classes(data) or _classes(train, kind)
+    classes = () if kind == "number" else _known_classes(data) or _classes(train, kind)
     more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
     aside = tuple(sorted(more))
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
@@ -99,12 +106,39 @@ def read_labelled(path: Path | None, configuration: Configuration, classes: Sequ
             fix = "give that which the model was trained by"
             raise ReadError(where, f"data of format {configuration.data.format}", data.format, fix)
         path = None
-    format_ = FORMATS[data.format]
-    samples = format_.part(data, "test") if path is None else format_.samples(path, data)
+    samples = read_part(data, "test") if path is None else FORMATS[data.format].labelled(path, data.label)
     examples = numbered(samples, task_kind(configuration), classes, where)
     if examples or path is not None:
         _check(examples, where, configuration)
     return examples
+
+
+def read_part(data: Data, part: str) -> Iterable[Sample]:
+    """Return the samples of a part: of the file that a section names for it, or of the one in its folder.
+
+    Raises:
+        ReadError: when the file is malformed, perhaps while iterating.
+    """
+    if data.format == EMBEDDED:
+        corpus = _functions(data.training_verbs)
+        return ((example.tree, corpus.verbs[example.verb]) for example in getattr(corpus, part))
+    format_, named = FORMATS[data.format], getattr(data, part)
+    if not named and data.folder:
+        named = Path(data.folder, f"{part}{format_.ending}")
+    return format_.labelled(Path(named), data.label) if named else ()
+
+
+@cache
+def _functions(training_verbs: int) -> Corpus:
+    """Return the embedded functions, read once a process for each number of verbs."""
+    return standard_library_functions(training_verbs=training_verbs)
+
+
+def _known_classes(data: Data) -> tuple[str, ...]:
+    """Return the names of the classes where they are known ahead; training may have more, if not of nodes."""
+    if data.format == EMBEDDED:
+        return _functions(data.training_verbs).verbs[:VERBS]
+    return FORMATS[data.format].classes
 
 
 def _check(examples: Sequence[Any], where: str, configuration: Configuration) -> None:
@@ -128,7 +162,7 @@ def task_kind(configuration: Configuration) -> Kind:
         UnknownNameError: when the format has no such task.
     """
     kind, format_ = configuration.task.kind, configuration.data.format
-    nodes = FORMATS[format_].nodes
+    nodes = FORMATS[format_].kind == "phrases"
     suits: tuple[Kind, ...] = ("nodes", "root") if nodes else ("class", "number")
     if kind == "auto":
         return "root" if nodes and configuration.model.__struct_config__.tag == "bilstm" else suits[0]

@@ -1,4 +1,4 @@
-"""Fitting: a configuration becomes a model that is trained, tested and saved in a folder.
+"""Fitting: a configuration becomes a model that is trained, tested, saved in a folder and read again.
 
 The folder of a run holds::
 
@@ -8,6 +8,9 @@ The folder of a run holds::
     epochs.csv            figures of each epoch
     plots/, tensorboard/  where these are asked for
     checkpoints/          of which the last one is where an interrupted run goes on
+
+A run that goes on must have more in common with the run that began than data and model: an option of the
+command line counts, or it is refused; none is ignored. Those that count are listed here.
 """
 
 from __future__ import annotations
@@ -15,27 +18,89 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypedDict
 
 import msgspec
 
 from foldbatch.communicators import Alone, Communicator, cores
-from foldbatch.compiling import compile
-from foldbatch.errors import TrainingError
-from foldbatch.locks import locked
-from foldbatch.output import remove_partial, write_whole
-from foldbatch.program import Program
-from foldbatch.recipes.building import build_model, build_optimizer
-from foldbatch.recipes.configuration import plain, to_toml
+from foldbatch.errors import ReadError, TrainingError, shortened
+from foldbatch.program import load, read_notes
+from foldbatch.program.compiling import compile
+from foldbatch.program.program import Program
+from foldbatch.recipes.building import (
+    CHECKPOINTS,
+    LOG,
+    build_callbacks,
+    build_model,
+    build_optimizer,
+    has_best,
+    metrics_of,
+)
+from foldbatch.recipes.configuration import Configuration, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
-from foldbatch.recipes.resuming import Run, check_run
-from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.steering import CHECKPOINTS, LOG, build_callbacks, has_best, metrics_of
+from foldbatch.system.locks import locked
+from foldbatch.system.output import remove_partial, write_whole
 from foldbatch.train import Callback, Checkpoints, DataParallel, LambdaCallback, Trainer
+from foldbatch.train.resuming import read_state
+from foldbatch.types import TensorType
+from foldbatch.zoo.tasks import Kind
+
+UNCHANGED: Final = "leave them as they were, or train in another folder"
+# that may be others than when the run began: what is read there to train on is compared, and the rest changes
+# no step that is done
+FREE: Final = frozenset(
+    [
+        *("data.folder", "data.train", "data.dev", "data.test", "words.vectors"),
+        *("train.epochs", "train.backend", "train.patience"),
+        *("train.checkpoint", "train.plots", "train.tensorboard"),
+    ]
+)
+
+
+class Run(Callback):
+    """Keeps the options of a run and the names of its classes in its checkpoints.
+
+    >>> Run(Configuration(), ["no", "yes"]).state()["classes"]
+    ['no', 'yes']
+    """
+
+    def __init__(self, configuration: Configuration, classes: Sequence[str]) -> None:
+        self._kept = {"options": plain(configuration), "classes": list(classes)}
+
+    def state(self) -> dict[str, Any]:
+        """Return the options and the names."""
+        return self._kept
+
+
+def check_run(run: Run, path: Path) -> None:
+    """Refuse a checkpoint of a run with other options or other classes.
+
+    Raises:
+        TrainingError: that names the options.
+        ReadError: when the checkpoint is damaged.
+        OSError: when it cannot be read.
+    """
+    present, kept = run.state(), read_state(path)["callbacks"].get(Run.__name__)
+    if kept is None:
+        raise TrainingError(str(path), "a checkpoint of foldbatch train", "one of another program", UNCHANGED)
+    now, before = _flat(present["options"]), _flat(kept["options"])
+    names = [name for name in now | before if name not in FREE and now.get(name) != before.get(name)]
+    if names:
+        found = ", ".join(f"{name} {now.get(name)!r} in place of {before.get(name)!r}" for name in names)
+        raise TrainingError(str(path), "the options that the run began with", found, UNCHANGED)
+    if present["classes"] != kept["classes"]:
+        expected = f"the classes {shortened(kept['classes'])}, which the run began with"
+        fix = "resume with the data that the run began with, or train in another folder"
+        raise TrainingError(str(path), expected, shortened(present["classes"]), fix)
+
+
+def _flat(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{section}.{key}": value for section, part in options.items() for key, value in part.items()}
+
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 LAST = "last.safetensors"
@@ -160,3 +225,103 @@ def as_json(figures: Any) -> bytes:
     b'{\n "loss": null\n}'
     """
     return msgspec.json.format(msgspec.json.encode(figures), indent=1)
+
+
+EXPECTED = "a model that foldbatch train wrote"
+FIX = "load it with foldbatch.load, in a script"
+
+
+class Notes(TypedDict):
+    """What ``foldbatch train`` notes in a model's file; others are left out."""
+
+    task: Kind
+    classes: list[str]
+    configuration: dict[str, Any]
+
+
+def model_files(path: Path) -> list[Path]:
+    """Return the file of a model, or those of all seeds of a run; none where a folder holds no model.
+
+    Args:
+        path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
+    """
+    if not path.is_dir():
+        return [path]
+    return [path / MODEL] if (path / MODEL).exists() else sorted(path.glob(f"seed-*/{MODEL}"))
+
+
+def load_model(
+    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+) -> tuple[Program, dict[str, Any], Configuration]:
+    """Return a trained model with its notes and its configuration.
+
+    Args:
+        path: of the file, or of the folder of a run.
+        backend: what computes.
+        trust: as of `foldbatch.load`.
+
+    Raises:
+        ReadError: when the file is damaged, ``foldbatch train`` did not write it, or the model does not
+            answer as its notes say.
+        OSError: when there is no such file.
+    """
+    file = path / MODEL if path.is_dir() else path
+    notes = _notes(read_notes(file), str(file))
+    configuration = checked(notes["configuration"], str(file))
+    program = load(file, backend, trust=trust)
+    _check_answers(program, notes, str(file))
+    return program, dict(notes), configuration
+
+
+def _notes(raw: Any, where: str) -> Notes:
+    try:
+        notes = msgspec.convert(raw, Notes)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ReadError(where, EXPECTED, f"one whose notes do not fit ({error})", FIX) from None
+    classes = notes["classes"]
+    if len(set(classes)) < len(classes) or (notes["task"] == "number") == bool(classes):
+        found = (
+            f"one of the task {notes['task']} with {len(set(classes))} different of {len(classes)} classes"
+        )
+        raise ReadError(where, EXPECTED, found, FIX)
+    return notes
+
+
+def _check_answers(program: Program, notes: Notes, where: str) -> None:
+    """Refuse a model that answers anything else than its notes say."""
+    classes = len(notes["classes"])
+    expected = TensorType((classes,) if classes else ())
+    told: list[object] = [program.model.result]
+    if notes["task"] == "nodes":
+        metrics = zip(program.model.cells, program.model.metrics, strict=True)
+        pairs = (pair for cell, names in metrics for pair in zip(names, cell.built.metrics, strict=True))
+        told += [node.type for name, node in pairs if name == "node"] or ["nothing"]
+    if any(each != expected for each in told):
+        found = ", and at nodes ".join(map(str, told))
+        raise ReadError(where, f"a model that answers {expected}, as its notes say", found, FIX)
+
+
+def load_models(
+    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+) -> tuple[list[Program], dict[str, Any], Configuration]:
+    """Return a trained model, or those of all seeds of a run, with the notes and configuration of the first.
+
+    Args:
+        path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
+        backend: what computes.
+        trust: as of `foldbatch.load`.
+
+    Raises:
+        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or a seed has other classes
+            or reads another format.
+        OSError: when there is no such file.
+    """
+    files = model_files(path) or [path]
+    models = [load_model(file, backend, trust) for file in files]
+    _, notes, configuration = models[0]
+    for file, (_, other, its) in zip(files, models, strict=True):
+        same = its.data.format == configuration.data.format
+        if not same or (other["task"], other["classes"]) != (notes["task"], notes["classes"]):
+            fix = "give the folder of a run with --seeds, or a single model"
+            raise ReadError(str(file), "the format, task and classes of the other seeds", "others", fix)
+    return [program for program, _, _ in models], notes, configuration

@@ -7,7 +7,7 @@ all that differs are the true counts and the index arrays, and every level lies 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ class Shape(NamedTuple):
         copies: the cells whose calls share ranks.
         listed: per cell, how many rows each output goes to.
         rest: per arena, the rows that are in none of `slices`.
+        runs: of each of `slices` that has rows, the operand, its arena and rows; of rooms none.
     """
 
     items: tuple[Item, ...]
@@ -51,6 +52,15 @@ class Shape(NamedTuple):
     copies: frozenset[int]
     listed: tuple[int, ...]
     rest: tuple[int, ...]
+    runs: tuple[tuple[Reader, int, int], ...] = ()
+
+    def rest_beside(self, slices: Collection[Reader]) -> tuple[int, ...]:
+        """Return, per arena, the rows that are in none of some slices, which are among `slices`."""
+        rest = list(self.rest)
+        for reader, arena, rows in self.runs:
+            if reader not in slices:
+                rest[arena] += rows
+        return tuple(rest)
 
 
 def is_level(stages: Sequence[str]) -> bool:
@@ -70,7 +80,7 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
         own = schedule.cells[k].segments if is_level(stages) else ()
         elements = tuple([int(part[stop]) - int(part[start]) for part in own])
         items.append(Item(k, stages, stop - start if is_level(stages) else 0, elements))
-    slices = set()
+    slices, runs = set(), []
     taken: list[list[tuple[int, int]]] = [[] for _ in schedule.arena_rows]
     for k in priority(tuple(cells)):
         for number, span in enumerate(schedule.cells[k].operands):
@@ -79,7 +89,9 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
             start, stop = span.start, span.start + span.size
             if all(stop <= other or start >= end for other, end in taken[span.arena]) or not span.size:
                 slices.add((k, number))
-                taken[span.arena] += [(start, stop)] * bool(span.size)
+                if span.size:
+                    taken[span.arena].append((start, stop))
+                    runs.append(((k, number), span.arena, span.size))
     rest = [
         rows - sum(stop - start for start, stop in own)
         for rows, own in zip(schedule.arena_rows, taken, strict=True)
@@ -87,9 +99,8 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
     first = [(k, i) for k, i in slices if schedule.cells[k].operands[i].first]
     copies = [k for k, table in enumerate(schedule.cells) if table.copies is not None]
     listed = [len(table.order) if table.copies is None else int(table.copies[-1]) for table in schedule.cells]
-    return Shape(
-        tuple(items), frozenset(slices), frozenset(first), frozenset(copies), tuple(listed), tuple(rest)
-    )
+    told = frozenset(slices), frozenset(first), frozenset(copies), tuple(listed), tuple(rest), tuple(runs)
+    return Shape(tuple(items), *told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
@@ -18,6 +17,7 @@ from foldbatch.scheduler.policies import Plan, Policy
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
+from foldbatch.system.garbage import no_garbage
 
 _NONE = np.zeros(0, np.int64)
 

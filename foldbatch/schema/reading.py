@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 from zlib import crc32
 
-from foldbatch.schema.counting import bounded
+from foldbatch.schema.kinds import bounded
 from foldbatch.trees.vocabulary import Vocabulary
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far

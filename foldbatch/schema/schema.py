@@ -9,19 +9,100 @@ Source: the idea and the kinds are those of JsonGrinder.jl (Mandlik, Racinsky, L
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from foldbatch.blocks import Block
+from foldbatch.blocks import (
+    AllOf,
+    Block,
+    Concat,
+    Embedding,
+    InputTransform,
+    Linear,
+    Map,
+    Max,
+    Mean,
+    Min,
+    Optional,
+    Record,
+    Scalar,
+    Sum,
+    Vector,
+)
 from foldbatch.blocks.values import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
-from foldbatch.schema import kinds
-from foldbatch.schema.counting import Counts, Limits
-from foldbatch.schema.embedding import POOLINGS, Settings, place_block
+from foldbatch.schema import kinds, reading
+from foldbatch.schema.kinds import Counts, Thresholds
+from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
+
+POOLINGS: dict[str, Callable[[], Block[Any, Any]]] = {"mean": Mean, "max": Max, "sum": Sum, "min": Min}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How places are embedded; see `Schema.block`."""
+
+    size: int
+    pooling: tuple[str, ...]
+    ngram: int
+    buckets: int
+
+
+def place_block(place: kinds.Position, settings: Settings) -> Block[Any, Any] | None:
+    """Return the block that embeds a place, or None where the samples had no values."""
+    blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings)) is not None]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    # Each block yields zeros for values of the other kinds, so none has to be chosen.
+    return AllOf(*blocks) >> _joined(settings)
+
+
+def _kind_block(kind: kinds.Kind, settings: Settings) -> Block[Any, Any] | None:
+    read: Callable[[Any], Any]
+    match kind:
+        case kinds.Flags():
+            return _read(reading.as_flag, Scalar("int32") >> Embedding(2, settings.size))
+        case kinds.Number():
+            read = partial(reading.as_number, mean=kind.mean, deviation=kind.deviation)
+            return _read(read, Vector(1) >> Linear(settings.size, "tanh"))
+        case kinds.Category():
+            vocabulary = Vocabulary([value for value, _ in kind.values])
+            read = partial(reading.as_category, vocabulary=vocabulary)
+            return _read(read, Scalar("int32") >> Embedding(len(vocabulary), settings.size))
+        case kinds.Text():
+            read = partial(reading.as_ngrams, size=settings.ngram, buckets=settings.buckets)
+            grams = Map(Scalar("int32") >> Embedding(settings.buckets, settings.size)) >> Mean()
+            return _read(read, grams >> Linear(settings.size, "tanh"))
+        case kinds.ListOf():
+            item = place_block(kind.item, settings)
+            return None if item is None else _read(reading.as_list, _pooled(item, settings))
+        case kinds.Dictionary():
+            pair = enumerate(place_block(inner, settings) for inner in (kind.key, kind.value))
+            blocks = {number: block for number, block in pair if block is not None}
+            return _read(reading.as_pairs, _pooled(Record(blocks) >> _joined(settings), settings))
+        case kinds.Fields():
+            fields = {name: place_block(place, settings) for name, place in kind.fields.items()}
+            named = {name: block for name, block in fields.items() if block is not None}
+            read = partial(reading.as_fields, names=tuple(named))
+            return _read(read, Record(named) >> _joined(settings)) if named else None
+
+
+def _read(read: Callable[[Any], Any], block: Block[Any, Any]) -> Block[Any, Any]:
+    return InputTransform(read) >> Optional(block)
+
+
+def _joined(settings: Settings) -> Block[Any, Any]:
+    return Concat() >> Linear(settings.size, "tanh")
+
+
+def _pooled(item: Block[Any, Any], settings: Settings) -> Block[Any, Any]:
+    return Map(item) >> AllOf(*(POOLINGS[name]() for name in settings.pooling)) >> _joined(settings)
+
 
 DEEPEST = 64  # levels: blocks are nested as deep as the schema is
 _FIX = "give samples as read_json and read_jsonlines do"
@@ -41,7 +122,7 @@ class Schema:
       age: number (1 value, 1 missing): whole, 36, mean 36, deviation 1
     """
 
-    root: kinds.Place
+    root: kinds.Position
 
     def block(
         self,
@@ -114,7 +195,7 @@ class Schema:
         """
         fix = "give what Schema.to_plain has returned"
         try:
-            root = msgspec.convert(plain, kinds.Place)
+            root = msgspec.convert(plain, kinds.Position)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ModelError("Schema.from_plain", "a schema", str(error), fix) from None
         stack = [(root, 0)]
@@ -141,7 +222,7 @@ class Schema:
 def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) -> Schema:
     """Return the schema of JSON samples: of what a value may be at each place.
 
-    Numbers that are not finite count as missing. Samples are read one by one, so they may come from a
+    NumberCounts that are not finite count as missing. Samples are read one by one, so they may come from a
     generator; memory does not grow with their number.
 
     Args:
@@ -163,7 +244,7 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     given: object = samples
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    limits = Limits(categories, fields)
+    limits = Thresholds(categories, fields)
     root = Counts()
     number = -1
     for number, sample in enumerate(samples):
@@ -173,7 +254,7 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     return Schema(root.place(limits))
 
 
-def _count(sample: Any, root: Counts, limits: Limits, path: _Path) -> None:
+def _count(sample: Any, root: Counts, limits: Thresholds, path: _Path) -> None:
     stack: list[tuple[Any, Counts, _Path, int]] = [(sample, root, path, 0)]
     while stack:
         value, counts, path, depth = stack.pop()

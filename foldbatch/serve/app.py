@@ -17,12 +17,9 @@ from starlette.routing import Route
 import foldbatch
 from foldbatch.errors import FoldbatchError
 from foldbatch.serve.batching import Batching
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.log import log
-from foldbatch.serve.metrics import Metrics
 from foldbatch.serve.openapi import document, page
-from foldbatch.serve.predict import Predict
-from foldbatch.serve.service import Service
+from foldbatch.serve.predict import Predict, ServerMetrics
+from foldbatch.serve.service import Limits, Service, log
 
 
 def application(
@@ -42,7 +39,7 @@ def application(
         started: is called when requests are taken.
         draining: whether the server is about to end.
     """
-    metrics = Metrics()
+    metrics = ServerMetrics()
     batching = Batching(service.answer, limits, metrics)
     predict = Predict(service, batching, limits, metrics)
     metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
@@ -118,7 +115,7 @@ def application(
 
 
 async def _reload_when_changed(
-    service: Service, metrics: Metrics, asked: asyncio.Event, seconds: float
+    service: Service, metrics: ServerMetrics, asked: asyncio.Event, seconds: float
 ) -> None:
     """Read the model anew when its file has changed, or when somebody asks for it; whatever comes of it."""
     while True:

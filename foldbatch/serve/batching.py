@@ -1,20 +1,126 @@
 """Batches across requests: a batch leaves when the engine is free, and takes what waits.
 
 Requests come from one asyncio loop; the engine runs in a thread of its own. While a batch runs, the next one
-gathers, so batches grow with the load and nobody waits for a batch to fill.
+gathers, so batches grow with the load and nobody waits for a batch to fill. The queue knows no HTTP, no clock
+and no thread: times are arguments, and one thread calls all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from foldbatch.errors import FoldbatchError
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.queue import Entry, Queue, Request
+from foldbatch.errors import FoldbatchError, counted
+from foldbatch.serve.service import Limits
+
+
+class QueueFullError(FoldbatchError):
+    """There is no room for the examples of a request."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """The examples of a request, from its arrival to its last answer."""
+
+    structures: Sequence[Any]  # the examples, as the model reads them
+    sizes: Sequence[int]  # the nodes of each
+    deadline: float  # the time after which nobody waits for answers any more
+    nodes: bool = False  # whether an answer is wanted for each node, too
+    answers: list[Any] = field(init=False)  # one for each example, None where it is still to come
+    taken: int = field(init=False, default=0)  # how many examples have left the queue
+    missing: int = field(init=False)  # how many answers are still to come
+    dropped: bool = field(init=False, default=False)  # whether nobody waits for answers any more
+    done: Any = None  # what the asker waits on
+
+    def __post_init__(self) -> None:
+        self.answers = [None] * len(self.structures)
+        self.missing = len(self.structures)
+
+
+Entry: TypeAlias = tuple[Request, int]  # an example: its request, and its number there
+
+
+class Queue:
+    """Requests in the order of their arrival.
+
+    Args:
+        limit: of the nodes that wait. A request that is larger still waits where nothing else does.
+
+    Attributes:
+        nodes: that wait.
+        examples: that wait.
+
+    >>> queue = Queue(limit=100)
+    >>> queue.put(Request(["a", "b"], [3, 3], deadline=9.0))
+    >>> queue.put(Request(["c"], [1], deadline=9.0))
+    >>> [request.structures[number] for request, number in queue.take(0.0, examples=2, nodes=50)]
+    ['a', 'b']
+    >>> queue.examples, queue.nodes
+    (1, 1)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.nodes = 0
+        self.examples = 0
+        self._requests: deque[Request] = deque()
+
+    def put(self, request: Request) -> None:
+        """Let the examples of a request wait, all of them or none.
+
+        Raises:
+            QueueFullError: when there is no room for them.
+        """
+        nodes = sum(request.sizes)
+        if self.nodes and self.nodes + nodes > self.limit:
+            waiting = f"{counted(self.nodes, 'node')} that wait"
+            expected = f"room for {counted(nodes, 'node')} in a queue of {self.limit:,}"
+            raise QueueFullError("queue", expected, waiting, "ask again later, as Retry-After says")
+        self.nodes += nodes
+        self.examples += len(request.structures)
+        self._requests.append(request)
+
+    def take(self, now: float, examples: int, nodes: int) -> list[Entry]:
+        """Return the examples of the next batch, those that have waited longest; they leave the queue.
+
+        An example never overtakes one that came before. Requests whose deadline has passed are dropped.
+
+        Args:
+            now: the time.
+            examples: how many at most.
+            nodes: how many at most; a first example that is larger is returned alone.
+        """
+        batch: list[Entry] = []
+        room = nodes
+        while self._requests and len(batch) < examples:
+            request = self._requests[0]
+            if request.deadline <= now:
+                self.drop(request)
+            if request.dropped or request.taken == len(request.structures):
+                self._requests.popleft()
+                continue
+            size = request.sizes[request.taken]
+            if batch and size > room:
+                break
+            batch.append((request, request.taken))
+            request.taken += 1
+            room -= size
+            self.nodes -= size
+            self.examples -= 1
+        return batch
+
+    def drop(self, request: Request) -> None:
+        """Forget what of a request still waits."""
+        if not request.dropped:
+            request.dropped = True
+            self.nodes -= sum(request.sizes[request.taken :])
+            self.examples -= len(request.sizes) - request.taken
+
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
 SMOOTHING = 0.2  # the share of the newest batch in the mean of nodes a second
@@ -101,7 +207,6 @@ class Batching:
         return done
 
     def _next(self) -> None:
-        """Give the engine a batch, if it is free and something waits."""
         if self.running:
             return
         batch = self.queue.take(self.now(), self._limits.batch, self._limits.batch_nodes)
@@ -110,7 +215,6 @@ class Batching:
             self._batches.put(batch)
 
     def _work(self) -> None:
-        """Run batches; the engine's thread."""
         while (batch := self._batches.get()) is not None:
             start = self.now()
             answers: list[Any] = [None] * len(batch)
@@ -129,7 +233,6 @@ class Batching:
             return [error] * len(structures)
 
     def _finish(self, batch: list[Entry], answers: list[Any], seconds: float) -> None:
-        """Hand out the answers of a batch, and begin the next."""
         self.running = False
         self._next()
         nodes = 0
@@ -146,7 +249,6 @@ class Batching:
 
 
 def _pass(request: Request) -> None:
-    """End the wait of a request whose deadline has passed."""
     if not request.done.done():
         fix = "ask for fewer examples, or give it more time"
         found = f"{request.missing} of {len(request.answers)} still to come"

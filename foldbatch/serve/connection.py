@@ -20,7 +20,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from foldbatch.errors import FoldbatchError
-from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import Limits
 
 FEW = 16  # requests of a connection that may wait for the answer to the one before them
 LINGER = 1.0  # seconds in which a request may still come when the server ends
@@ -168,7 +168,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     # our own
 
     def _idle(self) -> bool:
-        """Return whether no request is being answered."""
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def _end(self) -> None:

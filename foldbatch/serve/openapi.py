@@ -8,17 +8,9 @@ from html import escape
 from typing import Any
 
 import foldbatch
-from foldbatch.serve.limits import Limits
+from foldbatch.serve.service import Limits
+from foldbatch.trees.formats import FORMATS
 
-SAMPLES: dict[str, Any] = {
-    "sst": "(2 (2 a) (3 (3 fine) (2 film)))",
-    "sst-binary": "(2 (2 a) (3 (3 fine) (2 film)))",
-    "brackets": "(S (NP a) (VP film))",
-    "python": "def total(items):\n    return sum(items)\n",
-    "functions": "def total(items):\n    return sum(items)\n",
-    "conllu": "1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n",
-    "jsonlines": {"name": "ada", "born": 1815},
-}
 ERROR = {
     "type": "object",
     "required": ["error"],
@@ -64,7 +56,7 @@ def document(format_: str, limits: Limits) -> dict[str, Any]:
     >>> sorted(document("sst", Limits())["paths"])
     ['/', '/healthz', '/metrics', '/openapi.json', '/predict']
     """
-    sample = SAMPLES[format_]
+    sample = FORMATS[format_].sample
     body = {
         "type": "object",
         "required": ["examples"],
@@ -161,6 +153,5 @@ def _get(what: str) -> dict[str, Any]:
 
 
 def _rows(head: str, rows: Mapping[str, str]) -> list[str]:
-    """Return a table of HTML, or nothing where there are no rows."""
     cells = [f"<tr><td><code>{escape(name)}</code><td>{escape(what)}" for name, what in rows.items()]
     return [f"<h3>{head}</h3><table>{''.join(cells)}</table>"] if rows else []

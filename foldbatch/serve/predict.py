@@ -11,23 +11,93 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from foldbatch.errors import FoldbatchError, ReadError
-from foldbatch.serve.batching import Batching, DeadlineError
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.log import log
-from foldbatch.serve.metrics import Metrics
-from foldbatch.serve.queue import QueueFullError, Request
+from foldbatch.serve.batching import Batching, DeadlineError, QueueFullError, Request
 from foldbatch.serve.reading import (
     Ask,
-    Example,
     MediaTypeError,
     Read,
+    ReadExample,
     TooLargeError,
     numbered,
     read_body,
 )
-from foldbatch.serve.service import Service
+from foldbatch.serve.service import Limits, Service, log
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+NODES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+
+
+class ServerMetrics:
+    """Counters of one server, in a registry of its own.
+
+    Attributes:
+        content_type: of `text`.
+
+    >>> metrics = ServerMetrics()
+    >>> metrics.batch(3, 90, 0.002)
+    >>> b"foldbatch_batch_examples_sum 3.0" in metrics.text()
+    True
+    """
+
+    content_type: str = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+
+        def histogram(name: str, what: str, bounds: tuple[float, ...]) -> Histogram:
+            return Histogram(f"foldbatch_{name}", what, buckets=bounds, registry=registry)
+
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(f"foldbatch_{name}", what, labels, registry=registry)
+
+        self._seconds = histogram("request_seconds", "Time from a request's arrival to its answer", SECONDS)
+        self._batch_examples = histogram("batch_examples", "Examples of a batch", SIZES)
+        self._batch_nodes = histogram("batch_nodes", "Nodes of a batch", NODES)
+        self._batch_seconds = histogram("batch_seconds", "Time that a batch ran", SECONDS)
+        self._requests = counter("requests", "Requests for predictions, by status", "status")
+        self._refusals = counter("refused_examples", "Examples that were refused, by reason", "reason")
+        self._reloads = counter("reloads", "Models read anew, by outcome", "outcome")
+        self._statuses: dict[int, Counter] = {}
+
+    def watch_queue(self, examples: Callable[[], int], nodes: Callable[[], int]) -> None:
+        """Tell what functions return as the present length of the queue."""
+        for name, what, length in (
+            ("queue_examples", "Examples that wait", examples),
+            ("queue_nodes", "Nodes that wait", nodes),
+        ):
+            Gauge(f"foldbatch_{name}", what, registry=self._registry).set_function(length)
+
+    def batch(self, examples: int, nodes: int, seconds: float) -> None:
+        """Take note of a batch that ran."""
+        self._batch_examples.observe(examples)
+        self._batch_nodes.observe(nodes)
+        self._batch_seconds.observe(seconds)
+
+    def request(self, status: int, seconds: float) -> None:
+        """Take note of a request that was answered."""
+        if status not in self._statuses:
+            self._statuses[status] = self._requests.labels(status)
+        self._statuses[status].inc()
+        self._seconds.observe(seconds)
+
+    def refused(self, reason: str) -> None:
+        """Take note of an example that was refused; the reason is a single word."""
+        self._refusals.labels(reason).inc()
+
+    def reloaded(self, outcome: str) -> None:
+        """Take note of a model that was read anew: ``ok`` or ``failed``."""
+        self._reloads.labels(outcome).inc()
+
+    def text(self) -> bytes:
+        """Return all figures in Prometheus' text format."""
+        written: bytes = generate_latest(self._registry)
+        return written
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -75,7 +145,7 @@ class Predict:
         metrics: count what is done.
     """
 
-    def __init__(self, service: Service, batching: Batching, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, service: Service, batching: Batching, limits: Limits, metrics: ServerMetrics) -> None:
         self._service = service
         self._batching = batching
         self._limits = limits
@@ -109,7 +179,6 @@ class Predict:
         self._metrics.request(status, time.perf_counter() - start)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[int, Any]:
-        """Return status and content of the answer."""
         arrived = self._batching.now()
         headers = dict(scope["headers"])
         body = await self._body(headers, receive)
@@ -137,7 +206,7 @@ class Predict:
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
         nodes, seconds = self._wishes(ask, headers, query)
-        examples = [each for each in read if isinstance(each, Example)]
+        examples = [each for each in read if isinstance(each, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
             request = Request(
@@ -189,7 +258,6 @@ class Predict:
         return size
 
     def _wishes(self, ask: Ask, headers: Mapping[bytes, bytes], query: bytes) -> tuple[bool, float]:
-        """Return whether nodes are wanted, and the seconds that the request may take."""
         asked = parse_qs(query.decode("latin-1")) if query else {}
         wished = asked.get("nodes", ["false"])[-1].lower()
         if wished not in TRUE + FALSE:
@@ -223,12 +291,11 @@ class Predict:
             listener.cancel()
 
     def _told(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
-        """Return status and content for examples, those that were refused among them."""
         rest = iter(answers)
         told: list[dict[str, Any]] = []
         internal = refused = 0
         for number, each in enumerate(read):
-            answer = next(rest) if isinstance(each, Example) else each
+            answer = next(rest) if isinstance(each, ReadExample) else each
             if isinstance(answer, FoldbatchError):
                 refused += 1
                 if answer is each:
@@ -241,20 +308,18 @@ class Predict:
                 internal += 1
                 self._metrics.refused("internal")
                 answer = {"error": INTERNAL if internal > 1 else _logged(answer)}  # a line a request
-            name = each.name if isinstance(each, Example) else None
+            name = each.name if isinstance(each, ReadExample) else None
             told.append({"name": name, **answer} if name else answer)
         status = 500 if internal else 422 if refused == len(read) else 200
         return status, {"predictions": told}
 
 
 async def _cancel_when_gone(receive: Receive, answers: asyncio.Future[Any]) -> None:
-    """Cancel the wait for answers when the client goes away."""
     while (await receive())["type"] != "http.disconnect":
         pass
     answers.cancel()
 
 
 def _logged(error: Exception) -> str:
-    """Write an error of the server to the log; return what the client is told."""
     log("error while answering:", error)
     return INTERNAL

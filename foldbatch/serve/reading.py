@@ -10,16 +10,13 @@ from typing import Annotated, Any
 import msgspec
 
 from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
-from foldbatch.recipes.formats import FORMATS
-from foldbatch.recipes.settings import Configuration
-from foldbatch.recipes.suited import check_arity
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.service import RECORDS
-from foldbatch.trees.node import TreeNode
+from foldbatch.recipes.configuration import Configuration, check_arity
+from foldbatch.serve.service import Limits
+from foldbatch.trees.formats import FORMATS, structures_of
+from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
-_TREES_IN_A_TEXT = ("python", "functions")  # formats of which a text is one piece
 
 
 class TooLargeError(ReadError):
@@ -39,21 +36,15 @@ class Ask(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """An example as the model reads it.
+class ReadExample:
+    """An example as the model reads it."""
 
-    Attributes:
-        name: that its text gives it, such as that of a function; None where there is none.
-        structure: a tree, a list of words, or a record.
-        size: its nodes, words or values.
-    """
-
-    name: str | None
-    structure: Any
-    size: int
+    name: str | None  # that its text gives it, such as that of a function; None where there is none
+    structure: Any  # a tree, a list of words, or a record
+    size: int  # its nodes, words or values
 
 
-Read = Example | FoldbatchError  # an example, or why it is refused
+Read = ReadExample | FoldbatchError  # an example, or why it is refused
 
 
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
@@ -73,7 +64,7 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     >>> sst = msgspec.convert({"data": {"format": "sst"}, "model": {"name": "tree_lstm"}}, Configuration)
     >>> read, _ = read_body(b'{"examples": ["(2 (2 a) (2 film))", "(2 (2 a"]}', JSON, sst, Limits())
     >>> read[0].size, read[1].where
-    (3, 'example 1:1:1')
+    (3, 'example 1:1:8')
     """
     kind = kind.partition(";")[0].strip().lower() or JSON
     if kind == JSON:
@@ -136,10 +127,9 @@ def _few(examples: list[Any], limits: Limits) -> Iterator[tuple[int, Any]]:
 
 def _pieces(text: str, format_: str) -> list[str]:
     """Return the pieces of a text, of which a fault in one does not touch the others."""
-    if format_ in _TREES_IN_A_TEXT:
-        return [text]
-    pieces = text.replace("\r\n", "\n").split("\n\n" if format_ == "conllu" else "\n")
-    return [piece for piece in pieces if piece.strip()]
+    separator = FORMATS[format_].separator
+    pieces = text.replace("\r\n", "\n").split(separator) if separator else [text]
+    return [piece for piece in pieces if piece.strip() or not separator]
 
 
 def _line(line: bytes, number: int, configuration: Configuration, limits: Limits) -> Read:
@@ -155,9 +145,8 @@ def _line(line: bytes, number: int, configuration: Configuration, limits: Limits
 
 
 def _one(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
-    """Return the example that a JSON value is."""
     where = f"example {number}"
-    if configuration.data.format == RECORDS:
+    if FORMATS[configuration.data.format].kind == "records":
         return _bounded(None, value, where, limits)
     if isinstance(value, str):
         read = _structures(value, number, configuration, limits, 2)
@@ -176,7 +165,7 @@ def _structures(
 ) -> list[Read]:
     """Return the examples of a text, so many at most; what cannot be read ends them."""
     read: list[Read] = []
-    structures = FORMATS[configuration.data.format].structures
+    structures = structures_of(configuration.data.format)
     try:
         for name, structure in structures(StringIO(text), f"example {number}"):
             where = f"example {number + len(read)}"
@@ -192,7 +181,6 @@ def _structures(
 
 
 def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Read:
-    """Return an example, or its refusal where it is too large or too deep."""
     if isinstance(structure, TreeNode):
         size = structure.size
         depth = structure.height if size > limits.depth else 0  # a tree has more nodes than levels
@@ -204,7 +192,7 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
     if depth > limits.depth:
         fix = "start the server with a larger --depth"
         return TooLargeError(where, f"{limits.depth:,} levels or fewer", f"{depth:,}", fix)
-    return Example(name, structure, max(size, 1))
+    return ReadExample(name, structure, max(size, 1))
 
 
 def _extent(value: Any) -> tuple[int, int]:

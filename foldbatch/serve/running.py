@@ -15,9 +15,7 @@ import uvicorn
 from foldbatch.errors import ReadError
 from foldbatch.serve.app import application
 from foldbatch.serve.connection import connections
-from foldbatch.serve.limits import Limits
-from foldbatch.serve.log import log
-from foldbatch.serve.service import Service
+from foldbatch.serve.service import Limits, Service, log
 
 BACKLOG = 2048  # connections that the system holds until they are taken
 INTERRUPTED = 130  # the exit status after Ctrl-C

@@ -1,8 +1,10 @@
-"""The service: a saved model that answers batches, refuses single examples, and can be read anew."""
+"""The service: a saved model that answers batches, refuses single examples, is read anew; its limits."""
 
 from __future__ import annotations
 
 import re
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,40 +14,81 @@ from pathlib import Path
 from typing import Any
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError
-from foldbatch.program import Program
-from foldbatch.recipes.formats import FORMATS
+from foldbatch.program.program import Program
+from foldbatch.recipes.configuration import Configuration
+from foldbatch.recipes.fitting import load_models, model_files
 from foldbatch.recipes.predicting import predictions
-from foldbatch.recipes.saved import load_models, model_files
-from foldbatch.recipes.settings import Configuration
-from foldbatch.serve.openapi import SAMPLES
+from foldbatch.trees.formats import FORMATS, structures_of
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the memory and the time of a server.
+
+    Attributes:
+        held: bytes of all requests that are being read or answered; one more is asked to come again later.
+        queue_nodes: nodes that wait; a request for which there is no room is asked to come again later.
+
+    >>> Limits(batch=64).batch
+    64
+    """
+
+    head: int = 16_384  # bytes of a request's head: address and headers
+    body: int = 4_000_000  # bytes of a request
+    held: int = 64_000_000
+    examples: int = 1_000  # of a request
+    nodes: int = 10_000  # of an example: nodes of a tree, words of a list, values of a record
+    depth: int = 2_000  # of an example: levels below its topmost node or value
+    batch: int = 256  # examples that run together
+    batch_nodes: int = 32_768  # nodes that run together; a larger example runs alone
+    queue_nodes: int = 262_144
+    deadline: float = 10.0  # seconds that a request may take, unless it asks for fewer
+    connections: int = 1_000  # that may be open; one more is refused
+    idle: float = 10.0  # seconds in which a connection must send its next head, or take some of its answer
+
+
+LONGEST = 1000  # characters of a line
+
+
+def log(text: str, error: BaseException | None = None) -> None:
+    r"""Write a line, and below it the traceback of an error; where nobody takes the log, do nothing.
+
+    >>> print(one_line("no such file: a\nb: read anew\x1b[2J"))
+    no such file: a\nb: read anew\x1b[2J
+    """
+    lines = [text]
+    if error is not None:
+        lines += "".join(traceback.format_exception(error)).splitlines()
+    with suppress(OSError, ValueError):  # it was closed, or the disk is full
+        print(*map(one_line, lines), sep="\n", file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that a terminal shows as it is, its end left out where it is very long."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:LONGEST])
+    return shown + "..." * (len(text) > LONGEST)
+
 
 EXPECTED = "a model that can answer"
 FIX = "train it again, or give another file"
 NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
-RECORDS = "jsonlines"  # the format whose examples are any JSON
 Signature = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A saved model, ready to answer.
+class ServedModel:
+    """A saved model, ready to answer."""
 
-    Attributes:
-        programs: one, or those of several seeds, whose mean is the answer.
-        notes: that were saved with it: ``task`` and ``classes``.
-        configuration: what it was trained by.
-    """
-
-    programs: Sequence[Program]
-    notes: dict[str, Any]
-    configuration: Configuration
+    programs: Sequence[Program]  # one, or those of several seeds, whose mean is the answer
+    notes: dict[str, Any]  # that were saved with it: ``task`` and ``classes``
+    configuration: Configuration  # what it was trained by
 
     def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
         """Return the predictions of structures, as `foldbatch.recipes.predicting.predictions` does."""
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 
-def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
+def load(path: Path, backend: str, trust: Iterable[str] = ()) -> ServedModel:
     """Return the model of a file or of a folder, compiled for its first batch, when it has answered once.
 
     Raises:
@@ -56,7 +99,7 @@ def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
         if file.exists() and not file.is_file():  # reading a pipe may never end
             raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
-        model = Model(*load_models(path, backend, trust))
+        model = ServedModel(*load_models(path, backend, trust))
         every_node = model.notes["task"] == "nodes"
         for program in model.programs:
             program.run([], metrics=every_node)
@@ -70,13 +113,13 @@ def load(path: Path, backend: str, trust: Iterable[str] = ()) -> Model:
     return model
 
 
-def _try(model: Model, path: Path, *, nodes: bool) -> None:
+def _try(model: ServedModel, path: Path, *, nodes: bool) -> None:
     """Refuse a model that cannot read a small example of its format, or answers with what is no number."""
     format_ = model.configuration.data.format
-    if format_ == RECORDS:
+    if FORMATS[format_].kind == "records":
         return  # which fields they have, only the model knows
     expected = f"a model that reads the format {format_}"
-    for _, structure in FORMATS[format_].structures(StringIO(SAMPLES[format_]), "sample"):
+    for _, structure in structures_of(format_)(StringIO(FORMATS[format_].sample), "sample"):
         try:
             (told,) = model.predict([structure], nodes=nodes)
         except ExampleError as error:
@@ -165,7 +208,6 @@ class Service:
         return answers
 
     def _signature(self) -> Signature:
-        """Return what changes when a file of the model is written anew."""
         found = []
         with suppress(OSError):  # a file that is just being exchanged, or a folder that cannot be listed
             for file in model_files(self.path):

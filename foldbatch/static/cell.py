@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, index_source
 from foldbatch.static.graph import Graph, Node, reachable
 from foldbatch.static.op import Axis

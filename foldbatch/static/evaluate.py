@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import Attrs, Axis
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.static.operators import FUNCTIONS, Operators
 from foldbatch.types import TensorType

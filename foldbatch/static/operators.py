@@ -10,7 +10,8 @@ import difflib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from foldbatch.errors import GraphError
 from foldbatch.static.op import fail
@@ -18,6 +19,7 @@ from foldbatch.static.op import fail
 if TYPE_CHECKING:
     from foldbatch.static.graph import Node
 
+F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 
 # NumPy's names for ops of the same meaning.
@@ -318,6 +320,49 @@ class Operators:
             return _call(op, *args, **options)
         except TypeError as error:
             raise GraphError(f"np.{name}", f"the arguments of ops.{op}", str(error), nearest(name)) from None
+
+
+class Deferred(Operators):
+    """A tensor that a user's plain function has by number only: what is done with it is noted for later."""
+
+    __slots__ = ()
+
+    def _apply(self, name: str, *operands: Any, **options: Any) -> Any:
+        return FUNCTIONS[name](self, *operands, **options)
+
+
+class Hooks:
+    """How a front end gets to see calls that are made while a user's function runs.
+
+    Attributes:
+        function: takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred`, and options.
+        layer: takes a layer and what it is called with, where that is in no cell's function; None where no
+            user's function runs.
+    """
+
+    function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+    layer: Callable[[Any, tuple[Any, ...]], Any] | None = None
+
+
+def deferring(function: F) -> F:
+    """Return a function of `foldbatch.ops` that leaves `Deferred` tensors to the front end."""
+
+    @wraps(function)
+    def called(*operands: Any, **options: Any) -> Any:
+        for x in operands:
+            if isinstance(x, Deferred) or (
+                isinstance(x, list | tuple) and any(isinstance(y, Deferred) for y in x)
+            ):
+                return Hooks.function(function, operands, options)
+        return function(*operands, **options)
+
+    called.__module__ = "foldbatch.static.ops"  # where pickle finds it
+    return called  # type: ignore[return-value]
+
+
+def is_symbolic() -> bool:
+    """Whether the function of a block or of a cell runs now, on symbolic tensors."""
+    return _functions.running > 0
 
 
 def _call(name: str, *operands: Any, **options: Any) -> Node:

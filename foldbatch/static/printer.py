@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import chain, count
 
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.op import Axis
 

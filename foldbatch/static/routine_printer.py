@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from math import prod
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Sweep
 from foldbatch.static.printer import attributes, constant_name, parameter_name, unlike

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.cellgraph import CellGraph, Ends, transformed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node
 from foldbatch.static.stages import is_view
 

@@ -2,17 +2,160 @@
 
 from __future__ import annotations
 
+import colorsys
+import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
+from typing import Any
 
-from foldbatch.output import write_whole
-from foldbatch.timelines.chrome import trace_json
-from foldbatch.timelines.picture import svg
-from foldbatch.timelines.spans import Span, rows_of, totals
+from foldbatch.system.output import write_whole
 
-MOST = 12  # lines of the table for a row
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of work.
+
+    Attributes:
+        row: who did it, such as ``host`` or ``compute``.
+        name: what was done.
+        start: when it began, in seconds.
+        seconds: how long it took.
+        arguments: what else there is to say, such as its cell, level and rows.
+    """
+
+    row: str
+    name: str
+    start: float
+    seconds: float
+    arguments: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        """When it ended, in seconds."""
+        return self.start + self.seconds
+
+
+def rows_of(spans: Sequence[Span]) -> list[str]:
+    """Return the rows of spans, in the order in which they first appear.
+
+    >>> rows_of([Span("host", "plan", 0, 1), Span("copies", "copy_in", 1, 1), Span("host", "plan", 2, 1)])
+    ['host', 'copies']
+    """
+    return list(dict.fromkeys(span.row for span in spans))
+
+
+def totals(spans: Sequence[Span]) -> list[tuple[str, float, int]]:
+    """Return each name's seconds and number of spans, the longest first.
+
+    >>> totals([Span("host", "plan", 0, 1), Span("host", "run", 1, 4), Span("host", "plan", 5, 2)])
+    [('run', 4, 1), ('plan', 3, 2)]
+    """
+    sums: dict[str, tuple[float, int]] = {}
+    for span in spans:
+        seconds, count = sums.get(span.name, (0, 0))
+        sums[span.name] = seconds + span.seconds, count + 1
+    listed = [(name, seconds, count) for name, (seconds, count) in sums.items()]
+    return sorted(listed, key=lambda entry: -entry[1])
+
+
+PROCESS = 1
+MICRO = 1e6  # the format counts in microseconds
+
+
+def trace_json(spans: Sequence[Span], note: str) -> str:
+    """Return spans as a trace: each row is a thread of one process, and each span a complete event.
+
+    Source: "Trace Event Format", Google 2016.
+    """
+    events: list[dict[str, Any]] = [_named("process_name", 0, {"name": "foldbatch"})]
+    numbers = {row: number for number, row in enumerate(rows_of(spans), 1)}
+    for row, number in numbers.items():
+        events.append(_named("thread_name", number, {"name": row}))
+        events.append(_named("thread_sort_index", number, {"sort_index": number}))
+    for span in spans:
+        times = {"ts": round(span.start * MICRO, 3), "dur": round(span.seconds * MICRO, 3)}
+        event = {"name": span.name, "cat": span.row, "ph": "X", **times}
+        events.append({**event, "pid": PROCESS, "tid": numbers[span.row], "args": dict(span.arguments)})
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"note": note}})
+
+
+def _named(name: str, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": arguments}
+
+
+MOST = 12  # lines of the table for a row, and names in the legend of a picture; the others are grey
+GREY = "#b8b8b8"
+TICKS = 10
+
+# Lengths in pixels.
+_WIDE, _LANE, _LEFT, _MARGIN, _LINE, _LEAST = 1200.0, 34.0, 90.0, 16.0, 18.0, 0.3
+
+
+def svg(spans: Sequence[Span], note: str) -> str:
+    """Return a picture of spans; the names that take most of the time have colours and are listed below."""
+    rows, longest = rows_of(spans), totals(spans)
+    first = min((span.start for span in spans), default=0.0)
+    length = max((span.end for span in spans), default=1.0) - first or 1.0
+    scale = _WIDE / length
+    colours = {name: _colour(number) for number, (name, _, _) in enumerate(longest[:MOST])}
+    bottom = _MARGIN + _LANE * len(rows)
+    drawn = [
+        _text(_MARGIN, _MARGIN + _LANE * (number + 0.6), row)
+        + f'<line x1="{_LEFT}" x2="{_LEFT + _WIDE}" y1="{_MARGIN + _LANE * (number + 1):.1f}" '
+        f'y2="{_MARGIN + _LANE * (number + 1):.1f}" stroke="#ddd"/>'
+        for number, row in enumerate(rows)
+    ]
+    for span in spans:
+        x, y = _LEFT + (span.start - first) * scale, _MARGIN + _LANE * rows.index(span.row) + 4
+        width, colour = max(_LEAST, span.seconds * scale), colours.get(span.name, GREY)
+        box = f'x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{_LANE - 8}" fill="{colour}"'
+        drawn.append(f"<rect {box}><title>{_escaped(_told(span))}</title></rect>")
+    for tick in range(TICKS + 1):
+        words = f"{length * tick / TICKS * 1e3:.4g}" + " ms" * (tick == TICKS)
+        drawn.append(_text(_LEFT + _WIDE * tick / TICKS, bottom + _LINE, words))
+    lines = [
+        (f"{name}: {seconds * 1e3:.4g} ms", colours.get(name, GREY)) for name, seconds, _ in longest[:MOST]
+    ]
+    for number, (words, colour) in enumerate(lines, 2):
+        y = bottom + _LINE * (number + 0.5)
+        drawn.append(f'<rect x="{_LEFT}" y="{y - 10:.1f}" width="12" height="12" fill="{colour}"/>')
+        drawn.append(_text(_LEFT + 20, y, words))
+    height = bottom + _LINE * (len(lines) + 4)
+    drawn.append(_text(_LEFT, height - _MARGIN, note))
+    size = f'width="{_LEFT + _WIDE + 4 * _MARGIN:.0f}" height="{height:.0f}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *drawn, "</svg>\n"])
+
+
+def _colour(number: int) -> str:
+    """Return a colour unlike those of the numbers before.
+
+    >>> _colour(0)
+    '#db6e6e'
+    """
+    parts = colorsys.hls_to_rgb(number * 0.618 % 1, 0.645, 0.6)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def _text(x: float, y: float, words: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}">{_escaped(words)}</text>'
+
+
+def _escaped(words: str) -> str:
+    r"""Return words as XML has them; what cannot be printed, which XML may not have, as Python writes it.
+
+    >>> _escaped("a < b\x00")
+    'a &lt; b\\x00'
+    """
+    return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words))
+
+
+def _told(span: Span) -> str:
+    more = "".join(f", {name} {value}" for name, value in span.arguments.items())
+    return f"{span.name}: {span.seconds * 1e3:.4g} ms{more}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

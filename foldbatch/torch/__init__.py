@@ -11,8 +11,8 @@ except ImportError as error:
     fix = "pip install 'foldbatch[torch]'"
     raise BackendError("foldbatch.torch", "PyTorch to be installed", str(error), fix) from error
 
+from foldbatch.torch.gradients import Row, rows
 from foldbatch.torch.layers import from_torch
 from foldbatch.torch.module import Module, Nodes
-from foldbatch.torch.reads import Row, rows
 
 __all__ = ["Module", "Nodes", "Row", "from_torch", "rows"]

@@ -11,7 +11,7 @@ import torch
 from foldbatch.blocks.layers import Embedding, GRUCell, Linear, LSTMCell
 from foldbatch.blocks.layers.layer import AnyLayer
 from foldbatch.errors import BlockTypeError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.types import TensorType, describe_value
 
 Taken: TypeAlias = tuple[AnyLayer, dict[str, Array]]  # a layer, and the arrays of its parameters
@@ -34,7 +34,7 @@ def from_torch(module: Any, *, name: str | None = None) -> Any:
     >>> import torch
     >>> import foldbatch as fb
     >>> linear = torch.nn.Linear(3, 2)
-    >>> ours = fb.compile(fb.Vector(3) >> fb.from_torch(linear)).run([[1, 2, 3]])
+    >>> ours = fb.compile(fb.Vector(3) >> fb.torch.from_torch(linear)).run([[1, 2, 3]])
     >>> bool(np.allclose(ours[0], linear(torch.tensor([1.0, 2, 3])).detach(), atol=1e-6))
     True
     """
@@ -60,7 +60,6 @@ def _linear(module: Any, weights: dict[str, Array], name: str | None) -> Taken:
 
 
 def _gates(array: Array, order: tuple[int, ...]) -> Array:
-    """Return ``[gates size, *]`` with its gates in another order."""
     parts = np.split(array, len(order))
     return np.concatenate([parts[place] for place in order])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,22 +13,133 @@ import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from foldbatch.blocks.block import as_block
-from foldbatch.compiling import compile
-from foldbatch.derivatives import Derivatives
 from foldbatch.engines.planned import Planned
-from foldbatch.engines.runner import Runner
 from foldbatch.errors import BackendError, BlockTypeError, ExampleError, ParameterError
-from foldbatch.params import Parameter
-from foldbatch.program import Program
+from foldbatch.params.parameters import Parameter
+from foldbatch.program.compiling import compile
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared, listed
+from foldbatch.program.variants import Ready, Variant
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import reachable
-from foldbatch.torch.backward import Call, nothing_of, settle, stacked_results, summed_loss
-from foldbatch.torch.parameters import Part, mount, refuse_replaced
-from foldbatch.torch.reads import Read, Reads
-from foldbatch.traced import Prepared, listed
+from foldbatch.torch.gradients import (
+    BackwardCall,
+    Read,
+    TensorReads,
+    nothing_of,
+    settle,
+    stacked_results,
+    summed_loss,
+)
 from foldbatch.trees import Tree
 from foldbatch.types import SequenceType, TensorType
-from foldbatch.variants import Variant
+
+# One parameter of PyTorch for each of ours: optimizers know a shared one by its identity.
+_MADE: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
+
+
+def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
+    """Return the parameter of PyTorch that shares the memory of one of ours; the same one each time.
+
+    >>> ours = Parameter([2], init=1.0)
+    >>> theirs = torch_parameter(ours)
+    >>> _ = theirs.data.mul_(3)
+    >>> ours.value
+    array([3., 3.], dtype=float32)
+    >>> torch_parameter(ours) is theirs
+    True
+    """
+    reference = _MADE.get(parameter)
+    made = reference() if reference is not None else None
+    if made is None:
+        view = torch.from_numpy(parameter.value)
+        made = torch.nn.Parameter(view, requires_grad=parameter.trainable and view.is_floating_point())
+        _MADE[parameter] = weakref.ref(made)
+    return made
+
+
+class ParameterModule(torch.nn.Module):
+    """A module whose parameters share the memory of a program's, and so stay where they are."""
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ParameterModule:  # noqa: FBT001, FBT002 - PyTorch's signature
+        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do.
+
+        Raises:
+            ParameterError: when they would be moved or converted.
+        """
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            probe = torch.empty(0, dtype=parameter.dtype)
+            moved = fn(probe)
+            if moved is not probe or moved.is_shared():
+                found = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
+                if moved.dtype == probe.dtype and moved.device == probe.device:
+                    found = "other memory"
+                dtype = str(probe.dtype).removeprefix("torch.")
+                fix = "move the other modules one by one; the dtype is that of the block's layers and data"
+                expected = f"to stay {dtype} on cpu, in the program's own memory"
+                raise ParameterError(name, expected, f"a move to {found}", fix)
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+    ) -> None:
+        """Copy saved arrays into the parameters.
+
+        Raises:
+            ParameterError: when they would take the parameters' places.
+        """
+        if local_metadata.get("assign_to_params_buffers"):
+            expected, fix = "arrays to be copied into the program's memory", "leave assign out"
+            raise ParameterError("load_state_dict", expected, "assign=True", fix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[str, torch.nn.Parameter]:
+    """Put parameters into a module and submodules that it gets, by name; return them by name."""
+    mounted = {}
+    for full_name, parameter in parameters.items():
+        *path, name = full_name.split(".")
+        place: torch.nn.Module = module
+        for part in path:
+            # written past setattr, which refuses names that methods have
+            inside = place._modules
+            if inside.get(part) is None:
+                inside[part] = ParameterModule()
+            place = inside[part]
+        mounted[full_name] = place._parameters[name] = torch_parameter(parameter)
+    return mounted
+
+
+def refuse_replaced(
+    module: ParameterModule, mounted: Mapping[str, torch.nn.Parameter], memory: Mapping[str, int]
+) -> None:
+    """Refuse parameters that others have replaced: the program would go on computing with its own.
+
+    Args:
+        module: what they were mounted in.
+        mounted: the parameters that were mounted, by name.
+        memory: the address of each one's memory then.
+
+    Raises:
+        ParameterError: when one is another tensor, or has other memory.
+    """
+    for full_name, parameter in mounted.items():
+        *path, name = full_name.split(".")
+        place: torch.nn.Module = module
+        for part in path:
+            place = place._modules[part]
+        if place._parameters.get(name) is not parameter or parameter.data_ptr() != memory[full_name]:
+            expected = "the program's own memory"
+            fix = (
+                "copy values into it, parameter.copy_(values) under torch.no_grad(), in place of replacing it"
+            )
+            raise ParameterError(full_name, expected, "another tensor", fix)
+
 
 NOTHING: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
@@ -68,15 +180,15 @@ class Nodes(NamedTuple):
     nodes: torch.Tensor
 
 
-class Batch(list[Prepared]):
+class PreparedBatch(list[Prepared]):
     """Prepared examples. What moves batches to a device, as Lightning does, may call `to`."""
 
-    def to(self, *args: Any, **kwargs: Any) -> Batch:
+    def to(self, *args: Any, **kwargs: Any) -> PreparedBatch:
         """Return the batch itself: it holds no tensors."""
         return self
 
 
-class Module(Part):
+class Module(ParameterModule):
     """A block as a `torch.nn.Module`: examples in, tensors out, gradients back.
 
     Its parameters are views of the program's arrays, on the CPU: what an optimizer of PyTorch changes the
@@ -128,7 +240,6 @@ class Module(Part):
 
     def _compile(self) -> None:
         self.program: Program = compile(self.block, **self._options)
-        self._by_runner: dict[Runner, Derivatives] = {}
         self._mounted = mount(self, self.program.params.parameters)
         self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
@@ -215,7 +326,7 @@ class Module(Part):
     # -- examples ahead of their turn
 
     @left_out
-    def prepare(self, examples: Iterable[Any]) -> Batch:
+    def prepare(self, examples: Iterable[Any]) -> PreparedBatch:
         """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
 
         What is returned can be pickled, so this is a ``collate_fn`` for a `torch.utils.data.DataLoader` with
@@ -224,9 +335,9 @@ class Module(Part):
         Raises:
             ExampleError: when an example does not fit the block, or holds tensors that require gradients.
         """
-        traces, found, _ = self._traced(listed(examples), self.program._variants.full)
+        ready, traces, found, _ = self._traced(listed(examples), self.program._variants.full)
         self._refuse_tensors(found)
-        return Batch([Prepared(trace, self.program) for trace in traces])
+        return PreparedBatch([Prepared(trace, ready) for trace in traces])
 
     @left_out
     def plan(self, examples: Iterable[Any]) -> Planned:
@@ -239,7 +350,7 @@ class Module(Part):
     # -- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"program", "_by_runner", "_mounted", "_memory", "_phases", "_draws"}
+        own = {"program", "_mounted", "_memory", "_phases", "_draws"}
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         mounted = {name.split(".")[0] for name in self._mounted}
         for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -259,26 +370,27 @@ class Module(Part):
 
     def _results(
         self, examples: Iterable[Any] | Planned
-    ) -> tuple[tuple[torch.Tensor, ...], Call, list[torch.Tensor]]:
+    ) -> tuple[tuple[torch.Tensor, ...], BackwardCall, list[torch.Tensor]]:
         """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
         call, given = self._call(examples, losses=False)
         _ = call.held.values
         return stacked_results(call, given), call, given
 
-    def _call(self, examples: Iterable[Any] | Planned, *, losses: bool) -> tuple[Call, list[torch.Tensor]]:
-        """Run a batch forward; return the call, and the tensors that gradients flow to."""
+    def _call(
+        self, examples: Iterable[Any] | Planned, *, losses: bool
+    ) -> tuple[BackwardCall, list[torch.Tensor]]:
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
             fix = "`foldbatch export` writes a model as an ONNX graph"
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
         refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
-        traces, found, numbers = self._traced(batch, variant)
+        ready, traces, found, numbers = self._traced(batch, variant)
         own = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = found if torch.is_grad_enabled() else []
-        derivatives = self._derivatives(variant.runner)
+        derivatives = ready.derivatives
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
-        plan = traces if numbers else variant.traces.work(batch, self.program)
+        plan = traces if numbers else ready.traces.work(batch, ready)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
         draws = self.training and self._draws
         step = self.program._drawing(int(torch.randint(2**62, ()))) if draws else 0
@@ -287,21 +399,15 @@ class Module(Part):
             pool = derivatives.pool_of(
                 losses=losses, results=not losses, inputs=bool(reads), training=settled
             )
-            held = pool.hold(plan if pool.runner is variant.runner else traces, step, results=not losses)
+            held = pool.hold(plan if pool.runner is ready.runner else traces, step, results=not losses)
         else:
             pool = derivatives.own_pool
             held = pool.hold(plan, step, training=self.training and self._phases)
         settle(list(self.program.params.parameters.values()))
-        call = Call(held, list(own), reads, numbers, self.sparse)
+        call = BackwardCall(held, list(own), reads, numbers, self.sparse)
         return call, [*own.values(), *(read.values for read in reads)]
 
-    def _derivatives(self, runner: Runner) -> Derivatives:
-        if runner not in self._by_runner:
-            self._by_runner[runner] = Derivatives(runner, self.program.params.parameters)
-        return self._by_runner[runner]
-
     def _parameters_to_train(self) -> dict[Parameter, torch.nn.Parameter]:
-        """Return the parameters that require gradients."""
         own = {}
         for name, parameter in self.program.params.parameters.items():
             mounted = self._mounted[name]
@@ -314,17 +420,18 @@ class Module(Part):
 
     def _traced(
         self, batch: Planned | Sequence[Any], variant: Variant
-    ) -> tuple[list[Trace], list[Read], Sequence[int]]:
-        """Return traces, what was read of tensors now, and the numbers of the examples it was read from."""
-        reads = Reads(variant.lowered.model.feeds)
-        traced: list[int] = []
+    ) -> tuple[Ready, list[Trace], list[Read], Sequence[int]]:
+        """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
+        reads = TensorReads()
+        traced: Sequence[int] = ()
 
         def trace_all(examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
-            traced.extend(numbers)
-            return variant.lowered.tracer.trace_all(examples, numbers, reads.look)
+            nonlocal reads, traced
+            reads, traced = TensorReads(), numbers
+            return variant.tracer.trace_all(examples, numbers, reads.look)
 
         try:
-            traces = variant.traces.all(batch, self.program, trace_all)
+            ready, traces = variant.all(batch, trace_all)
         except ExampleError:
             if reads.refused is None:
                 raise
@@ -332,7 +439,7 @@ class Module(Part):
             raise reads.refused
         if reads.found and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
             self._refuse_tensors(reads.found)
-        return traces, reads.found, traced
+        return ready, traces, reads.found, traced
 
     def _refuse_tensors(self, found: Sequence[Read]) -> None:
         """Refuse tensors that require gradients where what is read is kept."""

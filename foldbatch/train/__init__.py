@@ -1,7 +1,7 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
 from foldbatch.train import schedules
-from foldbatch.train.adams import Adam, AdamW, Eve, LazyAdam
+from foldbatch.train.batches import prefetched
 from foldbatch.train.callbacks import (
     AverageWeights,
     Callback,
@@ -15,11 +15,13 @@ from foldbatch.train.callbacks import (
     ParameterStatistics,
     Plots,
     Progress,
+    ReduceLROnPlateau,
     ReduceOnPlateau,
     Schedule,
     TensorBoardLog,
     TimeLimit,
 )
+from foldbatch.train.figures import draw_errors, plot_confusion, plot_history
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
@@ -31,12 +33,9 @@ from foldbatch.train.metrics import (
     Perplexity,
     TopK,
 )
-from foldbatch.train.mistakes import draw_errors
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.optimizers import SGD, AdaGrad, RMSprop
+from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel
-from foldbatch.train.pictures import plot_confusion, plot_history
-from foldbatch.train.prefetch import prefetched
 from foldbatch.train.prepared import load_prepared, prepare
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Trainer
@@ -70,6 +69,7 @@ __all__ = [
     "Plots",
     "Progress",
     "RMSprop",
+    "ReduceLROnPlateau",
     "ReduceOnPlateau",
     "Sampler",
     "Schedule",

@@ -10,8 +10,8 @@ import numpy as np
 
 from foldbatch.blocks.values import is_int
 from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
-from foldbatch.program import Program
-from foldbatch.traced import listed
+from foldbatch.program.program import Program
+from foldbatch.program.traced import listed
 from foldbatch.train.metrics import Metric
 from foldbatch.trees import Tree
 from foldbatch.trees.records import records_of

@@ -1,4 +1,4 @@
-"""Contents: digests of examples, by which ranks and resumed trainings know that they have the same ones.
+"""Contents: digests of examples and settings, by which ranks and resumed trainings compare what they have.
 
 A digest covers what an example holds: numbers, texts, arrays, trees, lists, dicts, sets, prepared traces,
 and the attributes of objects, however deep and also where parts are shared or contain themselves. Where an
@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.traced import Prepared
+from foldbatch.program.traced import Prepared
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records
 
@@ -155,3 +155,41 @@ def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
 
 def _name(value: Any) -> str:
     return str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
+
+
+Facts = dict[str, str]
+SHOWN = 60  # characters of a value that is shown
+DIGEST = "digest "  # begins the text of what is too long to be shown
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text, or its digest where that is long.
+
+    >>> text_of(np.float64(0.5)), text_of({"words": 0.1}), text_of("a" * 100)[:7]
+    ('0.5', "{'words': 0.1}", 'digest ')
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_plain(value) and len(text := repr(value)) <= SHOWN:
+        return text
+    return DIGEST + digest(value).hex()
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is a number, a text, None, or a list, tuple or dict of these."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, Mapping):
+        return all(map(is_plain, (*value, *value.values())))
+    return type(value) in PLAIN or isinstance(value, np.generic)
+
+
+def settings(owner: object) -> Facts:
+    """Return the settings of an optimizer or a callback: its attributes of plain data that are not private.
+
+    >>> import foldbatch as fb
+    >>> settings(fb.SGD(0.1, momentum=0.9))["momentum"]
+    '0.9'
+    """
+    public = {name: value for name, value in vars(owner).items() if not name.startswith("_")}
+    return {name: text_of(value) for name, value in public.items() if is_plain(value)}

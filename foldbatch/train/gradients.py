@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.params import Remote, SparseRows
+from foldbatch.params.parameters import Parameter, Remote, SparseRows
 from foldbatch.types import describe_value
 
 Array = NDArray[Any]
@@ -98,13 +98,12 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     plain = type(gradient) is np.ndarray and gradient.shape == shape != () and gradient.dtype == dtype
     if plain and abs(factor) <= 1:  # as it comes in most steps
         return gradient, factor
-    return fitting(name, shape, dtype, gradient, factor)
+    return _fitting(name, shape, dtype, gradient, factor)
 
 
-def fitting(
+def _fitting(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, factor: float
 ) -> tuple[Any, float]:
-    """Do what `fitting_gradient` does, for a parameter of a shape and dtype."""
     values = _numbers(gradient)
     _check_shape(f"{name} gradient", shape, dtype, gradient, values)
     if values.dtype != dtype or abs(factor) > 1:  # digits or finite numbers may be lost
@@ -134,20 +133,26 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
         _check_numbers(where, gradient, _numbers(gradient))
 
 
-def fitting_there(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any) -> bool:
-    """Return whether a gradient is on a device, in a parameter's dtype; its numbers are not looked at.
+def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
+    """Do what `fitting_gradient` does, for a parameter on a device.
+
+    The numbers of a gradient of the device are not looked at; those of another one are.
 
     Raises:
-        ParameterError: when it has another shape, or its rows are not ascending, distinct and in the table.
+        ParameterError: as `fitting_gradient` and `check_numbers`, also where rows do not fit the table.
     """
+    shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
     values = gradient.values if isinstance(gradient, SparseRows) else gradient
-    if not isinstance(values, Remote):
-        return False
-    where = f"{name} gradient"
-    _check_shape(where, shape, dtype, gradient, values)
-    if isinstance(gradient, SparseRows):
-        _check_rows(where, gradient)
-    return bool(cast("Any", values).dtype == dtype)
+    if isinstance(values, Remote):
+        where = f"{name} gradient"
+        _check_shape(where, shape, dtype, gradient, values)
+        if isinstance(gradient, SparseRows):
+            _check_rows(where, gradient)
+        if cast("Any", values).dtype == dtype:
+            return gradient, factor
+    fit = _fitting(name, shape, dtype, gradient, factor)
+    check_numbers([(name, fit[0])])
+    return fit
 
 
 def _check_shape(

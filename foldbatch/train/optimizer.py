@@ -1,6 +1,6 @@
 """What all optimizers share: checks, step counts, state.
 
-An optimizer says its formula, see `foldbatch.updates.Rule`. All gradients are checked before anything is
+An optimizer says its formula, see `params.updates.Rule`. All gradients are checked before anything is
 changed: on the host at once, on a device without waiting for it.
 """
 
@@ -10,24 +10,22 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
-from foldbatch.params import Parameter
-from foldbatch.store import ParameterStore
+from foldbatch.params.parameters import Parameter
+from foldbatch.params.store import ParameterStore
+from foldbatch.params.updates import Change, RemoteUpdates, Rule
 from foldbatch.train.blocks import Blocks
 from foldbatch.train.gradients import (
     Array,
     Gradients,
-    check_numbers,
-    fitting,
     fitting_gradient,
     fitting_there,
 )
 from foldbatch.types import describe_value
-from foldbatch.updates import Change, RemoteUpdates, Rule
 
 State = dict[str, Any]
 Formulas = dict[tuple[int, float, float], tuple[Rule, tuple[float, ...], bool]]  # by step, rate and decay
@@ -181,29 +179,30 @@ class Optimizer:
         given = {name: gradient for name, gradient in grads.items() if not _is_frozen(params, name)}
         memory = self._remembered(loss, scale)
         updates = getattr(params, "updates", None)
-        if isinstance(updates, RemoteUpdates):
-            assert isinstance(params, ParameterStore)
-            self._update_there(params.parameters, given, scale, updates, memory)
-            return
+        remote = updates if isinstance(updates, RemoteUpdates) else None
         ready = []
         for name, gradient in given.items():
-            parameter = params[name]
-            ready.append((name, parameter, *fitting_gradient(name, parameter, gradient, scale)))
-            self._check_moments(name, parameter.shape, parameter.dtype)
-        self._bring_home()
-        names, before = [name for name, *_ in ready], dict(self._memory)
+            parameter: Any = (
+                params[name] if remote is None else cast("ParameterStore", params).parameters[name]
+            )
+            fit = fitting_gradient if remote is None else fitting_there
+            ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
+            self._check_moments(name, parameter)
+        if remote is None:
+            self._bring_home()
+            self._blocks.updates = updates
+        place = self._blocks if remote is None else remote
+        names, before = list(given), dict(self._memory)
         self._memory.update(memory)
         formulas: Formulas = {}
         changes = []
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
-                self._moments[name] = [np.full_like(parameter, self.initial) for _ in self.moments]
+                self._moments[name] = [place.full(parameter, self.initial) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
-        try:
-            self._blocks.apply(changes, updates)
-        except ParameterError:
-            _take_back(self._steps, self._moments, names, self._memory, before)
-            raise
+        self._device = remote
+        undo = partial(_take_back, self._steps, self._moments, names, self._memory, before)
+        place.apply(changes, undo)
 
     def _bring_home(self) -> None:
         """Copy moments to the host, if the last step was taken on a device."""
@@ -211,38 +210,6 @@ class Optimizer:
             self._device.look()
             self._moments = {name: [np.array(m) for m in moments] for name, moments in self._moments.items()}
             self._device = None
-
-    def _update_there(
-        self,
-        parameters: Mapping[str, Parameter],
-        grads: Gradients,
-        scale: float,
-        updates: RemoteUpdates,
-        memory: dict[str, float],
-    ) -> None:
-        """Take a step on a device, without waiting for it."""
-        ready = []
-        for name, gradient in grads.items():
-            parameter = parameters[name]
-            shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
-            fit = gradient, scale
-            if not fitting_there(name, shape, dtype, gradient):
-                fit = fitting(name, shape, dtype, gradient, scale)
-                check_numbers([(name, fit[0])])
-            ready.append((name, parameter, *fit))
-            self._check_moments(name, shape, dtype)
-        before = dict(self._memory)
-        self._memory.update(memory)
-        formulas: Formulas = {}
-        changes = []
-        for name, parameter, gradient, factor in ready:
-            if name not in self._moments:
-                self._moments[name] = [updates.full(parameter, self.initial) for _ in self.moments]
-            changes.append(self._change(name, parameter, gradient, factor, formulas))
-        self._device = updates
-        names = [name for name, *_ in ready]
-        undo = partial(_take_back, self._steps, self._moments, names, self._memory, before)
-        updates.apply(changes, undo)
 
     def _change(self, name: str, parameter: Any, gradient: Any, factor: float, formulas: Formulas) -> Change:
         """Count a step of a parameter, and return what changes it; `formulas` are those of this update."""
@@ -316,7 +283,7 @@ class Optimizer:
         return "g = g + decay * p", decay
 
     def _lines(self) -> tuple[str, ...]:
-        """Return the formula, without weight decay; see `foldbatch.updates.Rule`."""
+        """Return the formula, without weight decay; see `params.updates.Rule`."""
         raise NotImplementedError
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
@@ -331,9 +298,11 @@ class Optimizer:
                 where = f"{type(self).__name__} {kind}"
                 raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
-    def _check_moments(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        for array in self._moments.get(name, ()):
-            if array.shape != shape or array.dtype != dtype:
-                expected = describe_value(np.broadcast_to(np.zeros((), dtype), shape))
+    def _check_moments(self, name: str, parameter: Any) -> None:
+        moments = self._moments.get(name, ())
+        like = parameter.type if moments and isinstance(parameter, Parameter) else parameter
+        for array in moments:
+            if array.shape != like.shape or array.dtype != like.dtype:
+                expected = describe_value(np.broadcast_to(np.zeros((), like.dtype), like.shape))
                 fix = "load a state of the same model, or make a new optimizer"
                 raise ParameterError(f"{name} moment", expected, describe_value(array), fix)

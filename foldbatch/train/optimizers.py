@@ -8,14 +8,14 @@ The formulas are torch.optim's, to rounding. A sparse gradient gives what its de
 give: where rows without a gradient stay as they are (plain SGD, AdaGrad) only the touched rows
 are visited, else (momentum, RMSprop, Adam, weight decay) all are. `LazyAdam` is the one exception,
 and bears it in its name.
-
-`foldbatch.train.adams` has Adam and its kin.
 """
 
 from __future__ import annotations
 
+import math
+
 from foldbatch.errors import TrainingError
-from foldbatch.train.optimizer import Factors, Optimizer, within
+from foldbatch.train.optimizer import Factors, Optimizer, finite, within
 
 
 class SGD(Optimizer):
@@ -192,3 +192,229 @@ class RMSprop(Optimizer):
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
         numbers = {"rate": rate, "keep": self.alpha, "first": 1 - self.alpha, "eps": self.eps}
         return numbers | {"momentum": self.momentum} if self.momentum else numbers
+
+
+class Adam(Optimizer):
+    """Steps of even size along a running mean of the gradient.
+
+    ``m`` and ``v`` are running means of ``g`` and ``g g``, divided by ``1 - beta^step`` because they
+    start from 0; ``p -= lr m / (sqrt(v) + eps)``. A sparse gradient still moves every row, as its
+    mean fades; see `LazyAdam`.
+
+    Args:
+        lr: learning rate, above 0.
+        betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
+        eps: above 0.
+        weight_decay: 0 or more, added to the gradient (not AdamW's).
+        lr_factors: see `Optimizer`.
+        decay_factors: see `Optimizer`.
+
+    Raises:
+        TrainingError: when a setting is out of range.
+
+    >>> import numpy as np
+    >>> params = {"w": np.array([1.0, 2.0])}
+    >>> Adam(0.5).update(params, {"w": np.array([-10.0, 1e-3])})
+    >>> params["w"].round(4)
+    array([1.5, 1.5])
+
+    Source: Kingma and Ba 2015, algorithm 1.
+    """
+
+    moments = ("mean", "square")
+
+    def __init__(
+        self,
+        lr: float = 0.001,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
+        kind = type(self).__name__
+        first, second = (within(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
+        self.betas = (first, second)
+        self.eps = within(f"{kind} eps", eps, 0, open_low=True)
+
+    def _touches_rows_only(self, decay: float) -> bool:
+        return False
+
+    def _lines(self) -> tuple[str, ...]:
+        return (
+            "mean = keep * mean + first * g",
+            "square = keep_square * square + second * (g * g)",
+            "p = p - rate * (mean / (sqrt(square) + eps))",
+        )
+
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        keep, keep_square = self.betas
+        # eps and rate have the bias corrections in them, so that the moments need none
+        correction = math.sqrt(1 - keep_square**step)
+        return {
+            "keep": keep,
+            "first": 1 - keep,
+            "keep_square": keep_square,
+            "second": 1 - keep_square,
+            "eps": self.eps * correction,
+            "rate": rate * correction / (1 - keep**step),
+        }
+
+
+class LazyAdam(Adam):
+    """Adam that, for a sparse gradient, leaves all but the touched rows and their moments alone.
+
+    Not equal to `Adam`: there the means of an untouched row fade and still move it. Much cheaper
+    for a large table of which a batch touches few rows. Weight decay, too, reaches the touched rows
+    only; the bias correction counts the parameter's steps, not the row's. For dense gradients
+    it is Adam.
+
+    >>> import numpy as np
+    >>> from foldbatch.params.parameters import SparseRows
+    >>> params = {"w": np.ones((3, 1))}
+    >>> LazyAdam(0.5).update(params, {"w": SparseRows(np.array([1]), np.ones((1, 1)), (3, 1))})
+    >>> params["w"].T.round(4)
+    array([[1. , 0.5, 1. ]])
+
+    Source: torch.optim.SparseAdam, but for eps, which stands where `Adam` has it.
+    """
+
+    def _touches_rows_only(self, decay: float) -> bool:
+        return True
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameter itself: ``p -= lr weight_decay p``, then Adam's step.
+
+    In `Adam` the decay is part of the gradient, and so divided by its running size. A sparse gradient moves
+    and shrinks every row.
+
+    Args:
+        lr: learning rate, above 0.
+        betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
+        eps: above 0.
+        weight_decay: 0 or more.
+        lr_factors: see `Optimizer`; they scale the decay, too, as ``lr`` does.
+        decay_factors: see `Optimizer`.
+
+    Raises:
+        TrainingError: when a setting is out of range.
+
+    >>> import numpy as np
+    >>> params = {"w": np.array([4.0, 2.0])}
+    >>> AdamW(0.5, weight_decay=0.1).update(params, {"w": np.array([-10.0, 0.0])})
+    >>> params["w"].round(4)
+    array([4.3, 1.9])
+
+    Source: Loshchilov and Hutter 2019, algorithm 2, in the form of torch.optim.AdamW.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.001,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
+    ) -> None:
+        super().__init__(
+            lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            lr_factors=lr_factors,
+            decay_factors=decay_factors,
+        )
+
+    def _decay(self, rate: float, decay: float) -> tuple[str, float]:
+        return "p = p - decay * p", rate * decay
+
+
+class Eve(Adam):
+    """Adam whose learning rate follows the loss: smaller where it jumps, larger far from its minimum.
+
+    With ``f`` the loss of a step, ``d = |f - before| / (min(f, before) - minimum)``, clipped to the range
+    from ``1 / limit`` to ``limit``. Its running mean starts from 1 and is called the feedback; Adam's step is
+    divided by it. So the learning rate stays between ``lr / limit`` and ``lr * limit``.
+
+    `update` needs the loss, and multiplies it by `scale` as it does the gradients: give the sum over the
+    batch and ``scale=1 / len(batch)``. A loss that a device computes is waited for at every step, which the
+    other optimizers need not do.
+
+    Args:
+        lr: learning rate, above 0.
+        betas: how much of ``m``, ``v`` and the feedback is kept, each from 0 to below 1.
+        eps: above 0.
+        limit: above 1; ``c`` in the paper.
+        minimum: what no loss falls below; ``f*`` in the paper. It is 0 for cross-entropy and squared errors.
+        weight_decay: 0 or more, added to the gradient. The paper has none.
+        lr_factors: see `Optimizer`.
+        decay_factors: see `Optimizer`.
+
+    Raises:
+        TrainingError: when a setting is out of range; by `update`, when the loss is missing, not finite,
+            or below the minimum. Nothing has been changed then.
+
+    >>> import numpy as np
+    >>> params, eve = {"w": np.array([1.0])}, Eve(0.1, betas=(0.9, 0.999, 0.5))
+    >>> eve.update(params, {"w": np.array([2.0])}, loss=3.0)
+    >>> eve.update(params, {"w": np.array([2.0])}, loss=1.0)
+    >>> eve.state()["feedback"], params["w"].round(4)  # 0.5 * 1 + 0.5 * (3 - 1) / 1
+    (1.5, array([0.8333]))
+
+    Source: Hayashi, Koushik and Neubig 2018, arXiv 1611.01505 version 3 (its first version, by Koushik and
+    Hayashi 2016, has other bounds for ``d``).
+    """
+
+    remembers = frozenset({"loss", "feedback"})
+
+    def __init__(
+        self,
+        lr: float = 0.001,
+        *,
+        betas: tuple[float, float, float] = (0.9, 0.999, 0.999),
+        eps: float = 1e-8,
+        limit: float = 10.0,
+        minimum: float = 0.0,
+        weight_decay: float = 0.0,
+        lr_factors: Factors | None = None,
+        decay_factors: Factors | None = None,
+    ) -> None:
+        if len(betas) != 3:
+            raise TrainingError("Eve betas", "three numbers", repr(betas), "the third is the feedback's")
+        super().__init__(
+            lr,
+            betas=betas[:2],
+            eps=eps,
+            weight_decay=weight_decay,
+            lr_factors=lr_factors,
+            decay_factors=decay_factors,
+        )
+        self.smoothing = within("Eve betas[2]", betas[2], 0, 1)
+        self.limit = within("Eve limit", limit, 1, open_low=True)
+        self.minimum = finite("Eve minimum", minimum, "0 fits most losses")
+
+    def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
+        if loss is None:
+            fix = "call update(params, gradients, loss=loss), or take Adam"
+            raise TrainingError("Eve.update loss", "the loss whose gradients these are", "None", fix)
+        fix = "nothing was changed; call program.find_nan(examples), or lower the learning rate"
+        now = finite("Eve.update loss", loss, fix) * scale
+        if not self.minimum <= now < math.inf:
+            fix = "give Eve a lower minimum"
+            raise TrainingError("Eve.update loss", f"{self.minimum:g} or more", f"{now:g}", fix)
+        if not self._memory:
+            return {"loss": now, "feedback": 1.0}
+        before, feedback = self._memory["loss"], self._memory["feedback"]
+        jump, height = abs(now - before), min(now, before) - self.minimum
+        ratio = self.limit  # the height may be 0
+        if jump <= self.limit * height:
+            ratio = max(jump / height if jump else 0.0, 1 / self.limit)
+        return {"loss": now, "feedback": self.smoothing * feedback + (1 - self.smoothing) * ratio}
+
+    def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        return super()._numbers(rate / self._memory["feedback"], step)

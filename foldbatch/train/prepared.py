@@ -1,6 +1,6 @@
 """Prepared data sets: the traces of many examples in one file, to be read in place of the examples.
 
-The file is one of `foldbatch.files`: flat arrays of all examples' numbers, a few texts in JSON, and no code.
+The file is one of `system.files`: flat arrays of all examples' numbers, a few texts in JSON, and no code.
 A file belongs to a model: digests tell whether the program that reads it makes traces of the same form. They
 cover the tracing program, but not functions of the user that it calls; when these change, prepare anew.
 Every number that is read is checked against the model, so a file may come from anywhere.
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch import files
 from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
 from foldbatch.model.model import Model
 from foldbatch.model.traces import check_traces, terminals
-from foldbatch.program import Program
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared, digests
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.trace import Trace, pack
-from foldbatch.traced import Prepared, digests
+from foldbatch.system import files
 from foldbatch.types import ObjectType, SequenceType, Type, describe_value, has_objects
 
 KIND, VERSION = "prepared data set", 3
@@ -69,13 +69,11 @@ def prepare(
         program: whose traces they are.
         examples: as for `Program.prepare`.
         path: of the file, which is replaced.
-        processes: as for `Program.prepare`: how many processes trace.
+        processes: does nothing any more.
         progress: whether a bar is shown in a terminal when tracing takes more than a second.
 
     Raises:
         ExampleError: when an example does not fit the block.
-        BlockValueError: when `processes` is no whole number of 1 or more.
-        BackendError: when a worker process ends before its work does.
         ExampleTypeError: when a label of a metric, or an object in a result, is no str, int, float, bool
             or None. No file has been touched in either case.
         OSError: when the file cannot be written.
@@ -112,7 +110,7 @@ def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepar
         raise ReadError(where, WHAT, "one without digests", ANEW)
     _check_digests(where, program, written)
     try:
-        return [Prepared(trace, program) for trace in _unpack(program, arrays)]
+        return [Prepared(trace, program.fingerprint) for trace in _unpack(program, arrays)]
     except ExampleError as error:
         raise ReadError(f"{where}: {error.where}", error.expected, error.found, ANEW) from None
     except DAMAGE as error:
@@ -188,7 +186,7 @@ def _unpack(program: Program, arrays: Arrays) -> Iterator[Trace]:
     examples = len(values)
     merged = _merged(model, arrays)
     results = _parsed(arrays["results"])
-    check_traces(model, program.lowered.tracer.policy, merged, results)
+    check_traces(model, program.lowered.policy, merged, results)
     if has_objects(model.result):
         for number, result in enumerate(results):
             list(
@@ -212,7 +210,7 @@ def _unpack(program: Program, arrays: Arrays) -> Iterator[Trace]:
     parts = [_together(part, examples) for part in (calls, elements, levels, feeds, labels)]
     for *fields, count, result in zip(*parts, values.tolist(), results, strict=True):
         trace = Trace(fields[0], fields[1], fields[2], fields[3], fields[4], count, tuple(result))
-        yield pack(trace, program.lowered.tracer.form)
+        yield pack(trace, program.model.form)
 
 
 def _check_arrays(model: Model, arrays: Arrays) -> None:
@@ -322,7 +320,7 @@ def _parsed(text: Array) -> Any:
 
 
 def _digests(program: Program) -> dict[str, str]:
-    return digests(program.lowered, program.options.policy)
+    return digests(program.model, program.lowered.source, program.options.policy)
 
 
 def _check_digests(where: str, program: Program, written: dict[str, str]) -> None:

@@ -1,27 +1,265 @@
-"""Resuming: all that a training has to keep to go on as if it had not stopped, as plain data and arrays."""
+"""Resuming: all that a training has to keep to go on as if it had not stopped, in a file.
+
+A state is plain data: dicts with keys of str, lists, strings, numbers, bools, None, and arrays. JSON has no
+arrays, and no numbers that are not finite, so such a value is written as a dict with one key.
+
+A model sees the numbers of words only, so two models that differ in the words of these numbers are the same
+to it. The words are found in what its tracing program calls: vocabularies, lists of distinct texts, and dicts
+from names to distinct numbers, in functions' closures, arguments and globals, in attributes of objects, and
+in lists and dicts of these.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+import math
+import numbers
+import os
+import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from gc import get_referents
+from pathlib import Path
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
 
 import numpy as np
 
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import ModelError, TrainingError
-from foldbatch.model.plain import to_plain
-from foldbatch.params import Array
-from foldbatch.program import Program
-from foldbatch.train.callbacks.callback import Callback
+from foldbatch.errors import ReadError, TrainingError, counted
+from foldbatch.model.model import digest
+from foldbatch.params.parameters import Array
+from foldbatch.program.program import Program
+from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
-from foldbatch.train.contents import Digests, digests
-from foldbatch.train.names import Table, check_names, tables
+from foldbatch.train.contents import PLAIN, Digests, Facts, digests
+from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import describe_value
 
-if TYPE_CHECKING:
-    from foldbatch.train.trainer import Trainer
+KIND = "checkpoint"
+ARRAY, FLOAT = "$array", "$float"  # the keys of dicts that stand for what JSON does not have
+ANEW = "delete it, and resume from another one or start anew"
+
+
+def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state to a file; where that fails, a former file of the name stays as it was.
+
+    An array is named by the keys that lead to it, as in ``parameters/embedding.weight``. Numbers of NumPy
+    become Python's, and tuples become lists.
+
+    Raises:
+        TrainingError: when the state holds something else than plain data and arrays.
+        OSError: when the file cannot be written.
+    """
+    arrays: dict[str, Array] = {}
+    header = {key: _as_json(value, key, arrays) for key, value in state.items()}
+    files.write(path, KIND, arrays, header)
+
+
+def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the state that `write_state` wrote to a file.
+
+    Raises:
+        ReadError: when the file is damaged, is no checkpoint, or was written by a newer version; when it is a
+            folder, a pipe, or anything else that is no file.
+        OSError: when there is no such file, or it cannot be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_state(f"{folder}/last", {"w": np.ones(2), "history": [{"loss": math.inf}]})
+    ...     read_state(f"{folder}/last")
+    {'w': array([1., 1.]), 'history': [{'loss': inf}]}
+    """
+    if os.path.lexists(path) and not Path(path).is_file():
+        fix = "delete it, or name another folder"
+        raise ReadError(os.fspath(path), "a file", "a folder, a pipe, or a link that leads to no file", fix)
+    arrays, header = files.read(path, KIND, ANEW)
+    try:
+        return {key: _restored(value, arrays) for key, value in header.items()}
+    except (LookupError, TypeError, ValueError) as error:
+        expected = "a checkpoint that foldbatch wrote"
+        raise ReadError(os.fspath(path), expected, "a header that does not fit its arrays", ANEW) from error
+
+
+def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
+    """Return a value as JSON data; add its arrays to those of the file."""
+    if isinstance(value, np.ndarray):
+        while where in arrays:  # where names have slashes
+            where += "'"
+        arrays[where] = value
+        return {ARRAY: where}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(entry, f"{where}/{key}", arrays) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(entry, f"{where}/{i}", arrays) for i, entry in enumerate(value)]
+    if value is None or isinstance(value, str | bool | np.bool_):
+        return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else {FLOAT: str(number)}
+    fix = "a callback's state() returns dicts with keys of str, lists, numbers, strings and arrays"
+    raise TrainingError(f"checkpoint at {where}", "plain data or an array", describe_value(value), fix)
+
+
+def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
+    """Return the value that `_as_json` made JSON data of."""
+    if isinstance(value, list):
+        return [_restored(entry, arrays) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {ARRAY}:
+        return arrays[value[ARRAY]]
+    if value.keys() == {FLOAT}:
+        return float(value[FLOAT])
+    return {key: _restored(entry, arrays) for key, entry in value.items()}
+
+
+LARGEST: Final = 1000  # entries of a list or dict that is looked into
+RESERVED: Final = 16  # rows before the first that has a name, as for what is unknown
+LIBRARIES: Final = frozenset(("foldbatch", "numpy", *sys.stdlib_module_names)) - {"__main__"}
+LEAVES: Final = (*PLAIN, type, np.ndarray, np.generic, Tree, TreeNode, ModuleType)
+CACHED: Final = type(cache(len))
+SEEN_THROUGH: Final = (CellType, BuiltinMethodType, partial)
+
+
+@dataclass(slots=True)
+class Table:
+    """Names of rows.
+
+    Attributes:
+        source: what lists them; a dict may get more while training.
+        names: of rows, in their order.
+        digests: of the names, ``[rows] uint64``.
+        size: of the source, when it was looked at.
+    """
+
+    source: Any
+    names: list[Any]
+    digests: Digests
+    size: int = 0
+
+    def refresh(self) -> Digests:
+        """Return the digests, with those of names that have come since."""
+        if isinstance(self.source, dict) and len(self.source) != self.size:
+            self.names, self.size = _rows(self.source) or self.names, len(self.source)
+            self.digests = digests(self.names)
+        return self.digests
+
+
+def tables(program: Program) -> dict[str, Table]:
+    """Return the names of rows that a program's tracing functions know, table by table.
+
+    >>> import foldbatch as fb
+    >>> word = fb.InputTransform(Vocabulary(["good", "film"])) >> fb.Scalar("int32")
+    >>> found = tables(fb.compile(word >> fb.Embedding(3, 2), "numpy"))
+    >>> {name: table.names for name, table in found.items()}
+    {'vocabulary': ['<unk>', 'good', 'film']}
+    """
+    found: dict[str, Table] = {}
+    seen: dict[int, object] = {}
+    stack: list[Any] = [*program.lowered.reached][::-1]
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, LEAVES):
+            continue
+        seen[id(value)] = value
+        names = _rows(value)
+        if names is None:
+            stack += reversed(list(_inside(value)))
+        elif all(names != table.names for table in found.values()):
+            kind = "vocabulary" if isinstance(value, Vocabulary) else "names of rows"
+            number = sum(name.startswith(kind) for name in found)
+            found[f"{kind} {number + 1}" if number else kind] = Table(
+                value, names, digests(names), len(value)
+            )
+    return found
+
+
+def check_names(present: Mapping[str, Table], kept: Mapping[str, Digests], where: str) -> None:
+    """Refuse rows whose names are not those that a checkpoint was trained with; more may have come.
+
+    Raises:
+        TrainingError: that says which row is the first one.
+    """
+    for name in [name for name in kept if name in present]:
+        names, now, before = present[name].names, present[name].digests, kept[name]
+        shared = min(len(now), len(before))
+        differing = np.flatnonzero(now[:shared] != before[:shared])
+        if len(now) >= len(before) and not len(differing):
+            continue
+        found = f"{counted(shared, 'name')}, and none for row {shared}"
+        if len(differing):
+            row = int(differing[0])
+            formerly = np.flatnonzero(before == now[row])
+            was = f"was the name of row {formerly[0]}" if len(formerly) else "is new"
+            found = f"{names[row]!r} at row {row}, which {was}"
+        expected = f"the {counted(len(before), 'name')} that the checkpoint was trained with"
+        fix = "resume with the data that the training began with, or give another folder"
+        raise TrainingError(f"{where}: {name}", expected, found, fix)
+
+
+def _rows(value: Any) -> list[Any] | None:
+    """Return the names of rows that a value lists, if it does."""
+    if isinstance(value, Vocabulary):
+        return list(value.words)
+    if isinstance(value, list | tuple):
+        distinct = value and all(type(each) is str for each in value) and len(set(value)) == len(value)
+        return list(value) if distinct else None
+    if isinstance(value, dict) and value:
+        numbers = list(value.values())
+        whole = all(type(number) is int and number >= 0 for number in numbers)
+        if whole and len(set(numbers)) == len(numbers):
+            first, names = min(numbers), sorted(value, key=value.__getitem__)
+            if first <= RESERVED and max(numbers) - first == len(numbers) - 1:
+                return [None] * first + names
+            return [(value[name], name) for name in names]
+    return None
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield what a value of the tracing program refers to."""
+    if isinstance(value, FunctionType):
+        yield from (value.__closure__, value.__defaults__, value.__kwdefaults__)
+        if _is_of_user(value):
+            yield from _globals(value)
+    elif isinstance(value, MethodType):
+        yield from (value.__self__, value.__func__)
+    elif isinstance(value, CACHED):
+        yield value.__wrapped__
+    elif isinstance(value, list | tuple | dict):
+        if len(value) <= LARGEST:
+            yield from value.values() if isinstance(value, dict) else value
+    elif isinstance(value, SEEN_THROUGH) or _is_of_user(type(value)):
+        yield from get_referents(value)
+
+
+def _globals(function: FunctionType) -> Iterator[Any]:
+    """Yield the globals that a function reads, and what it reads of modules among them."""
+    names = list(dict.fromkeys(_names(function.__code__)))
+    for value in (function.__globals__[name] for name in names if name in function.__globals__):
+        if not isinstance(value, ModuleType):
+            yield value
+        elif value.__name__.partition(".")[0] not in LIBRARIES:
+            yield from (vars(value)[name] for name in names if name in vars(value))
+
+
+def _is_of_user(value: Any) -> bool:
+    """Return whether a function or a class is none of a library that is known to have no names of rows."""
+    return str(value.__module__).partition(".")[0] not in LIBRARIES
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function, and functions within it, look up."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 GROUPS = 1 << 16  # digests of examples that a checkpoint has
@@ -90,7 +328,7 @@ class Origin:
         tables: the names of rows.
     """
 
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Facts = field(default_factory=dict)
     examples: Digests = field(default_factory=lambda: digests(()))
     dev: Digests = field(default_factory=lambda: digests(()))
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -99,7 +337,7 @@ class Origin:
     def of(
         cls,
         program: Program,
-        settings: Mapping[str, str],
+        settings: Facts,
         training: Sequence[Any],
         held_out: Sequence[Any] | None,
     ) -> Origin:
@@ -112,69 +350,41 @@ class Origin:
         names = {name: table.digests for name, table in self.tables.items()}
         return {"examples": self.examples, "dev examples": self.dev, **names}
 
-
-def state_of(trainer: Trainer) -> dict[str, Any]:
-    """Return the state of a trainer between two steps of a `fit`."""
-    position = trainer.position
-    return {
-        "configuration": configuration(trainer),
-        "parameters": dict(trainer.program.params),
-        "optimizer": trainer.optimizer.state(),
-        "steps_drawn": trainer.program.steps_drawn,
-        "epoch": trainer.epoch,
-        "steps": trainer.steps,
-        "position": {
-            "batches": position.batches,
-            "examples": position.examples,
-            "loss": position.read(),
-            "seconds": trainer.seconds(),
-        },
-        "history": trainer.history,
-        "stopped": trainer.stopped,
-        "callbacks": {name: state for name, callback in _named(trainer) if (state := callback.state())},
-    }
-
-
-def take_over(trainer: Trainer, state: Mapping[str, Any], where: str) -> None:
-    """Let a trainer stand where another one was when it returned a state.
-
-    Raises:
-        TrainingError: when it is the state of another training; nothing has changed then.
-    """
-    _check_configuration(trainer, state["configuration"], where)
-    trainer.optimizer.load_state(state["optimizer"])
-    assign(trainer.program.params, state["parameters"])
-    trainer.program.steps_drawn = state["steps_drawn"]
-    trainer.epoch, trainer.steps = state["epoch"], state["steps"]
-    trainer.position = Position(**state["position"])
-    trainer.history, trainer.stopped = state["history"], state["stopped"]
-    trainer.figures = trainer.history[-1] if trainer.history else {}
-    for name, callback in _named(trainer):
-        if name in state["callbacks"]:
-            callback.load_state(state["callbacks"][name])
+    def common(self) -> dict[str, Any]:
+        """Return what a training has to have in common with the one that it goes on with."""
+        return {
+            "settings": dict(self.settings),
+            "data": {"examples": _grouped(self.examples), "dev examples": _grouped(self.dev)},
+            "names": {name: table.refresh() for name, table in self.tables.items()},
+        }
 
 
 def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
     """Give parameters other values, which the same program had before.
 
-    `foldbatch.store.ParameterStore.update` would warn of names that are only numbers.
+    `foldbatch.params.store.ParameterStore.update` would warn of names that are only numbers.
     """
     for name, array in values.items():
         params[name] = array
 
 
-def configuration(trainer: Trainer) -> dict[str, Any]:
-    """Return what a training has to have in common with the one that it goes on with."""
-    order, origin = trainer.sampler.state(), trainer.origin
-    return {
-        "model": trainer.model_digest,
-        "optimizer": type(trainer.optimizer).__name__,
-        "settings": dict(origin.settings),
-        "examples": trainer.examples,
-        "sampler": [str(order["digest"]), str(order["seed"])],
-        "data": {"examples": _grouped(origin.examples), "dev examples": _grouped(origin.dev)},
-        "names": {name: table.refresh() for name, table in origin.tables.items()},
-    }
+@contextmanager
+def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
+    """Give parameters other values for a while.
+
+    >>> params = {"w": np.array(1.0)}
+    >>> with exchanged(params, {"w": np.array(2.0)}):
+    ...     params["w"]
+    array(2.)
+    >>> params["w"]
+    array(1.)
+    """
+    before = {name: np.array(params[name]) for name in values}
+    assign(params, values)
+    try:
+        yield
+    finally:
+        assign(params, before)
 
 
 def _grouped(rows: Digests) -> Digests:
@@ -197,30 +407,29 @@ def model_digest(program: Program) -> str:
     >>> model_digest(program) == model_digest(fb.compile(fb.Vector(2) >> fb.Linear(2, name="out")))
     False
     """
-    try:
-        plain = to_plain(program.model)
-    except ModelError:  # a parameter is drawn by a function, which has no text
-        plain = to_plain(program.model, drawn=False)
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
-    parts = (program.fingerprint, program.seed, types, plain)
+    parts = (program.fingerprint, program.seed, types, digest(program.model))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _named(trainer: Trainer) -> Iterator[tuple[str, Callback]]:
-    """Yield callbacks with the names of their classes; those of one class are numbered from the second on."""
-    counts: Counter[str] = Counter()
-    for callback in trainer.callbacks:
-        kind = type(callback).__name__
-        yield f"{kind}_{counts[kind]}" if counts[kind] else kind, callback
-        counts[kind] += 1
+def check_configuration(
+    origin: Origin, present: Mapping[str, Any], kept: Mapping[str, Any], where: str
+) -> None:
+    """Refuse a checkpoint of another training.
 
+    Args:
+        origin: what the present training began with.
+        present: what it must have in common with the one that it goes on with.
+        kept: the same of the checkpoint.
+        where: its file.
 
-def _check_configuration(trainer: Trainer, kept: Mapping[str, Any], where: str) -> None:
-    present = configuration(trainer)
+    Raises:
+        TrainingError: that says what differs.
+    """
     if present.keys() != kept.keys():
         expected = "a checkpoint that says which examples and words it was trained on"
         raise TrainingError(where, expected, "one of an earlier version of foldbatch", "start anew")
-    check_names(trainer.origin.tables, kept["names"], where)
+    check_names(origin.tables, kept["names"], where)
     parts = {
         "model": ("of this model", "one of another model"),
         "optimizer": (f"with {present['optimizer']}", f"one with {kept['optimizer']}"),
@@ -237,7 +446,7 @@ def _check_configuration(trainer: Trainer, kept: Mapping[str, Any], where: str) 
             wanted = f"a checkpoint of a training with {len(rows) or 'no'} {name}"
             raise TrainingError(where, wanted, f"one with {len(before) or 'no'}", FIX)
         if len(places := np.flatnonzero(rows != before)):
-            first = int(places[0]) * -(-len(trainer.origin.rows()[name]) // GROUPS)
+            first = int(places[0]) * -(-len(origin.rows()[name]) // GROUPS)
             found = f"others from number {first} on"
             raise TrainingError(where, f"the {name} that the checkpoint was trained with", found, FIX)
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
-from foldbatch.traced import Prepared
+from foldbatch.program.traced import Prepared
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 

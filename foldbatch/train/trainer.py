@@ -1,22 +1,28 @@
-"""Trainer: epochs of batches through a program and an optimizer, watched by callbacks."""
+"""Trainer: epochs of batches through a program and an optimizer, with callbacks and checkpoints."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from foldbatch.blocks.values import is_int
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.sharing import told
 from foldbatch.errors import ProcessError, TrainingError
-from foldbatch.program import Program
-from foldbatch.train import checkpoint
-from foldbatch.train.callbacks.callback import Callback
-from foldbatch.train.callbacks.checkpoints import Checkpoints
+from foldbatch.params.parameters import Array
+from foldbatch.program.program import Program
+from foldbatch.program.saving import KIND
+from foldbatch.system import files
+from foldbatch.system.locks import locked
+from foldbatch.system.output import remove_partial
+from foldbatch.train.batches import Batch, Share, evaluate, in_parts, share_of, shares
 from foldbatch.train.checks import (
     NUMBERED,
     all_of,
@@ -24,23 +30,245 @@ from foldbatch.train.checks import (
     check_metrics,
     fitting_examples,
     instance_of,
+    is_above,
     noting,
     several,
 )
-from foldbatch.train.contents import digest
-from foldbatch.train.evaluating import evaluate, in_parts
-from foldbatch.train.facts import DIGEST, beginning_of, facts_of, settings, text_of
+from foldbatch.train.contents import DIGEST, Facts, digest, settings, text_of
+from foldbatch.train.figures import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.parallel import DataParallel
-from foldbatch.train.parallel.agreement import check_alike
-from foldbatch.train.resuming import Origin, Position, model_digest, take_over
+from foldbatch.train.parallel import DataParallel, check_alike
+from foldbatch.train.resuming import (
+    Origin,
+    Position,
+    assign,
+    check_configuration,
+    exchanged,
+    model_digest,
+    read_state,
+    write_state,
+)
 from foldbatch.train.samplers import Sampler, shuffled
-from foldbatch.train.shares import Batch, Share, share_of, shares
 from foldbatch.trees.records import Records
+from foldbatch.types import describe_value
 
 BATCH = 32  # examples of a batch, where nobody says how many
+AVERAGED = "dev_averaged_"  # begins the names of figures of averaged parameters
+MODEL = "model"  # the note that says which model a file has
+ENDING = ".safetensors"
+FORMER = "ReduceOnPlateau", "ReduceLROnPlateau"  # former checkpoints have the former name
+
+
+class Callback:
+    """Something that watches or steers a `Trainer`; every method does nothing until a subclass says what.
+
+    Callbacks are called in the order in which they are given; `Checkpoints` comes last, so that a checkpoint
+    has what the others did.
+
+    A checkpoint holds what `state` returns. Where training is resumed from it, `load_state` is called before
+    `on_fit_start`, with the state of the callback of the same class; of several in their order.
+
+    Where several processes train together (`foldbatch.train.DataParallel`), each calls its callbacks, so that
+    all steer alike.
+
+    Attributes:
+        first_only: whether rank 0 alone calls it, because it prints or writes files.
+        steers: whether its settings and its state must be the same on all ranks, which is then checked.
+    """
+
+    first_only = False
+    steers = False
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        """Be called once, before the first epoch of a `fit`."""
+
+    def on_epoch_start(self, trainer: Trainer) -> None:
+        """Be called before the first batch of an epoch; `trainer.epoch` counts epochs done.
+
+        It is also called where training is resumed within an epoch; `trainer.position` has the batches done.
+        """
+
+    def on_step_start(self, trainer: Trainer) -> None:
+        """Be called before a batch is run: `trainer.batch` has its examples."""
+
+    def on_gradients(self, trainer: Trainer) -> None:
+        """Be called between gradients and update: `trainer.batch` has loss and gradients."""
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Be called after an update; `trainer.steps` counts it."""
+
+    def on_epoch_end(self, trainer: Trainer) -> None:
+        """Be called after the last batch of an epoch and the dev set: `trainer.figures` has both."""
+
+    def on_interrupt(self, trainer: Trainer) -> None:
+        """Be called where Ctrl-C, SIGTERM or the end of another process ends a `fit`, between two steps.
+
+        Then comes `on_fit_end`.
+        """
+
+    def on_fit_end(self, trainer: Trainer) -> None:
+        """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: a dict of plain data and arrays."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+
+
+class Checkpoints(Callback):
+    """Keeps the state of a training in a folder, so that ``fit(..., resume=True)`` goes on from it.
+
+    ``last.safetensors`` is written at the end of each epoch, and within epochs as often as is asked for; also
+    when Ctrl-C or SIGTERM ends the `fit`. ``best.safetensors`` is the program after the best
+    epoch, for `Trainer.restore_best` and `foldbatch.load`. A file is complete under its name, or the former
+    one stays. The trainer calls this callback last. Of several processes rank 0 writes and reads files.
+
+    Args:
+        folder: is made if there is none.
+        every: after how many steps a checkpoint is written; so at most as many steps are lost.
+        seconds: after how many seconds one is written, when the step under way is done.
+        best: the figure that says which epoch is the best, such as ``"dev_accuracy"``. If it begins with
+            ``dev_averaged_``, the averages of `AverageWeights` are kept.
+        mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the figure's name
+            says.
+        keep: how many checkpoints of past epochs stay besides, as ``epoch-0012.safetensors``.
+
+    Attributes:
+        last: the path of the last checkpoint.
+        best: the path of the program after the best epoch.
+        best_figure: the best figure, or None.
+        best_epoch: the number of its epoch, counted from 1, or None.
+
+    Raises:
+        TrainingError: when a setting is out of range, or the name of the figure does not say the mode; in
+            `fit`, when the folder is a file, or another training writes to it.
+        UnknownNameError: in `fit`, at the end of an epoch, when there is no such figure.
+        OSError: in `fit`, when a file cannot be written.
+
+    >>> Checkpoints("runs/sst", every=100, best="dev_accuracy").last.name
+    'last.safetensors'
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every: int | None = None,
+        seconds: float | None = None,
+        best: str | None = None,
+        mode: Mode | None = None,
+        keep: int = 0,
+    ) -> None:
+        for name, value, least in (("every", every, 1), ("seconds", seconds, 0), ("keep", keep, 0)):
+            whole = is_int(value) or name == "seconds"
+            if value is not None and not (whole and is_above(value, least, or_equal=True)):
+                expected = f"a {'whole number' if name != 'seconds' else 'number'} of {least} or more"
+                raise TrainingError(f"Checkpoints {name}", expected, describe_value(value), "or leave it out")
+        self.folder = Path(folder)
+        self.every = every
+        self.seconds = seconds
+        self.figure = best
+        self.mode = mode or (None if best is None else mode_of(best))
+        if self.mode is not None:
+            check_mode("Checkpoints mode", self.mode)
+        self.keep = keep
+        self.last = self.folder / f"last{ENDING}"
+        self.best = self.folder / f"best{ENDING}"
+        self.best_figure: float | None = None
+        self.best_epoch: int | None = None
+        self._steps = 0  # when the last checkpoint was written
+        self._time = 0.0
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Make the folder and keep it from other trainings, within a ``with`` statement.
+
+        Raises:
+            TrainingError: when another training writes to it, or it is a file.
+        """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise TrainingError("Checkpoints folder", "a folder", f"the file {self.folder}", "name another")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder):
+            yield
+
+    def on_fit_start(self, trainer: Trainer) -> None:
+        self._steps, self._time = trainer.steps, time.monotonic()
+        if trainer.parallel.is_first:
+            remove_partial(self.folder, [f"{name}{ENDING}" for name in ("last", "best", "epoch-*")])
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        if not trainer.fitting:
+            return
+        steps_over = self.every is not None and trainer.steps - self._steps >= self.every
+        time_over = self.seconds is not None and time.monotonic() - self._time >= self.seconds
+        if steps_over or time_over:
+            self._write(trainer, self.last)
+
+    def on_epoch_end(self, trainer: Trainer) -> None:
+        if self.figure is not None and self.mode is not None:
+            value = figure_of("Checkpoints best", trainer.figures, self.figure)
+            if math.isfinite(value) and is_better(value, self.best_figure, self.mode):
+                self.best_figure, self.best_epoch = value, trainer.epoch
+                # before the checkpoint that says so; a run killed in between finds the same best again
+                self._write_best(trainer)
+        if self.keep and trainer.parallel.is_first:
+            self._write(trainer, self._of_epoch(trainer.epoch))
+            self._of_epoch(trainer.epoch - self.keep).unlink(missing_ok=True)
+        self._write(trainer, self.last)
+
+    def on_interrupt(self, trainer: Trainer) -> None:
+        self._write(trainer, self.last)
+
+    def state(self) -> dict[str, Any]:
+        return {"best_figure": self.best_figure, "best_epoch": self.best_epoch}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.best_figure, self.best_epoch = state["best_figure"], state["best_epoch"]
+
+    def restore_best(self, trainer: Trainer) -> None:
+        """Give the parameters the values of the best epoch; of several processes rank 0 reads them.
+
+        Raises:
+            TrainingError: when no epoch was the best yet, or the file is of another model.
+            ReadError: when the file is damaged.
+        """
+        best = self._read_best(trainer) if trainer.parallel.is_first else None
+        assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
+
+    def _read_best(self, trainer: Trainer) -> dict[str, Array]:
+        if not self.best.exists():
+            fix = "give Checkpoints best='dev_loss', say, and fit"
+            raise TrainingError("restore_best", "a file of the best parameters", f"no {self.best}", fix)
+        arrays, header = files.read(self.best, KIND, "fit anew")
+        if header.get("notes", {}).get(MODEL) != trainer.model_digest:
+            expected, fix = "the best parameters of this model", "give another folder"
+            raise TrainingError(str(self.best), expected, "those of another", fix)
+        return {name: arrays[name] for name in trainer.program.params}
+
+    def _write_best(self, trainer: Trainer) -> None:
+        """Save the program; with averages of parameters, if the best figure is one of averages."""
+        if not trainer.parallel.is_first:
+            return
+        averages: dict[str, Array] = {}
+        if self.figure is not None and self.figure.startswith(AVERAGED):
+            for callback in trainer.callbacks:
+                averages |= getattr(callback, "averages", {})
+        notes = {"figure": self.figure, "value": self.best_figure, "epoch": self.best_epoch}
+        with exchanged(trainer.program.params, averages):
+            trainer.program.save(self.best, notes | {MODEL: trainer.model_digest})
+
+    def _write(self, trainer: Trainer, path: Path) -> None:
+        if trainer.parallel.is_first:
+            write_state(path, trainer._state())
+        self._steps, self._time = trainer.steps, time.monotonic()
+
+    def _of_epoch(self, number: int) -> Path:
+        return self.folder / f"epoch-{number:04}{ENDING}"
 
 
 class Trainer:
@@ -195,9 +423,9 @@ class Trainer:
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
                     self.origin = Origin.of(self.program, self._settings, training, held_out)
                 if kept is not None:
-                    take_over(self, *kept)
+                    self._take_over(*kept)
                 if not self.parallel.is_alone:
-                    self.parallel.check_same(facts_of(self) | beginning_of(self), self.origin.rows())
+                    self.parallel.check_same(self._facts() | self._beginning(), self.origin.rows())
                 history = self._fit(training, held_out)
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
@@ -296,7 +524,6 @@ class Trainer:
         return self._given_sampler
 
     def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
-        """Return the state to resume from and its file, if there is one; rank 0 alone reads it."""
         if resume is False:
             return None
         if resume is not True:
@@ -304,11 +531,63 @@ class Trainer:
             instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
         path = self._checkpoints("fit resume").last if resume is True else Path(resume)
         wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
-        return (checkpoint.read(path), str(path)) if wanted else None
+        return (read_state(path), str(path)) if wanted else None
+
+    def _state(self) -> dict[str, Any]:
+        position = self.position
+        return {
+            "configuration": self._configuration(),
+            "parameters": dict(self.program.params),
+            "optimizer": self.optimizer.state(),
+            "steps_drawn": self.program.steps_drawn,
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "position": {
+                "batches": position.batches,
+                "examples": position.examples,
+                "loss": position.read(),
+                "seconds": self.seconds(),
+            },
+            "history": self.history,
+            "stopped": self.stopped,
+            "callbacks": {name: state for name, callback in self._named() if (state := callback.state())},
+        }
+
+    def _take_over(self, state: Mapping[str, Any], where: str) -> None:
+        """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
+        check_configuration(self.origin, self._configuration(), state["configuration"], where)
+        self.optimizer.load_state(state["optimizer"])
+        assign(self.program.params, state["parameters"])
+        self.program.steps_drawn = state["steps_drawn"]
+        self.epoch, self.steps = state["epoch"], state["steps"]
+        self.position = Position(**state["position"])
+        self.history, self.stopped = state["history"], state["stopped"]
+        self.figures = self.history[-1] if self.history else {}
+        states = {name.replace(*FORMER): kept for name, kept in state["callbacks"].items()}
+        for name, callback in self._named():
+            if name in states:
+                callback.load_state(states[name])
+
+    def _configuration(self) -> dict[str, Any]:
+        order = self.sampler.state()
+        return {
+            "model": self.model_digest,
+            "optimizer": type(self.optimizer).__name__,
+            "examples": self.examples,
+            "sampler": [str(order["digest"]), str(order["seed"])],
+            **self.origin.common(),
+        }
+
+    def _named(self) -> Iterator[tuple[str, Callback]]:
+        """Yield callbacks with the names of their classes, numbered from the second of a class on."""
+        counts: Counter[str] = Counter()
+        for callback in self.callbacks:
+            kind = type(callback).__name__.replace(*FORMER)
+            yield f"{kind}_{counts[kind]}" if counts[kind] else kind, callback
+            counts[kind] += 1
 
     @contextmanager
     def _folder_kept(self) -> Iterator[None]:
-        """Keep the folder of checkpoints from other trainings; of several processes rank 0 does."""
         with ExitStack() as stack:
             for callback in self.callbacks if self.parallel.is_first else ():
                 if isinstance(callback, Checkpoints):
@@ -325,7 +604,6 @@ class Trainer:
     # -- epochs and steps
 
     def _run_epoch(self, examples: Sequence[Any], dev: Sequence[Any] | None) -> None:
-        """Run the rest of the epoch under way, and evaluate."""
         position = self.position
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
@@ -374,16 +652,36 @@ class Trainer:
 
     # -- several processes
 
+    def _beginning(self) -> Facts:
+        """Return what ranks must begin with alike, besides their examples and names of rows."""
+        order = self.sampler.state()
+        return {
+            "model": DIGEST + self.model_digest,
+            "number of epochs": str(self.epochs),
+            "metrics": text_of([metric.name for metric in self.metrics]),
+            "sampler": f"of seed {order['seed']} and digest {order['digest']}",
+        }
+
+    def _facts(self) -> Facts:
+        """Return how far it has come, the optimizer's settings and state, and those of what steers it."""
+        kind = type(self.optimizer).__name__
+        found = {"optimizer": kind, "epoch": str(self.epoch), "steps": str(self.steps)}
+        parts: dict[str, Any] = {"optimizer's": self.optimizer}
+        parts |= {f"{type(one).__name__}'s": one for one in self.callbacks if one.steers}
+        for name, part in parts.items():
+            own = settings(part) | {key: text_of(value) for key, value in part.state().items()}
+            found |= {f"{name} {key}": text for key, text in own.items()}
+        return found
+
     def _compare(self) -> None:  # all raise a `TrainingError` where something differs
         if not self.parallel.is_alone:
-            self.parallel.check_same(facts_of(self))
+            self.parallel.check_same(self._facts())
 
     def _look(self) -> None:
         """Raise the exception of a signal: of several processes all raise it at the same step."""
         self._interrupts.look(None if self.parallel.is_alone else self.parallel.signal)
 
     def _agree_to_stop(self) -> None:
-        """Stop where a callback of any process says so; the clocks of processes differ."""
         if not self.parallel.is_alone:
             reasons = self.parallel.agree(self.stopped, self._interrupts.noted)
             self.stopped = next((reason for reason in reasons if reason is not None), None)

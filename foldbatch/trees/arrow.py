@@ -90,8 +90,6 @@ def _leaf(array: Any) -> Store:
 
 
 class _Objects:
-    """Makes Python objects of rows."""
-
     def __init__(self, array: Any) -> None:
         self.array = array
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import length_hint
 from sys import intern
@@ -24,13 +24,16 @@ from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
 
 Source = str | os.PathLike[str] | Iterable[str]
-_Mark = tuple[Piece, int]  # the k-th token of a piece
+_Mark = tuple[Piece, int]  # the k-th part of a piece
 _SPLITS = " \t\r\n()"
-_TOKEN = re.compile(r"[()]|[^ \t\r\n()]+")
+# A leaf (half of all nodes are leaves), the beginning of a node with its label, a bracket, or a word.
+_PART = re.compile(
+    r"\([ \t\r\n]*+([^ \t\r\n()]++)(?:[ \t\r\n]++([^ \t\r\n()]++)[ \t\r\n]*+\))?|([()]|[^ \t\r\n()]++)"
+)
 _WORD = re.compile(r"[^ \t\r\n()\0]+")
 _ESCAPES = (("(", "-LRB-"), (")", "-RRB-"), ("/", "\\/"))
 _MANY_LABELS = 1 << 16
-_OUTSIDE, _OPENED, _LABELLED, _HAS_WORD, _HAS_CHILDREN = range(5)  # what has been read of a node
+_OUTSIDE, _OPENED, _HAS_WORD, _LABELLED, _HAS_CHILDREN = range(5)  # what has been read of the innermost node
 _NEXT_NODE = "wrap each word in a node of its own: (LABEL word)"
 
 
@@ -62,7 +65,7 @@ def read_brackets(
     if isinstance(path_or_lines, str) and "(" in path_or_lines and not os.path.exists(path_or_lines):  # noqa: PTH110 - quiet on any string
         fix = "read a string with parse_brackets, or give its lines: text.splitlines()"
         raise ReadError("read_brackets", "a path or lines", f"the text {shorten(path_or_lines)}", fix)
-    pieces = read_pieces(path_or_lines)
+    pieces = whole_pieces(read_pieces(path_or_lines), _SPLITS)
     return (tree for tree, _ in _parse(pieces, _Labels(labels), unescape=unescape, allow_empty=allow_empty))
 
 
@@ -95,7 +98,29 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
     [3]
     """
     ratings = _Labels({str(label): label for label in range(5)}.__getitem__, "a label from 0 to 4")
-    return (tree for tree, _ in _parse(read_pieces(path_or_lines), ratings, needs_words=True))
+    pieces = whole_pieces(read_pieces(path_or_lines), _SPLITS)
+    return (tree for tree, _ in _parse(pieces, ratings, needs_words=True))
+
+
+def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[str]]:
+    """Yield the trees of each line in brackets, and the words of any other line that is not blank.
+
+    Raises:
+        ReadError: as `read_brackets`, when a line in brackets is malformed.
+
+    >>> tree, words = read_tree_lines(["(S I)", "a gem"], "x")
+    >>> tree.words(), words
+    (('I',), ['a', 'gem'])
+    """
+    labels = _Labels()
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("("):
+            line = line.rstrip("\r\n")  # noqa: PLW2901 - so that an error is told of this line
+            whole = text_pieces(line, where, number) if "\0" in line else (Piece(line, where, number, 1),)
+            for tree, _ in _parse(whole, labels):
+                yield tree
+        elif line.strip():
+            yield line.split()
 
 
 def write_brackets(tree: Tree, *, escape: bool = False) -> str:
@@ -167,19 +192,20 @@ def _written_word(word: str, node: int, *, escape: bool) -> str:
 
 
 class _Misfit(Exception):  # noqa: N818 - becomes an error where its place is known
-    """What a token should have been, and how to mend it; *found* is the token unless given."""
+    """What a part should have been, and how to mend it; *found* is the part unless given."""
 
-    def __init__(self, expected: str, fix: str, found: str = "") -> None:
+    def __init__(self, expected: str, fix: str, found: str = "", *, bracket: bool = False) -> None:
         super().__init__(expected, fix, found)
         self.expected = expected
         self.fix = fix
         self.found = found
+        self.bracket = bracket  # whether the '(' before a label is what does not fit
 
 
 class _Labels(dict[str, Label]):
     """The label of each text seen so far; a new one is made by the user's function."""
 
-    def __init__(self, make: Callable[[str], Label], expected: str = "") -> None:
+    def __init__(self, make: Callable[[str], Label] = str, expected: str = "") -> None:
         super().__init__()
         self.make = make
         self.expected = expected or f"a label that {getattr(make, '__name__', 'labels')} accepts"
@@ -201,111 +227,7 @@ class _Labels(dict[str, Label]):
         return label
 
 
-class _Grower:
-    """Builds trees from tokens: the open nodes, and post-order arrays of the finished ones.
-
-    The innermost open node has a `state`, a `label`, a `word`, and a `mark`: how many nodes
-    were waiting for a parent when it began. `around` keeps label and mark of those around it.
-    """
-
-    __slots__ = (
-        "around", "bare", "label", "label_of", "labels", "mark", "needs_words", "parents", "state", "tokens",
-        "unescape", "waiting", "word",
-    )  # fmt: skip
-
-    def __init__(self, label_of: _Labels, *, unescape: bool, needs_words: bool) -> None:
-        self.label_of = label_of
-        self.unescape = unescape
-        self.needs_words = needs_words
-        self.around: list[tuple[Label, int]] = []
-        self.reset()
-
-    def reset(self) -> None:
-        self.parents: list[int] = []
-        self.labels: list[Label] = []
-        self.tokens: list[str | None] = []
-        self.waiting: list[int] = []
-        self.state = _OUTSIDE
-        self.label: Label = None
-        self.word: str | None = None
-        self.mark = 0
-        self.bare = False  # the outermost bracket has no label
-
-    def open(self) -> None:
-        """Begin a node inside the innermost one."""
-        state = self.state
-        if state == _HAS_WORD:
-            raise _Misfit("')' after the node's word", _NEXT_NODE)
-        if state == _OPENED:
-            if len(self.around) > 1:
-                raise _Misfit("a label after '('", "only the outermost bracket of a tree may lack one")
-            self.bare = True
-        self.around.append((self.label, self.mark))
-        self.mark = len(self.waiting)
-        self.state = _OPENED
-
-    def take(self, word: str) -> None:
-        """Read the innermost node's label or word."""
-        if self.state == _OPENED:
-            self.label = self.label_of[word]
-            self.state = _LABELLED
-        elif self.state == _LABELLED:
-            self.word = intern(unescape(word) if self.unescape else word)  # one object for all places
-            self.state = _HAS_WORD
-        elif self.state == _OUTSIDE:
-            raise _Misfit("'(' to begin a tree", "put text in brackets: (LABEL word)")
-        elif self.state == _HAS_WORD:
-            raise _Misfit("')' after the node's word", _NEXT_NODE)
-        else:
-            raise _Misfit("'(' or ')' after a child", _NEXT_NODE)
-
-    def close(self) -> Tree | None:
-        """Finish the innermost node; return the tree when that was its root."""
-        if self.state < _HAS_WORD:
-            self.check_close()
-        waiting = self.waiting
-        if not (self.bare and len(self.around) == 1 and len(waiting) == 1):
-            node = len(self.parents)
-            for child in waiting[self.mark :]:
-                self.parents[child] = node
-            del waiting[self.mark :]
-            waiting.append(node)
-            self.parents.append(-1)
-            self.labels.append(self.label)
-            self.tokens.append(self.word)
-        self.word = None
-        self.label, self.mark = self.around.pop()
-        self.state = _HAS_CHILDREN
-        if self.around:
-            return None
-        if self.bare and self.labels[-1] is None:
-            self.labels[-1] = self.label_of[""]
-        tree = trusted_tree(self.parents, self.labels, self.tokens)
-        self.reset()
-        return tree
-
-    def check_close(self) -> None:
-        """Raise unless the innermost node may be closed though it has neither word nor children."""
-        if self.state == _OUTSIDE:
-            raise _Misfit("'(' to begin a tree", "remove it, or add the '(' that it closes")
-        if self.state == _OPENED:
-            raise _Misfit("a label after '('", "remove the empty node, or write (LABEL word)")
-        if self.needs_words:
-            raise _Misfit("a word or children after the label", "write (LABEL word)")
-
-
-def _number(tokens: Sequence[str], unread: Iterator[str]) -> int:
-    """Return the number of the token that was read last, counted from 0."""
-    # Counting while reading would cost a tenth of the time, and only errors ask for it.
-    return len(tokens) - length_hint(unread) - 1
-
-
-def _where(mark: _Mark) -> str:
-    piece, number = mark
-    return piece.where(next(islice(_TOKEN.finditer(piece.text), number, None)).start())
-
-
-def _parse(
+def _parse(  # noqa: PLR0915 - one loop: calls would double its time
     pieces: Iterable[Piece],
     label_of: _Labels,
     *,
@@ -313,33 +235,108 @@ def _parse(
     allow_empty: bool = False,
     needs_words: bool = False,
 ) -> Iterator[tuple[Tree, _Mark]]:
-    """Yield every tree with the place where it begins."""
-    grower = _Grower(label_of, unescape=unescape, needs_words=needs_words)
+    """Yield every tree with the place where it begins; pieces are cut at blanks and brackets only."""
+    state = _OUTSIDE
+    around: list[tuple[Label, int]] = []  # of each open node: label, and how many nodes were waiting before
+    waiting: list[int] = []  # nodes that have no parent yet
+    parents: list[int] = []
+    labels: list[Label] = []
+    tokens: list[str | None] = []
     begin: _Mark | None = None
+    leaf_word: str | None = None  # of the innermost node
+    clean = _unescaped if unescape else intern  # one object for all places of a word
     end = ""
-    for piece in whole_pieces(pieces, _SPLITS):
-        tokens = _TOKEN.findall(piece.text)
-        unread = iter(tokens)
+    for piece in pieces:
+        parts = _PART.findall(piece.text)
+        unread = iter(parts)
         try:
-            for word in unread:
-                if word == "(":
-                    if grower.state == _OUTSIDE:
-                        begin = piece, _number(tokens, unread)
-                    grower.open()
-                elif word == ")":
-                    tree = grower.close()
-                    if tree is not None:
-                        assert begin is not None
-                        yield tree, begin
+            for text, word, other in unread:
+                if text or other == "(":
+                    if state < _LABELLED:
+                        if state == _OUTSIDE:
+                            begin = piece, len(parts) - length_hint(unread) - 1
+                        elif state == _HAS_WORD or len(around) > 1:
+                            raise _unopenable(state)
+                    if not word:
+                        around.append((label_of[text] if text else None, len(waiting)))
+                        state = _LABELLED if text else _OPENED
+                        continue
+                    waiting.append(len(parents))
+                    labels.append(label_of[text])
+                    tokens.append(clean(word))
+                    parents.append(-1)
+                elif other == ")":
+                    if state < _HAS_WORD or (needs_words and state == _LABELLED):
+                        raise _unclosable(state)
+                    label, mark = around.pop()
+                    if label is not None or len(waiting) != 1:  # else it is PTB's outer bracket
+                        node = len(parents)
+                        for child in waiting[mark:]:
+                            parents[child] = node
+                        waiting[mark:] = (node,)
+                        labels.append(label_of[""] if label is None else label)
+                        tokens.append(leaf_word)
+                        leaf_word = None
+                        parents.append(-1)
+                elif state == _OPENED:
+                    around[-1] = label_of[other], around[-1][1]
+                    state = _LABELLED
+                    continue
+                elif state == _LABELLED:
+                    leaf_word = clean(other)
+                    state = _HAS_WORD
+                    continue
                 else:
-                    grower.take(word)
+                    raise _stray(state)
+                state = _HAS_CHILDREN
+                if not around:
+                    assert begin is not None
+                    yield trusted_tree(parents, labels, tokens), begin
+                    state = _OUTSIDE
+                    parents, labels, tokens, waiting = [], [], [], []
         except _Misfit as misfit:
-            where = _where((piece, _number(tokens, unread)))
-            raise ReadError(where, misfit.expected, misfit.found or shorten(word), misfit.fix) from None
+            match = _nth(piece, len(parts) - length_hint(unread) - 1)
+            group = 0 if misfit.bracket or not match[1] else 1
+            found = misfit.found or shorten("(" if misfit.bracket else match[group])
+            raise ReadError(piece.where(match.start(group)), misfit.expected, found, misfit.fix) from None
         end = piece.where(len(piece.text))
-    if grower.around:
+    if around:
         assert begin is not None
-        expected = f"{len(grower.around)} more ')' to close the tree that begins at {_where(begin)}"
+        expected = f"{len(around)} more ')' to close the tree that begins at {_where(begin)}"
         raise ReadError(end, expected, "the end of the file", "close it, or remove what is left of it")
     if begin is None and not allow_empty:
         raise ReadError(end, "a tree", "the end of the file", "check the path, or pass allow_empty=True")
+
+
+def _unescaped(word: str) -> str:
+    return intern(unescape(word))
+
+
+def _unopenable(state: int) -> _Misfit:
+    if state == _HAS_WORD:
+        return _Misfit("')' after the node's word", _NEXT_NODE, bracket=True)
+    return _Misfit("a label after '('", "only the outermost bracket of a tree may lack one", bracket=True)
+
+
+def _stray(state: int) -> _Misfit:
+    if state == _OUTSIDE:
+        return _Misfit("'(' to begin a tree", "put text in brackets: (LABEL word)")
+    expected = "')' after the node's word" if state == _HAS_WORD else "'(' or ')' after a child"
+    return _Misfit(expected, _NEXT_NODE)
+
+
+def _unclosable(state: int) -> _Misfit:
+    if state == _OUTSIDE:
+        return _Misfit("'(' to begin a tree", "remove it, or add the '(' that it closes")
+    if state == _OPENED:
+        return _Misfit("a label after '('", "remove the empty node, or write (LABEL word)")
+    return _Misfit("a word or children after the label", "write (LABEL word)")
+
+
+def _nth(piece: Piece, number: int) -> re.Match[str]:
+    return next(islice(_PART.finditer(piece.text), number, None))
+
+
+def _where(mark: _Mark) -> str:
+    piece, number = mark
+    return piece.where(_nth(piece, number).start())

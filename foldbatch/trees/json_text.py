@@ -114,7 +114,6 @@ def _lines(path_or_lines: Source) -> Iterator[Piece]:
 
 
 def _decode(piece: Piece, what: str) -> Any:
-    """Return the value that a piece holds, blaming the place of what is wrong."""
     fix = "repair it; JSON quotes names and text with double quotes"
     try:
         data = piece.text.encode()

@@ -58,16 +58,13 @@ class Records(Sequence[Any]):
     """Examples that lie in columns.
 
     Attributes:
-        store: returns the column of examples, the same one each time.
         make: returns the Python objects of some rows, given the rows' numbers.
-        rows: ``[len]``: the rows that hold these examples.
-        weight: about how many values there are in an example.
     """
 
-    store: Callable[[], Store]
+    store: Callable[[], Store]  # returns the column of examples, the same one each time
     make: Callable[[NDArray[Any]], list[Any]]
-    rows: NDArray[Any]
-    weight: float
+    rows: NDArray[Any]  # ``[len]``: the rows that hold these examples
+    weight: float  # about how many values there are in an example
 
     def __repr__(self) -> str:
         return f"Records({len(self)} examples)"

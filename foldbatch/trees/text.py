@@ -84,15 +84,15 @@ def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[Pie
     return _place(_decode(blocks), name)
 
 
-def text_pieces(text: str, name: str = "text") -> Iterator[Piece]:
-    """Yield one string as pieces, checked as a file's text is.
+def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[Piece]:
+    """Yield one string, which begins at a line, as pieces, checked as a file's text is.
 
     Raises:
         ReadError: when it is no string; where it holds a NUL byte, while iterating.
     """
     if not isinstance(text, str):
         raise ReadError(name, "a str", describe_value(text), "read a file with read_brackets")
-    return _place([(text, None)], name)
+    return _place([(text, None)], name, line)
 
 
 def whole_pieces(pieces: Iterable[Piece], ends: str) -> Iterator[Piece]:
@@ -189,8 +189,8 @@ def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, Problem | None]]:
         yield line if line.endswith("\n") else line + "\n", None
 
 
-def _place(texts: Iterable[tuple[str, Problem | None]], name: str) -> Iterator[Piece]:
-    line, column, begun = 1, 1, False
+def _place(texts: Iterable[tuple[str, Problem | None]], name: str, line: int = 1) -> Iterator[Piece]:
+    column, begun = 1, False
     for raw, problem in texts:
         text = raw if begun else raw.removeprefix(_BOM)
         begun = begun or bool(raw)

@@ -2,3 +2,8 @@
 
 Nothing that compiles or runs a model imports from here.
 """
+
+from foldbatch.views.explanation import Explanation, explain
+from foldbatch.views.picture import draw_schedule
+
+__all__ = ["Explanation", "draw_schedule", "explain"]

@@ -5,25 +5,200 @@ It is read off the cell and the routines that an engine makes of it, as data and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from foldbatch.errors import counted
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.cell import Cell
-from foldbatch.static.graph import SOURCES, Graph, Node, parameter_node
-from foldbatch.static.printer import print_graph
+from foldbatch.static.cellgraph import CellGraph
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, parameter_node
+from foldbatch.static.printer import constant_name, expression, parameter_name, print_graph, unlike
 from foldbatch.static.routine_printer import print_statements
 from foldbatch.static.routines import Target
 from foldbatch.static.sides import trail
-from foldbatch.static.statements import Routine
-from foldbatch.views import footprint
-from foldbatch.views.footprint import NamedBuffer, Recomputed
-from foldbatch.views.naming import joined, name_nodes
-from foldbatch.views.parts import BACKWARD, FORWARD, StageParts, parts_of
-from foldbatch.views.reasons import Placed, place
-from foldbatch.views.weights import Weight, weights
+from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
+from foldbatch.static.statements import Binding, Routine
+from foldbatch.types import TensorType
+from foldbatch.views.parts import (
+    BACKWARD,
+    FORWARD,
+    NamedBuffer,
+    Recomputed,
+    StageParts,
+    buffers,
+    parts_of,
+    planned,
+    recomputed,
+    unplaced,
+    unplanned,
+)
+
+
+def joined(graph: CellGraph) -> Graph:
+    """Return the graph of all results of a cell: outputs, losses and metrics joined."""
+    return Graph(graph.inputs, graph.results)
+
+
+def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Parameter, str]) -> dict[Node, str]:
+    """Return a name for every node of a cell, and of `graphs`, which may be earlier states of it.
+
+    Operands are ``x0``, data of the example ``f0``, cotangents ``g0``, as in routines; what is computed is
+    ``%0``, numbered from the first graph on. Parameters have the name that `parameters` gives them, else
+    their own, and constants are written out, or shown by their shape where they are large.
+    """
+    names = {node: f"x{i}" for i, node in enumerate(cell.graph.operands)}
+    names |= {node: f"f{i}" for i, node in enumerate(cell.graph.feeds)}
+    stages = [
+        stage
+        for phase in (cell.training, cell.inference)
+        for direction in (phase.forward, phase.backward)
+        for stage in direction.values()
+    ]
+    names |= {
+        node: f"g{key}"
+        for stage in stages
+        for node, (kind, key) in stage.given.items()
+        if kind == "cotangent"
+    }
+    computed = 0
+    staged = (stage.graph for stage in stages)
+    for graph in (joined(cell.built), *graphs, joined(cell.graph), cell.backward_graph, *staged):
+        for node in graph.nodes:
+            if node in names:
+                continue
+            if node.op is PARAMETER:
+                parameter = node.attrs["parameter"]
+                names[node] = unlike(
+                    parameters.get(parameter, parameter_name(parameter)), set(names.values())
+                )
+            elif node.op is CONSTANT:
+                names[node] = constant_name(node.attrs["value"])
+            else:
+                names[node] = f"%{computed}"
+                computed += 1
+    return names
+
+
+_RESULTS = {FORWARD: ("output", "outputs"), BACKWARD: ("cotangent of", "cotangents of")}
+Reached = defaultdict[Node, set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A node that a routine computes: its name and expression, when it runs, and why then."""
+
+    name: str
+    expression: str
+    direction: str
+    stage: str
+    reason: str
+
+
+def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Placed]:
+    """Return every node of every part, part by part in the order in which they run."""
+    for direction, words in _RESULTS.items():
+        of_side = [part for part in parts if part.direction == direction]
+        nodes = {node for part in of_side for node in part.computed}
+        reads, needed = _recursive_ends(cell, direction)
+        _spread(reads, needed, sorted(nodes, key=lambda node: node.number))
+        for part in of_side:
+            for node in part.computed:
+                reason = _reason(node, part.when, reads[node], needed[node], words)
+                yield Placed(names[node], expression(node, names), direction, part.when, reason)
+
+
+def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
+    """Return the recursive inputs and outputs of a direction, with their names."""
+    graph, ends = cell.graph, cell.ends
+    inputs, outputs = Reached(set), Reached(set)
+    if direction == FORWARD:
+        for i in ends.recursive_operands:
+            inputs[graph.operands[i]].add(f"x{i}")
+        for i in ends.recursive_outputs:
+            outputs[graph.outputs[i]].add(str(i))
+        return inputs, outputs
+    for stage in cell.training.backward.values():
+        for node, (kind, i) in stage.given.items():
+            if kind == "cotangent" and i in ends.recursive_outputs:
+                inputs[node].add(f"g{i}")
+        for (kind, key), node in stage.results:
+            if kind == "cotangent" and key in ends.recursive_operands:
+                outputs[node].add(f"x{key}")
+    return inputs, outputs
+
+
+def _spread(reads: Reached, needed: Reached, nodes: Sequence[Node]) -> None:
+    """Carry along `nodes`, operands first, which recursive ends each reads, and which need it."""
+    for node in nodes:
+        reads[node] = reads[node].union(*(reads[x] for x in node.inputs))
+    for node in reversed(nodes):
+        for x in node.inputs:
+            needed[x] |= needed[node]
+
+
+def _reason(node: Node, stage: str, reads: set[str], needed: set[str], words: tuple[str, str]) -> str:
+    due = BEFORE if not reads else STEP if needed else AFTER
+    if due != stage:
+        return (
+            "view, made anew where it is read" if is_view(node) else "made where it is read, to store nothing"
+        )
+    if stage == BEFORE:
+        return "reads nothing recursive"
+    source = f"reads recursive {_listed(reads)}"
+    if not needed:
+        return f"{source}; needed by nothing recursive"
+    return f"{source}; needed by recursive {words[len(needed) > 1]} {_listed(needed)}"
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names, key=lambda name: (len(name), name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss.
+
+    Attributes:
+        name: as in graphs.
+        type: of its array.
+        trainable: whether it may have a gradient at all.
+        readers: the routines that read it.
+        gradient: the routines that yield its gradient, dense.
+        rows: names of nodes, values and ids, where its gradient is a sum of rows of values by ids.
+        sparse: whether its whole gradient is such sums.
+    """
+
+    name: str
+    type: TensorType
+    trainable: bool
+    readers: tuple[str, ...]
+    gradient: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]
+    sparse: bool
+
+
+def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Weight]:
+    """Return the parameters that a cell reads; `parts` are the stages that train it."""
+    nodes = {Binding("feed", i): node for i, node in enumerate(cell.graph.feeds)}
+    nodes |= {Binding("kept", i): node for part in parts for node, i in part.stage.kept.items()}
+    for parameter in cell.parameters:
+        sums = [rows for rows in cell.sums if rows.parameter is parameter]
+        yield Weight(
+            names[parameter_node(parameter)],
+            parameter.type,
+            parameter.trainable,
+            tuple(part.name for part in parts if parameter in part.graph.parameters),
+            tuple(
+                part.name
+                for part in parts
+                if any(key == ("gradient", parameter) for key, _ in part.stage.results)
+            ),
+            tuple((names[nodes[rows.values]], names[nodes[rows.ids]]) for rows in sums),
+            parameter in cell.sparse,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +318,12 @@ def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | No
         parts,
         parts_of(cell.inference, target),
         tuple(place(cell, parts, node_names)),
-        tuple(footprint.buffers(parts, node_names)),
-        footprint.unplaced(parts, node_names),
-        tuple(footprint.recomputed(parts, node_names)),
+        tuple(buffers(parts, node_names)),
+        unplaced(parts, node_names),
+        tuple(recomputed(parts, node_names)),
         tuple(weights(cell, parts, node_names)),
-        footprint.planned(parts),
-        footprint.unplanned(parts),
+        planned(parts),
+        unplanned(parts),
     )
 
 
@@ -252,7 +427,7 @@ def _inference(explanation: CellExplanation) -> Iterator[str]:
     if graph is not explanation.cell.graph:
         yield from _graph("graph in inference", joined(graph), explanation.names)
     lines = [f"{part.when}, {_statements(part.routine)}" for part in explanation.inference]
-    lines.append(f"together {_bytes(footprint.planned(explanation.inference))}")
+    lines.append(f"together {_bytes(planned(explanation.inference))}")
     yield from _titled("routines in inference", lines)
 
 

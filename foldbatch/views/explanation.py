@@ -2,26 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from foldbatch.compiling import compile
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.report_text import table
 from foldbatch.errors import counted
 from foldbatch.model.model import FEW_CELLS, find_cells
-from foldbatch.params import Parameter
-from foldbatch.program import Program
+from foldbatch.params.parameters import Parameter
+from foldbatch.program.compiling import compile
+from foldbatch.program.program import Program
 from foldbatch.static.cell import Cell
-from foldbatch.views.boxes import boxes
-from foldbatch.views.drawing import draw
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Node
+from foldbatch.static.printer import expression
+from foldbatch.static.routine_printer import result_name
+from foldbatch.static.stages import AFTER
+from foldbatch.views.drawing import Box, draw, draw_rails
 from foldbatch.views.explain import CellExplanation, explain_cell, ops_in
-from foldbatch.views.parts import FORWARD
-from foldbatch.views.rails import draw_rails
+from foldbatch.views.parts import BACKWARD, FORWARD
+
+
+def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
+    """Return the boxes of a cell's forward graph as it is trained, or of its backward graph.
+
+    Every node has one, each use of a constant has one, and so has each result. A node that several
+    routines compute has the stage of the first.
+    """
+    side = BACKWARD if backward else FORWARD
+    graph = explanation.cell.backward_graph if backward else explanation.graph_after
+    stages: dict[str, str] = {}
+    for placed in explanation.stages:
+        if placed.direction == side:
+            stages.setdefault(placed.name, placed.stage)
+    read = {*graph.outputs, *(x for node in graph.nodes for x in node.inputs)}
+    drawn: list[Box] = []
+    for node in (*graph.inputs, *graph.nodes):
+        if (node in graph.inputs and backward and node not in read) or node.op is CONSTANT:
+            continue
+        reads = () if node in graph.inputs else node.inputs
+        name = explanation.names[node]
+        # sums of rows have no stage: they are computed after all routines
+        kind = _kind(explanation, node, given=node in graph.inputs) or stages.get(name, AFTER)
+        drawn += [_constant(explanation, x, f"{name}.{i}") for i, x in enumerate(reads) if x.op is CONSTANT]
+        keys = tuple(f"{name}.{i}" if x.op is CONSTANT else explanation.names[x] for i, x in enumerate(reads))
+        title = f"{name} {node.op.name}" if node.op not in SOURCES and reads else name
+        hint = expression(node, explanation.names) if reads else name
+        drawn.append(Box(name, title, f"{node.axis} {node.type}", kind, keys, hint))
+    for i, (words, node) in enumerate(_results(explanation, side)):
+        constant = [_constant(explanation, node, f"result {i}.0")] if node.op is CONSTANT else []
+        key = constant[0].key if constant else explanation.names[node]
+        drawn += [*constant, Box(f"result {i}", words, f"{node.axis} {node.type}", "result", (key,))]
+    return drawn
+
+
+def _kind(explanation: CellExplanation, node: Node, *, given: bool) -> str:
+    """Return the kind of box that stands for a node that is not computed."""
+    graph = explanation.cell.graph
+    if node in graph.operands:
+        return "operand"
+    if node in graph.feeds:
+        return "feed"
+    if given:
+        return "cotangent" if node.op is INPUT else "kept"
+    return "parameter" if node.op is PARAMETER else ""
+
+
+def _constant(explanation: CellExplanation, node: Node, key: str) -> Box:
+    return Box(key, explanation.names[node], f"{node.axis} {node.type}", "constant")
+
+
+def _results(explanation: CellExplanation, side: str) -> Iterator[tuple[str, Node]]:
+    """Yield the results of a direction, with names: those that routines deliver, then sums of rows."""
+    for part in explanation.parts:
+        if part.direction == side:
+            for key, node in part.stage.results:
+                yield result_name(key, explanation.parameter_names), node
+    if side == BACKWARD and explanation.cell.sums:
+        sums = explanation.cell.backward_graph.outputs[-len(explanation.cell.sums) :]
+        for rows, node in zip(explanation.cell.sums, sums, strict=True):
+            yield result_name(("gradient", rows.parameter), explanation.parameter_names), node
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +172,9 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
         names = {parameter: name_of for name_of, parameter in program.params.parameters.items()}
         cells = program.model.cells
         target = program.engine.target
-        tracing = "" if name else _tracing(program)
+        tracing = "" if name else program.lowered.way
     chosen = find_cells(cells, name, "explain")
     return Explanation(tuple(explain_cell(cells[number], target, names) for number in chosen), tracing)
-
-
-def _tracing(program: Program) -> str:
-    columns = program.lowered.columns
-    if isinstance(columns, str):
-        return f"by the program, visit by visit. What keeps examples from being traced by columns: {columns}"
-    if not columns.recurs:
-        slow = "by the program, visit by visit, which takes no longer than columns where nothing recurs"
-        last = f"; the last that were not: {columns.refusals.last}" if columns.refusals.last else ""
-        return f"{slow}. Arrow arrays: by columns{last}"
-    last = columns.refusals.last
-    beside = f". The last batch that was traced by the program instead: {last}" if last else ""
-    return f"by columns, all visits of a block at once{beside}"
 
 
 def _summary(cells: Sequence[CellExplanation]) -> str:

@@ -1,15 +1,167 @@
-"""The table of the zoo: names of models and the functions that make them."""
+"""The models of the zoo by name: those for phrases and for records; `child_sum` has a module of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
-from foldbatch.zoo.bilstm import bilstm
+from foldbatch.blocks import (
+    RNN,
+    RNTN,
+    AllOf,
+    Concat,
+    ForwardDeclaration,
+    GetItem,
+    Identity,
+    InputTransform,
+    Linear,
+    LSTMCell,
+    Map,
+    Mean,
+    OneOf,
+    Record,
+    TreeLSTM,
+    Void,
+)
+from foldbatch.errors import BlockValueError
 from foldbatch.zoo.child_sum import child_sum
-from foldbatch.zoo.records import json
-from foldbatch.zoo.rntn import rntn
-from foldbatch.zoo.tree_lstm import tree_lstm
+from foldbatch.zoo.tasks import AnyBlock, Task, of_example, of_node, scorer
+from foldbatch.zoo.words import Words, leaf_vector, reversed_words_of, word_vector, words_of
+
+
+def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
+    """Return a binary Tree-LSTM: its leaves have a word, its inner nodes two children.
+
+    The scores of a node are ``W h + b`` of its state ``(h, c)``; c is not seen.
+
+    Args:
+        words: how the leaves' words become vectors.
+        task: what is to be told.
+        hidden: extent of h and c.
+
+    Raises:
+        ExampleError: when it is run on a node with one child, or with three or more.
+
+    Source: Tai, Socher and Manning 2015, Improved Semantic Representations From Tree-Structured Long Short-
+    Term Memory Networks, section 3.2 and 4.1: equations 9 to 14.
+
+    >>> from foldbatch import compile, trees
+    >>> words = Words(trees.Vocabulary(["good", "film"]), size=4)
+    >>> model = tree_lstm(words, Task("nodes", classes=5), hidden=3)
+    >>> tree = trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
+    >>> compile(model, "numpy").run([tree])[0].shape
+    (5,)
+    """
+    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    cell, scores = TreeLSTM(hidden), scorer(task)
+    leaf = AllOf(leaf_vector(words), Record(())) >> cell
+    node = AllOf(Void(), Record((tree(), tree()))) >> cell
+    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    tree.resolve_to(of_node(state, GetItem(0), scores, task))
+    return of_example(tree() >> GetItem(0), scores, task)
+
+
+def rntn(words: Words, task: Task, *, hidden: int | None = None) -> AnyBlock:
+    """Return a recursive neural tensor network over binary trees.
+
+    A leaf is its word's vector x, as in the paper; where `hidden` is another size than that of the vectors,
+    it is ``tanh(W x + b)``. Unlike the paper, inner nodes add a bias to the bilinear form.
+
+    Args:
+        words: how the leaves' words become vectors; the paper has 25 to 35 numbers a word.
+        task: what is to be told.
+        hidden: extent of a node's vector; by default that of the words'.
+
+    Raises:
+        ExampleError: when it is run on a node with one child, or with three or more.
+
+    Source: Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank,
+    section 4.3.
+
+    >>> from foldbatch import compile, trees
+    >>> model = rntn(Words(trees.Vocabulary(["good", "film"]), size=4), Task("nodes", classes=5))
+    >>> tree = trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
+    >>> compile(model, "numpy").run([tree])[0].shape
+    (5,)
+    """
+    size = words.size if hidden is None else hidden
+    tree = ForwardDeclaration(output_type=size, name="tree")
+    cell, scores = RNTN(size), scorer(task)
+    leaf = leaf_vector(words)
+    if size != words.size:
+        leaf = leaf >> cell
+    node = AllOf(Void(), Record((tree(), tree()))) >> cell
+    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    tree.resolve_to(of_node(state, Identity(), scores, task))
+    return of_example(tree(), scores, task)
+
+
+POOLINGS = ("last", "mean")
+
+
+def bilstm(
+    words: Words, task: Task, *, hidden: int = 150, pooling: Literal["last", "mean"] = "last"
+) -> AnyBlock:
+    """Return a bidirectional LSTM over words: what trees are compared with.
+
+    It reads the words of a tree, those of a list, or those of a string between blanks.
+
+    Args:
+        words: how the words become vectors.
+        task: what is to be told; not ``nodes``, since it has none.
+        hidden: extent of the state of each direction.
+        pooling: what is classified: the ``last`` state of each direction, or the ``mean`` of its outputs.
+
+    Raises:
+        BlockValueError: when the task is ``nodes``, or `pooling` is another word.
+
+    Source: Graves and Schmidhuber 2005, Framewise Phoneme Classification with Bidirectional LSTM; as a
+    baseline of trees: Tai, Socher and Manning 2015, section 5.1.
+
+    >>> from foldbatch import compile, trees
+    >>> model = bilstm(Words(trees.Vocabulary(["good", "film"]), size=4), Task(classes=2), hidden=3)
+    >>> compile(model, "numpy").run([("a good film", None)])[0].shape
+    (2,)
+    """
+    if task.kind == "nodes":
+        fix = "train it on roots, with Task('root')"
+        raise BlockValueError("bilstm", "a task of whole examples", "nodes", fix)
+    if pooling not in POOLINGS:
+        raise BlockValueError("bilstm", "pooling last or mean", repr(pooling), "choose one of them")
+    word = word_vector(words)
+    ends = []
+    for name, read in (("forward", words_of), ("backward", reversed_words_of)):
+        outputs_and_last = InputTransform(read) >> Map(word) >> RNN(LSTMCell(hidden, name=name))
+        pooled = GetItem(0) >> Mean() if pooling == "mean" else GetItem(1) >> GetItem(0)
+        ends.append(outputs_and_last >> pooled)
+    return of_example(AllOf(*ends) >> Concat(), scorer(task), task)
+
+
+def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
+    """Return a model of pairs ``(record, label)``.
+
+    Args:
+        record: from a record to a vector, for example the block of a schema inferred from samples.
+        task: what is to be told: ``class`` or ``number``.
+        hidden: extent of the layer between the record's vector and the scores.
+
+    Raises:
+        BlockValueError: when the task reads trees.
+
+    Source: Mandlik, Racinsky, Lisy and Pevny 2022, JsonGrinder.jl: automated differentiable neural
+    architecture for embedding arbitrary JSON data.
+
+    >>> from foldbatch import GetItem, Vector, compile
+    >>> model = json(GetItem("sizes") >> Vector(3), Task("number"))
+    >>> compile(model, "numpy").run([({"sizes": [1, 2, 3]}, None)])[0].shape
+    ()
+    """
+    if task.reads_tree:
+        fix = "use Task('class') or Task('number')"
+        raise BlockValueError("json", "a task whose examples are pairs", task.kind, fix)
+    return of_example(record >> Linear(hidden, "relu"), scorer(task), task)
+
 
 MODELS: dict[str, Callable[..., Any]] = {
     "tree_lstm": tree_lstm,

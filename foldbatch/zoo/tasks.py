@@ -218,5 +218,4 @@ def _asides(task: Task, name: str, factor: float) -> list[AnyBlock]:
 
 
 def _answers(task: Task) -> AnyBlock:
-    """Return a block from all scores to those of the classes that can be answers."""
     return Function(partial(first_scores, answers=task.answers)) if task.answers else Identity()

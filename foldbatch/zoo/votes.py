@@ -10,7 +10,7 @@ import numpy as np
 from foldbatch.blocks import AllOf, Dropout, Embedding, FromTensor, Function, InputTransform, Map, Scalar, Sum
 from foldbatch.blocks.columnar.purity import pure
 from foldbatch.static import ops
-from foldbatch.trees.node import TreeNode
+from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, only_element
 from foldbatch.zoo.words import name_of, subwords

@@ -28,7 +28,7 @@ from foldbatch.blocks import (
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.columnar.purity import pure
 from foldbatch.errors import BlockValueError
-from foldbatch.trees.node import TreeNode
+from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 
 SUBWORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

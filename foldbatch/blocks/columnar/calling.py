@@ -13,9 +13,9 @@ import numpy as np
 from foldbatch.blocks.columnar.code import ATOMS, Impure, is_constant
 from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, Stored
 from foldbatch.blocks.columnar.purity import Pure, pure_of
-from foldbatch.blocks.columns import BadDataError
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.memo import Kinds
+from foldbatch.model.columns import BadDataError
 from foldbatch.trees import Vocabulary
 
 # what pure code raises on data that it is not written for

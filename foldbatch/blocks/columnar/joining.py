@@ -13,7 +13,7 @@ from foldbatch.blocks.columnar.calling import are_immutable, objects_at
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
 from foldbatch.blocks.columnar.scope import Part, Run
-from foldbatch.blocks.columns import BadDataError, column
+from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.record import Record

@@ -7,7 +7,7 @@ from typing import Any
 
 from foldbatch.blocks.layers.layer import Layer, describe, find_initializer, flat, pair, positive
 from foldbatch.errors import BlockValueError, GraphError, UnknownNameError
-from foldbatch.params import Initializer
+from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import TensorType, TupleType

@@ -14,7 +14,7 @@ from foldbatch.blocks.layers.layer import (
     vector,
 )
 from foldbatch.errors import GraphError
-from foldbatch.params import Initializer
+from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import DEFAULT_DTYPE, TensorType

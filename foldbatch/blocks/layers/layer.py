@@ -13,7 +13,7 @@ from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.settings import settings_of, signature_of
 from foldbatch.blocks.values import is_int
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
-from foldbatch.params import INITIALIZERS, Initializer, Owner, Parameter
+from foldbatch.params.parameters import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import TensorType, describe_value

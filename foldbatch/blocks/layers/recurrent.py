@@ -23,7 +23,7 @@ from foldbatch.blocks.layers.layer import (
     projected,
 )
 from foldbatch.errors import GraphError
-from foldbatch.params import Array, Initializer
+from foldbatch.params.parameters import Array, Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, Type, terminals

@@ -21,7 +21,7 @@ from foldbatch.blocks.layers.layer import (
 )
 from foldbatch.blocks.layers.trees import children_in_places, leaf_input, over_children
 from foldbatch.errors import GraphError
-from foldbatch.params import Initializer
+from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, parameter_node
 from foldbatch.types import TensorType, TupleType

@@ -26,7 +26,7 @@ from foldbatch.blocks.layers.layer import (
 )
 from foldbatch.blocks.layers.recurrent import State, lstm_bias, lstm_output, lstm_state
 from foldbatch.errors import GraphError
-from foldbatch.params import Initializer
+from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, parameter_node
 from foldbatch.types import TensorType, TupleType

@@ -8,7 +8,7 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.card import check as check_card
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import planning_arithmetic
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, PRECISIONS, Backend, Settings, fastest_arithmetic
 from foldbatch.model.model import Model
 
 
@@ -26,7 +26,7 @@ def _device(precision: str, number: int) -> Device:
     return Device(load_driver(precision))
 
 
-def load(model: Model, *, debug: bool = False, precision: str = "fp32", launch: str = "auto") -> CudaEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are.
 
     Raises:
@@ -35,10 +35,10 @@ def load(model: Model, *, debug: bool = False, precision: str = "fp32", launch: 
     return CudaEngine(
         "cuda",
         model,
-        device(precision),
-        planning_arithmetic("cuda"),
-        launch=launch,
-        debug=debug,
+        device(settings.precision),
+        fastest_arithmetic(),
+        launch=settings.launch,
+        debug=settings.debug,
     )
 
 
@@ -49,3 +49,6 @@ def check() -> None:
         BackendError: what is missing, and what to do.
     """
     load_driver()
+
+
+BACKEND = Backend(load, check, PRECISIONS, LAUNCHES)

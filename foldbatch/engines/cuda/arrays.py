@@ -15,7 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from foldbatch.engines.cuda import gradients
 from foldbatch.engines.cuda.drivers.driver import Buffer
-from foldbatch.params import Array, Remote, SparseRows
+from foldbatch.params.parameters import Array, Remote, SparseRows
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.device import Device
@@ -45,9 +45,14 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         dtype: of its elements.
         offset: the byte of the buffer where it begins.
         guards: of the batches that it was computed from; reading it raises the error of a bad one.
+
+    Attributes:
+        pointer: the address of the first element.
+        size: the number of elements.
+        nbytes: the bytes of all elements.
     """
 
-    __slots__ = ("buffer", "device", "dtype", "guards", "offset", "shape")
+    __slots__ = ("buffer", "device", "dtype", "guards", "nbytes", "offset", "pointer", "shape", "size")
 
     def __init__(
         self,
@@ -64,26 +69,19 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self.dtype = np.dtype(dtype)
         self.offset = offset
         self.guards = guards
+        self.pointer = buffer.pointer + offset
+        self.size = prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
 
     @property
-    def pointer(self) -> int:
-        """The address of the first element."""
-        return self.buffer.pointer + self.offset
+    def kind(self) -> str:
+        """The type of the elements as kernels call it, as ``f4``."""
+        return self.dtype.str[1:]
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements."""
-        return self.size * self.dtype.itemsize
 
     # -- on the host
 
@@ -187,7 +185,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         device: tuple[int, int] = self.native.__dlpack_device__()
         return device
 
-    # -- gradients, see `foldbatch.params.Remote`
+    # -- gradients, see `foldbatch.params.parameters.Remote`
 
     def spread(self, gradient: SparseRows) -> DeviceArray:
         """Return a sparse gradient, whose values this is, as an array of its table's shape."""

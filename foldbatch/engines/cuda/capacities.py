@@ -54,7 +54,8 @@ def _holds(room: Shape, shape: Shape) -> bool:
         room.slices <= shape.slices
         and room.first <= shape.first
         and room.copies >= shape.copies
-        and all(a >= b for a, b in zip(room.listed + room.rest, shape.listed + shape.rest, strict=True))
+        and all(a >= b for a, b in zip(room.listed, shape.listed, strict=True))
+        and all(a >= b for a, b in zip(room.rest, shape.rest_beside(room.slices), strict=True))
     )
 
 
@@ -121,11 +122,12 @@ def _together(shapes: Sequence[Shape]) -> Shape:
         if _found(kinds, own):
             for item in shape.items:
                 seen[next(place for place in rest if kinds[place] == _kind(item))].append(item)
-    every = list(zip(*((shape.listed, shape.rest) for shape in shapes), strict=True))
+    slices = frozenset.intersection(*(shape.slices for shape in shapes))
+    every = list(zip(*((shape.listed, shape.rest_beside(slices)) for shape in shapes), strict=True))
     listed, rests = (tuple(room_for(numbers) for numbers in zip(*part, strict=True)) for part in every)
     return Shape(
         tuple(_room(items) for items in seen),
-        frozenset.intersection(*(shape.slices for shape in shapes)),
+        slices,
         frozenset.intersection(*(shape.first for shape in shapes)),
         frozenset[int]().union(*(shape.copies for shape in shapes)),
         listed,

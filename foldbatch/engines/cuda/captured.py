@@ -27,10 +27,10 @@ from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Captures
-from foldbatch.forks import start_in_each_process
-from foldbatch.garbage import no_garbage
 from foldbatch.scheduler.rooms import Placed, Rooms, Shape, shape_of
 from foldbatch.scheduler.schedule import Schedule
+from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.garbage import no_garbage
 
 FIRST = 8  # batches that classes are learned from, where nobody learned them before
 KEPT = 512  # batches that are remembered, to learn classes from

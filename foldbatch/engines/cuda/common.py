@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 
 KINDS = {"float32": "f4", "float64": "f8"}
-TOGETHER = 7  # arrays that one launch of ``flag`` looks at
 FAULTS = 5  # the place in a batch's status of the word of the device's faults
 
 # What the lanes of a block add up, in an order that depends on their number alone.
@@ -64,30 +63,7 @@ KERNEL spread_{f}(i8 at) {{
   {each} (({f}*)a[0])[rows[i / width] * width + i % width] = ((const {f}*)a[1])[i];
 }}
 """,
-    # out [count, width]: row k is the sum of values[order[s]] for s from starts[k] to starts[k + 1]
-    "sum_rows": """\
-KERNEL sum_rows_{f}(i8 out, i8 values, i8 order, i8 starts, i8 count, i8 width) {{
-  SHARED f8 lanes[1024];
-  for (i8 k = BLOCK; k < count; k += BLOCKS) {{
-    i8 start = ((const i8*)starts)[k], stop = ((const i8*)starts)[k + 1];
-    for (i8 c = 0; c < width; c += LANES_X) {{
-      i8 j = c + LANE_X;
-      f8 sum = 0;
-      if (j < width)
-        for (i8 s = start + LANE_Y; s < stop; s += LANES_Y)
-          sum += ((const {f}*)values)[((const i8*)order)[s] * width + j];
-      lanes[LANE_Y * LANES_X + LANE_X] = sum;
-      BARRIER();
-      if (LANE_Y == 0 && j < width) {{
-        for (i8 y = 1; y < LANES_Y; y++) sum += lanes[y * LANES_X + LANE_X];
-        (({f}*)out)[k * width + j] = ({f})sum;
-      }}
-      BARRIER();
-    }}
-  }}
-}}
-""",
-    # one sum a block, for add_up or clip_factor to add
+    # one sum a block, for clip_factor to add
     "squares": """\
 KERNEL squares_{f}(i8 sums, i8 a, i8 n) {{
   SHARED f8 lanes[1024];
@@ -100,21 +76,16 @@ KERNEL squares_{f}(i8 sums, i8 a, i8 n) {{
   if (LANE_X == 0) ((f8*)sums)[BLOCK] = sum;
 }}
 """,
-    # flags[k] becomes 1 where array k of at most 7, times the factor, has a NaN or an infinity
+    # becomes 1 where an array, times the factor, has a NaN or an infinity
     "flag": """\
-KERNEL flag_{f}(i8 flags, i8 factor, i8 a0, i8 n0, i8 a1, i8 n1, i8 a2, i8 n2, i8 a3, i8 n3, i8 a4, i8 n4,
-                i8 a5, i8 n5, i8 a6, i8 n6) {{
-  i8 arrays[7] = {{a0, a1, a2, a3, a4, a5, a6}}, sizes[7] = {{n0, n1, n2, n3, n4, n5, n6}};
+KERNEL flag_{f}(i8 flag, i8 a, i8 n, i8 factor) {{
   {f} t = ({f})as_f8(factor);
-  for (i4 k = 0; k < 7; k++) {{
-    i8 n = sizes[k];
-    b1 bad = 0;
-    {each} {{
-      {f} x = ((const {f}*)arrays[k])[i] * t;
-      bad |= !(x - x == 0);
-    }}
-    if (bad) (void)FIRST_OF((i8*)flags + k);
+  b1 bad = 0;
+  {each} {{
+    {f} x = ((const {f}*)a)[i] * t;
+    bad |= !(x - x == 0);
   }}
+  if (bad) (void)FIRST_OF((i8*)flag);
 }}
 """,
 }

@@ -14,10 +14,10 @@ import numpy as np
 from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import TEXT
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function, Module
+from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.forks import start_in_each_process
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
+from foldbatch.system.forks import start_in_each_process
 
 IN_FLIGHT = 64  # copies whose pinned memory is kept, as nobody else may have it before they are done
 
@@ -60,7 +60,7 @@ class Device:
                 due.fire()
 
     @cached_property
-    def _common(self) -> Module:
+    def _common(self) -> Callable[[str], Function]:
         return self.driver.load(f"{TEXT}\n{row_kernels.TEXT}")
 
     @cached_property
@@ -71,7 +71,7 @@ class Device:
     def kernel(self, text: str, name: str) -> Function:
         """Return a kernel of a text, which is loaded once."""
         if (text, name) not in self._kernels:
-            self._kernels[text, name] = self.driver.load(text).function(name)
+            self._kernels[text, name] = self.driver.load(text)(name)
         return self._kernels[text, name]
 
     def names(self) -> dict[int, str]:
@@ -111,13 +111,7 @@ class Device:
 
     def read(self, source: DeviceArray) -> Array:
         """Return a copy of an array of the device; waits until it is computed."""
-        self.flush()
-        if not source.nbytes:
-            return np.empty(source.shape, source.dtype)
-        staged = self.driver.pinned(source.nbytes)
-        self.driver.copy_out(staged, source.pointer, self.stream)
-        self.synchronize()
-        return staged.view(source.dtype).reshape(source.shape).copy()
+        return self.read_later(source)()
 
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
@@ -189,5 +183,5 @@ class Device:
         if isinstance(kernel, str):
             function = self._kernels.get(("", kernel))
             if function is None:
-                function = self._kernels["", kernel] = self._common.function(kernel)
+                function = self._kernels["", kernel] = self._common(kernel)
         self.driver.launch(function, blocks, threads, arguments, self.stream)

@@ -31,7 +31,7 @@ from foldbatch.engines.launch import Ints
 from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Launched
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 
 EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
@@ -89,6 +89,7 @@ class Ready:
         cleared: the buffers that begin as zeros, and their bytes.
         flagged: the gradients that are looked at.
         rows_of: by sum of rows, how many targets it has at most.
+        heights: ``[buffers] int64``: how many rows each buffer must have, in both directions.
         fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
     """
 
@@ -102,6 +103,7 @@ class Ready:
     cleared: tuple[tuple[int, int], ...]
     flagged: tuple[Flag, ...]
     rows_of: Mapping[tuple[int, int], int]
+    heights: Ints
     fixed: NDArray[np.bool_]
 
     @property
@@ -181,7 +183,7 @@ class CudaEngine:
         text = "\n".join(kernel.text for kernel in kernels)
         names = [task.name for kernel in kernels for task in kernel.tasks if task.name]
         module = self.device.driver.load(text) if names else None
-        functions = {} if module is None else {name: module.function(name) for name in names}
+        functions = {} if module is None else {name: module(name) for name in names}
         constants = {
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
@@ -195,8 +197,7 @@ class CudaEngine:
     def nbytes(self, ready: Ready) -> int:
         """Return the bytes of the buffers that a batch needs, apart from what it brings."""
         types = ready.phase.bound.types
-        heights = heights_of(ready.tables).tolist()
-        return sum(h * t.nbytes for h, t in zip(heights, types, strict=True) if t is not None)
+        return sum(h * t.nbytes for h, t in zip(ready.heights, types, strict=True) if t is not None)
 
     def source(self, cells: Collection[int]) -> str:
         """Return the kernels of some cells as text, for people to read."""
@@ -231,7 +232,8 @@ class CudaEngine:
             )
             steps = forward, backward
         rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
-        ready = Ready(phase, batch, tables, packed, steps, placed, looks, (), (), rows, phase.fixed)
+        heights = np.maximum.reduce([t.heights for t in tables[:2] if t is not None])
+        ready = Ready(phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed)
         return replace(ready, cleared=tuple(self._cleared(ready)), flagged=tuple(_flagged(ready)))
 
     def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: Packed) -> int:
@@ -297,18 +299,11 @@ class CudaEngine:
             memory.buffers[training] = made
         with self.device.lock:
             self.device.flush()  # before its buffers are used again, or made anew
-            memory.buffers[training].fit(heights_of(ready.tables))
+            memory.buffers[training].fit(ready.heights)
             captured = self.launcher(training=training)
             run = CudaRun(self.device, self.model, ready, memory.buffers[training], memory.staging, captured)
             run.forward(feeds)
         return run
-
-
-def heights_of(tables: Directions) -> Ints:
-    """Return how many rows each buffer must have, in both directions: ``[buffers] int64``."""
-    both = [table.heights for table in (tables.forward, tables.backward) if table is not None]
-    heights: Ints = np.maximum.reduce(both)
-    return heights
 
 
 def _flagged(ready: Ready) -> Iterator[Flag]:

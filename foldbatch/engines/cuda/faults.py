@@ -48,6 +48,15 @@ class Faults:
         self.word: DeviceArray = device.empty((1,), "int64")
         device.driver.fill(self.word.pointer, 0, 8, device.stream)
 
+    def tidy(self) -> None:
+        """Look where there are very many updates, which launches the step that is due.
+
+        Raises:
+            ParameterError: as `look` does; the update that was to be promised must not be made.
+        """
+        if len(self._updates) >= MANY:
+            self.look()
+
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
         """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
 
@@ -57,12 +66,6 @@ class Faults:
             names: of the gradients.
             undo: takes back what the host counts for this update.
         """
-        if len(self._updates) >= MANY:
-            try:
-                self.look()
-            except ParameterError:
-                undo()  # this update is not made
-                raise
         code = self._next
         self._updates.append(Update(code, names, undo))
         self._next += 1 + len(names)

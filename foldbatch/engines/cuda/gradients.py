@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.engines.cuda.common import KINDS, TOGETHER, bits
+from foldbatch.engines.cuda.common import KINDS, bits
+from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.pending import pending
-from foldbatch.params import Remote, SparseRows
+from foldbatch.params.parameters import Remote, SparseRows
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.arrays import DeviceArray
@@ -70,7 +71,7 @@ def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceAr
     """Return an array times a number, or with the kernel ``divide``, divided by it."""
     made = like(array)
     arguments = made.pointer, array.pointer, array.size, bits(factor)
-    name = f"{kernel}_{KINDS[array.dtype.name]}"
+    name = f"{kernel}_{array.kind}"
     elementwise(array.device, name, array.size, arguments)
     return made
 
@@ -79,7 +80,7 @@ def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
     """Return the sum of two arrays of one shape and dtype."""
     made = like(left, right)
     arguments = made.pointer, left.pointer, right.pointer, left.size
-    name = f"add_{KINDS[left.dtype.name]}"
+    name = f"add_{left.kind}"
     elementwise(left.device, name, left.size, arguments)
     return made
 
@@ -118,24 +119,7 @@ def spread(device: Device, gradient: SparseRows) -> DeviceArray:
     made.guards = values.guards
     width = values.size // max(1, len(gradient.rows))
     told = device.put(np.array([made.pointer, values.pointer, places.pointer, values.size, width]))
-    elementwise(device, f"spread_{KINDS[values.dtype.name]}", values.size, [told.pointer])
-    return made
-
-
-def sum_rows(values: DeviceArray, order: DeviceArray, starts: DeviceArray) -> DeviceArray:
-    """Return sums of rows: row k is that of ``values[order[starts[k] : starts[k + 1]]]``.
-
-    Sums are made in doubles, in an order that depends on the number of rows alone. Shapes: values
-    ``[n, *shape]``, order ``[*] int64``, starts ``[m + 1] int64``, the result ``[m, *shape]``.
-    """
-    device, count = values.device, starts.shape[0] - 1
-    made = device.empty((count, *values.shape[1:]), values.dtype.name)
-    made.guards = values.guards
-    if made.size:
-        width = made.size // count
-        arguments = made.pointer, values.pointer, order.pointer, starts.pointer, count, width
-        name = f"sum_rows_{KINDS[values.dtype.name]}"
-        device.launch(name, min(BLOCKS, count), (32, 8), arguments)
+    elementwise(device, f"spread_{values.kind}", values.size, [told.pointer])
     return made
 
 
@@ -163,33 +147,23 @@ def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
         if array.nbytes:
             device.driver.copy(start, array.pointer, array.nbytes, device.stream)
         start += array.nbytes
-    order = np.argsort(rows, kind="stable")
-    ranked = rows[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    distinct: NDArray[np.int64] = ranked[starts]
-    bounds = np.append(starts, len(rows)).astype(np.int64)
-    sums = sum_rows(values, device.put(order), device.put(bounds))
+    plan = plan_of(rows)
+    distinct = plan[1 : 1 + plan[0]].astype(np.int64)
+    sums = device.empty((len(distinct), *values.shape[1:]), values.dtype.name)
+    sums.guards = values.guards
+    width, held = prod(values.shape[1:]), device.put(plan)
+    arguments = [values.pointer, held.pointer, width, sums.pointer, 0]
+    elementwise(device, f"add_rows_{values.kind}", sums.size, arguments)
     return DeviceRows(distinct, sums, parts[0].shape, device.put(distinct))  # type: ignore[arg-type]
 
 
 def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0) -> DeviceArray:
     """Return which arrays, times a factor, hold a NaN or an infinity: 1 for each that does, ``[n] int64``."""
     flags = device.zeros((len(arrays),), "int64")
-    for dtype, kind in KINDS.items():
-        numbers = [k for k, array in enumerate(arrays) if array.dtype == dtype and array.size]
-        runs: list[list[int]] = []
-        for k in numbers:  # a launch takes neighbours, so that it takes one address of flags
-            if runs and k - runs[-1][0] < TOGETHER:
-                runs[-1].append(k)
-            else:
-                runs.append([k])
-        for run in runs:
-            pairs = [0] * (2 * TOGETHER)
-            for k in run:
-                pairs[2 * (k - run[0]) : 2 * (k - run[0]) + 2] = arrays[k].pointer, arrays[k].size
-            largest = max(arrays[k].size for k in run)
-            arguments = [flags.pointer + 8 * run[0], bits(factor), *pairs]
-            elementwise(device, f"flag_{kind}", largest, arguments)
+    for k, array in enumerate(arrays):
+        if array.dtype.name in KINDS:
+            arguments = [flags.pointer + 8 * k, array.pointer, array.size, bits(factor)]
+            elementwise(device, f"flag_{array.kind}", array.size, arguments)
     return flags
 
 
@@ -223,7 +197,7 @@ def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[
         blocks = min(SUMS, -(-array.size // THREADS))
         arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
         if blocks:
-            name = f"squares_{KINDS[array.dtype.name]}"
+            name = f"squares_{array.kind}"
             device.launch(name, blocks, (THREADS, 1), arguments)
     arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
     device.launch("clip_factor", 1, (THREADS, 1), arguments)
@@ -231,7 +205,7 @@ def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[
     for name, array in arrays.items():
         copy = like(array)
         arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
-        kernel = f"scale_by_{KINDS[array.dtype.name]}"
+        kernel = f"scale_by_{array.kind}"
         elementwise(device, kernel, array.size, arguments)
         made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
     answer.guards = guards_of(list(arrays.values()))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from foldbatch.engines.bindings import Bound, Key
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
-from foldbatch.engines.cuda.texts.kernel_text import CALLS, START, KernelText, Setting, indented
-from foldbatch.engines.cuda.texts.long_lines import SHARED
+from foldbatch.engines.cuda.texts.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
+from foldbatch.engines.cuda.texts.lines import SHARED
 from foldbatch.model.model import Model
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.statements import Routine
@@ -217,6 +217,7 @@ class _Writer:
         kernel = "KERNEL" if task.threads[0] * task.threads[1] <= BLOCK else "KERNEL_WIDE"
         head = [
             "const i8 *t = (const i8*)table, *o = t + launch;",
+            f"const i4* ints = (const i4*)t + t[{INDEX_AT}];",
             f"const i8 start = t[level + {START}], calls = t[level + {CALLS}];",
             *text.head,
         ]

@@ -40,7 +40,7 @@ class DeviceMemory:
 
     Attributes:
         addresses: ``[buffers] int64``: where each begins.
-        sizes: ``[buffers] int64``: how many bytes each has.
+        held: what holds the memory of each.
     """
 
     def __init__(self, device: Device, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
@@ -49,9 +49,8 @@ class DeviceMemory:
         self._poisoned = poisoned
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
-        self._held: list[Buffer | Any] = [None] * len(types)
+        self.held: list[Buffer | Any] = [None] * len(types)
         self.addresses = np.zeros(len(types), np.int64)
-        self.sizes = np.zeros(len(types), np.int64)
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
@@ -62,18 +61,16 @@ class DeviceMemory:
             assert type_ is not None
             rows = capacity(int(wanted[number]))
             self._capacity[number] = rows
-            self._held[number] = None  # before the new one is there: together they may be too much
+            self.held[number] = None  # before the new one is there: together they may be too much
             self.bring(number, self._device.allocate(rows * type_.nbytes))
         if self._poisoned:
             for number in np.flatnonzero(self._own).tolist():
                 type_ = self._types[number]
                 if type_ is not None and type_.is_float:
-                    driver.fill(
-                        int(self.addresses[number]), NAN, int(self.sizes[number]), self._device.stream
-                    )
+                    nbytes = int(self._capacity[number]) * type_.nbytes
+                    driver.fill(int(self.addresses[number]), NAN, nbytes, self._device.stream)
 
-    def bring(self, number: int, held: Any, offset: int = 0, nbytes: int | None = None) -> None:
-        """Let memory that a batch brings be a buffer; `held` has a `pointer` and `nbytes`."""
-        self._held[number] = held
+    def bring(self, number: int, held: Any, offset: int = 0) -> None:
+        """Let memory that a batch brings be a buffer, from a byte on; `held` has a `pointer`."""
+        self.held[number] = held
         self.addresses[number] = held.pointer + offset
-        self.sizes[number] = held.nbytes - offset if nbytes is None else nbytes

@@ -1,10 +1,10 @@
 """A batch's packed table: all whole numbers that kernels read of it, in one run that is copied once.
 
-The head (see `texts.kernel_text`) tells where the index arrays begin, where the addresses of buffers lie, and
-the address of the status. Then follow these addresses, and two more for each sum of rows (its values and
-their places); the index arrays; for each direction launches, levels and plans; plans of sums of rows; rows
-that are set to zero; the levels of whole cells. Of a batch with rooms, every part has its place whatever the
-batch.
+The head (see `texts.kernel_text`) tells where numbers of 32 bits begin, where the addresses of buffers lie,
+and the address of the status. Then follow these addresses, and two more for each sum of rows (its values and
+their places); for each direction launches and levels; the levels of whole cells. All these have 64 bits. Of
+32 bits, for they number rows, are the index arrays; what tells which ranks are calls; plans; and rows that
+are set to zero. Of a batch with rooms, every part has its place whatever the batch.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.kernels import Kernel
+from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.cuda.texts.kernel_text import (
     ADDRESSES_AT,
     CALLS,
@@ -67,7 +69,7 @@ class Packed:
     """A batch's packed table, but for the addresses.
 
     Attributes:
-        numbers: ``[*] int64``.
+        numbers: ``[*] int64``; its last ones are two numbers of 32 bits each, see `ints`.
         forward: where that direction lies.
         backward: the other one, while training.
         sums: by cell and number of its sums of rows, where the plan lies, and its targets.
@@ -83,26 +85,34 @@ class Packed:
     zeros: Mapping[int, tuple[int, int]]
     wholes: Mapping[int, int]
 
-    def filled(self, target: Ints, addresses: Sequence[int], status: int) -> None:
-        """Write the table, with addresses: ``target: [len(numbers)]``, ``addresses: [buffers and sums]``."""
+    @property
+    def ints(self) -> NDArray[np.int32]:
+        """The numbers of 32 bits: places of index arrays, plans and lists are places here."""
+        return self.numbers.view(np.int32)[int(self.numbers[INDEX_AT]) :]
+
+    def filled(self, target: Ints, addresses: Ints, sums: Sequence[int], status: int) -> None:
+        """Write the table, with addresses of buffers and of sums: ``target: [len(numbers)]``."""
         target[:] = self.numbers
         target[STATUS_AT] = status
-        target[HEADER : HEADER + len(addresses)] = addresses
+        end = HEADER + len(addresses)
+        target[HEADER:end] = addresses
+        target[end : end + len(sums)] = sums
 
 
 @dataclass(slots=True)
 class _Runs:
-    """Runs of numbers, one after the other."""
+    """Runs of numbers of a dtype, one after the other."""
 
-    end: int
-    parts: list[Ints] = field(default_factory=list)
+    dtype: str
+    end: int = 0
+    parts: list[NDArray[Any]] = field(default_factory=list)
 
-    def add(self, numbers: Ints, room: int = 0) -> int:
+    def add(self, numbers: NDArray[Any], room: int = 0) -> int:
         """Append numbers, and zeros up to a length; return their place."""
         start = self.end
-        self.parts.append(numbers)
+        self.parts.append(numbers.astype(self.dtype, copy=False))
         if len(numbers) < room:
-            self.parts.append(np.zeros(room - len(numbers), np.int64))
+            self.parts.append(np.zeros(room - len(numbers), self.dtype))
         self.end += max(len(numbers), room)
         return start
 
@@ -126,9 +136,10 @@ def pack(
         spaced: the rooms.
     """
     forward = tables.forward
-    runs = _Runs(HEADER + len(bound.types) + SUMMED * len(ids))
-    head = np.zeros(runs.end, np.int64)
-    head[INDEX_AT], head[ADDRESSES_AT] = runs.add(forward.index), HEADER
+    wide, runs = _Runs("int64"), _Runs("int32")
+    head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
+    wide.add(head)
+    runs.add(forward.index, 1)  # so that no other place is 0, which stands for none
     maps = {} if spaced is None else _maps(bound, spaced, runs)
     records = _levels(schedule, spaced, maps)
     directions: list[Direction | None] = []
@@ -136,8 +147,8 @@ def pack(
         if table is None:
             directions.append(None)
             continue
-        launches = runs.add(table.launches.reshape(-1))
-        begin, each = runs.add(own.reshape(-1)), own.shape[1]
+        launches = wide.add(table.launches.reshape(-1))
+        begin, each = wide.add(own.reshape(-1)), own.shape[1]
         full = None
         if spaced is not None:
             full = spaced.tables.forward if table is forward else spaced.tables.backward
@@ -152,7 +163,7 @@ def pack(
             terms = (spaced.placed.ranks[key[0]][:, None] * each + np.arange(each)).ravel()
             room = 2 + 3 * each * len(spaced.full.cells[key[0]].order)
         plan = plan_of(flat, terms)
-        sums[key] = runs.add(plan, room), plan[1 : 1 + plan[0]]
+        sums[key] = runs.add(plan, room), plan[1 : 1 + plan[0]].astype(np.int64)
     zeros = {}
     for arena, rows in enumerate(schedule.zero_rows if tables.backward is not None else ()):
         room = len(rows) if spaced is None else len(spaced.full.zero_rows[arena])
@@ -164,10 +175,13 @@ def pack(
         if k not in wholes:
             calls = len(schedule.cells[k].order) if spaced is None else len(spaced.placed.ranks[k])
             room = len(schedule.cells[k].order)
-            wholes[k] = runs.add(np.array([0, calls, maps.get(k, [0])[0], room], np.int64))
+            wholes[k] = wide.add(np.array([0, calls, maps.get(k, [0])[0], room]))
     first, second = directions
     assert first is not None
-    return Packed(np.concatenate([head, *runs.parts]), first, second, sums, zeros, wholes)
+    head[INDEX_AT], head[ADDRESSES_AT] = 2 * wide.end, HEADER
+    runs.add(np.zeros(runs.end % 2))
+    numbers = np.concatenate([*wide.parts, np.concatenate(runs.parts).view(np.int64)])
+    return Packed(numbers, first, second, sums, zeros, wholes)
 
 
 def _maps(bound: Bound, spaced: Spaced, runs: _Runs) -> dict[int, list[int]]:
@@ -272,19 +286,3 @@ def _reach(table: LaunchTable, row: Sequence[int], slot: int | None, level: int)
         return low, high
     segments = row[HEAD + FIELDS * slot + INDEX]
     return int(table.index[segments + low]), int(table.index[segments + high])
-
-
-def plan_of(targets: Ints, terms: Ints | None = None) -> Ints:
-    """Return the plan that adds term i to row ``targets[i]``, terms of one row in their order: ``[n]``.
-
-    A plan is one run of whole numbers: how many *targets* there are, the targets, where the terms of each
-    begin in what follows and where the last ones end, and the terms in order. Terms may have other numbers.
-
-    >>> plan_of(np.array([7, 2, 7])).tolist()
-    [2, 2, 7, 0, 1, 3, 1, 0, 2]
-    """
-    order = np.argsort(targets, kind="stable")
-    ranked = targets[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    parts = [[len(starts)], ranked[starts], starts, [len(order)], order if terms is None else terms[order]]
-    return np.concatenate([np.asarray(part, np.int64) for part in parts])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.params import Array, Parameter
+from foldbatch.params.parameters import Array, Parameter
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.device import Device
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """A parameter's newest numbers in the memory of a device; see `foldbatch.params.Away`."""
+    """A parameter's newest numbers in the memory of a device; see `foldbatch.params.parameters.Away`."""
 
     array: DeviceArray
 

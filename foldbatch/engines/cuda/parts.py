@@ -15,8 +15,8 @@ from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.engines.cuda.texts import elements, moves, rows, sums
 from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
 from foldbatch.engines.cuda.texts.kernel_text import KernelText
-from foldbatch.engines.cuda.texts.lines import BODIES, line_lines, sum_lines
-from foldbatch.engines.cuda.texts.long_lines import SHARED, long_phases
+from foldbatch.engines.cuda.texts.lines import PIECES as ALONG
+from foldbatch.engines.cuda.texts.lines import SHARED, line_lines, long_phases, sum_lines
 from foldbatch.engines.places import axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.statements import Place, Routine, Statement
@@ -154,7 +154,10 @@ class Cut:
             yield self._copy(statement, reads[0], written(statement))
         elif name in PIECES:
             yield from PIECES[name](self, statement)
-        elif name in BODIES:
+        elif name in ALONE:
+            lines = partial(ALONE[name], statement=statement)
+            yield self._part(statement, lines, prod(written(statement).shape))
+        elif name in ALONG:
             count = prod(written(statement).shape)
             if name in ("softmax", "log_softmax"):
                 count //= max(1, written(statement).shape[statement.attrs["axis"]])
@@ -311,22 +314,6 @@ def _flip(cut: Cut, statement: Statement) -> Iterator[Part]:
     yield cut._copy(statement, backward, write)
 
 
-def _sum(cut: Cut, statement: Statement) -> Iterator[Part]:
-    yield cut._part(statement, partial(sum_lines, statement=statement), prod(written(statement).shape))
-
-
-def _gather(cut: Cut, statement: Statement) -> Iterator[Part]:
-    yield cut._part(
-        statement, partial(rows.gather_lines, statement=statement), prod(written(statement).shape)
-    )
-
-
-def _random(cut: Cut, statement: Statement) -> Iterator[Part]:
-    yield cut._part(
-        statement, partial(rows.random_lines, statement=statement), prod(written(statement).shape)
-    )
-
-
 def _check(cut: Cut, statement: Statement) -> Iterator[Part]:
     ids, *segments = given(statement)
     axis = CALL if segments or ids.axis.rank == 0 else None
@@ -376,9 +363,6 @@ PIECES: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
     "stack": _stack,
     "pad": _pad,
     "flip": _flip,
-    "sum": _sum,
-    "gather": _gather,
-    "random": _random,
     "check_range": _check,
 }
 PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
@@ -388,7 +372,13 @@ PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
     "sum_outer": _sum_outer,
     "sum_outer_by": _sum_outer,
 }
-WHOLE: dict[str, Callable[..., list[str]]] = {  # of a text and a `statement`
+# Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
+ALONE: dict[str, Callable[..., list[str]]] = {
+    "sum": sum_lines,
+    "gather": rows.gather_lines,
+    "random": rows.random_lines,
+}
+WHOLE: dict[str, Callable[..., list[str]]] = {
     "sum_batch": sums.sum_batch_lines,
     "sum_rows": sums.sum_rows_lines,
     "sum_outer": sums.sum_outer_lines,

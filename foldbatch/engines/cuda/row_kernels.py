@@ -7,11 +7,14 @@ addresses.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foldbatch.engines.cuda.common import FAULTS
-from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, CALLS, LIVE, STATUS_AT
+from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
 
 EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
-_HEAD = "const i8* t = (const i8*)table;"
+_HEAD = f"const i8* t = (const i8*)table;\n  const i4* ints = (const i4*)t + t[{INDEX_AT}];"
 
 # Bytes move in words: ``words`` of 4 bytes a row, or of 1 byte where rows are no multiple of that.
 _TAKE = """\
@@ -19,12 +22,12 @@ KERNEL take_{k}(i8 source, i8 rows, i8 count, i8 words, i8 target) {{
   {each} (({k}*)target)[e] = ((const {k}*)source)[((const i8*)rows)[e / words] * words + e % words];
 }}
 """
-# Adds terms to rows, as a plan tells (see `packing.plan_of`); `width` numbers a row. ``add`` keeps what is
+# Adds terms to rows, as a plan tells (see `plan_of`); `width` numbers a row. ``add`` keeps what is
 # there.
 _PLANNED = """\
-DEVICE void planned_{k}(const {k}* terms, const i8* p, i8 width, {k}* target, i8 add) {{
+DEVICE void planned_{k}(const {k}* terms, const i4* p, i8 width, {k}* target, i8 add) {{
   const i8 count = p[0];
-  const i8 *rows = p + 1, *starts = rows + count, *order = starts + count + 1;
+  const i4 *rows = p + 1, *starts = rows + count, *order = starts + count + 1;
   {each} {{
     const i8 q = e / width, column = e % width;
     f8 total = 0;
@@ -34,11 +37,11 @@ DEVICE void planned_{k}(const {k}* terms, const i8* p, i8 width, {k}* target, i8
   }}
 }}
 KERNEL add_rows_{k}(i8 terms, i8 plan, i8 width, i8 target, i8 add) {{
-  planned_{k}((const {k}*)terms, (const i8*)plan, width, ({k}*)target, add);
+  planned_{k}((const {k}*)terms, (const i4*)plan, width, ({k}*)target, add);
 }}
 KERNEL summed_{k}(i8 table, i8 terms, i8 plan, i8 width, i8 target) {{
   {head}
-  planned_{k}((const {k}*)BUFFER(terms), t + plan, width, ({k}*)BUFFER(target), 0);
+  planned_{k}((const {k}*)BUFFER(terms), ints + plan, width, ({k}*)BUFFER(target), 0);
 }}
 """
 # A flag of the status becomes 1 where an array has a NaN or an infinity; with a plan, ``count`` is of each
@@ -47,7 +50,7 @@ _FLAGGED = """\
 KERNEL flagged_{k}(i8 table, i8 buffer, i8 count, i8 plan, i8 place) {{
   {head}
   const {k}* a = (const {k}*)BUFFER(buffer);
-  const i8 n = plan ? t[plan] * count : count;
+  const i8 n = plan ? ints[plan] * count : count;
   b1 bad = 0;
   {each} bad |= !(a[e] - a[e] == 0);
   if (bad) (void)FIRST_OF((i8*)t[{status}] + place);
@@ -56,7 +59,8 @@ KERNEL flagged_{k}(i8 table, i8 buffer, i8 count, i8 plan, i8 place) {{
 _ZERO = """\
 KERNEL zero_{k}(i8 table, i8 buffer, i8 list, i8 words) {{
   {head}
-  const i8 *rows = t + list + 1, n = t[list] * words;
+  const i4* rows = ints + list + 1;
+  const i8 n = ints[list] * words;
   {each} (({k}*)BUFFER(buffer))[rows[e / words] * words + e % words] = 0;
 }}
 """
@@ -66,7 +70,8 @@ KERNEL total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
   {head}
   SHARED f8 part[1024];
   const {k}* values = (const {k}*)BUFFER(buffer);
-  const i8 count = t[level + {calls}], *live = t[level + {live}] ? t + t[level + {live}] : 0;
+  const i8 count = t[level + {calls}];
+  const i4* live = t[level + {live}] ? ints + t[level + {live}] : 0;
   f8 total = 0;
   for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)values[live ? live[e] : e];
   part[LANE_X] = total;
@@ -95,8 +100,8 @@ KERNEL clear(i8 table, i8 buffer, i8 bytes) {{
 }}
 KERNEL targets(i8 table, i8 plan, i8 target) {{
   {head}
-  const i8 n = t[plan];
-  {each} ((i8*)BUFFER(target))[e] = t[plan + 1 + e];
+  const i8 n = ints[plan];
+  {each} ((i8*)BUFFER(target))[e] = ints[plan + 1 + e];
 }}
 """
 
@@ -118,3 +123,19 @@ TEXT = "\n".join(
         _text(_OTHERS),
     ]
 )
+
+
+def plan_of(targets: NDArray[np.int64], terms: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
+    """Return the plan that adds term i to row ``targets[i]``, terms of one row in their order: ``[n] int32``.
+
+    A plan is one run of whole numbers: how many *targets* there are, the targets, where the terms of each
+    begin in what follows and where the last ones end, and the terms in order. Terms may have other numbers.
+
+    >>> plan_of(np.array([7, 2, 7])).tolist()
+    [2, 2, 7, 0, 1, 3, 1, 0, 2]
+    """
+    order = np.argsort(targets, kind="stable")
+    ranked = targets[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    parts = [[len(starts)], ranked[starts], starts, [len(order)], order if terms is None else terms[order]]
+    return np.concatenate([np.asarray(part, np.int32) for part in parts])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from foldbatch.engines.cuda.captured import Captured, Key
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, blocks_for, elementwise
 from foldbatch.engines.cuda.memory import DeviceMemory
-from foldbatch.engines.cuda.packing import plan_of
 from foldbatch.engines.cuda.parameters import device_value
+from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.texts.expressions import KINDS
@@ -32,7 +33,7 @@ from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
-from foldbatch.params import Array, Gradient, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Ready
@@ -133,8 +134,8 @@ class CudaRun:
         more = np.zeros(0, np.int64) if update is None else update.numbers
         count = len(packed.numbers)
         block, table = self._brought(packed.numbers.nbytes + more.nbytes)
-        addresses = [*memory.addresses.tolist(), *(array.pointer for array in self._sums)]
-        packed.filled(table[:count], addresses, self._status.word.pointer)
+        sums = [array.pointer for array in self._sums]
+        packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
         table[count:] = more
         self.staging.send(block, self._end)
         self._block, self._table = block, block.device.pointer
@@ -230,12 +231,12 @@ class CudaRun:
         for (k, i), number in ready.phase.bound.brought["feed"]:
             data = self._feeds[k][i]
             shape = (ready.ranks_room[k], *data.shape[1:])
-            size = int(np.prod(shape)) * data.itemsize
+            size = prod(shape) * data.itemsize
             places.append((k, number, data, shape, end, size))
             end += -(-size // GRAIN) * GRAIN
         block = self.staging.next(end)
         for k, number, data, shape, start, size in places:
-            self.memory.bring(number, block.device, start, size)
+            self.memory.bring(number, block.device, start)
             target = block.host[start : start + size].view(data.dtype).reshape(shape)
             target[... if ready.ranks is None else ready.ranks[k]] = data
         self._end = end
@@ -290,7 +291,8 @@ class CudaRun:
                     continue
                 self._status.look()  # first at whether they are in range
                 plan = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
-                type_, rows, held = sums.parameter.type, plan[1 : 1 + plan[0]], self.device.put(plan)
+                type_, held = sums.parameter.type, self.device.put(plan)
+                rows = plan[1 : 1 + plan[0]].astype(np.int64)
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
                 target.guards = (self._status,)
                 number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
@@ -299,7 +301,7 @@ class CudaRun:
                 name = f"add_rows_{KINDS[type_.dtype]}"
                 elementwise(self.device, name, len(rows) * width, arguments)
                 places = self.device.put(rows)
-                sparse = DeviceRows(rows.copy(), target, type_.shape, places)  # type: ignore[arg-type]
+                sparse = DeviceRows(rows, target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
     def _left(self, k: int, binding: Any) -> Array:
@@ -314,12 +316,8 @@ class CudaRun:
         number = bound.buffers[binding.kind, k, binding.key]
         type_ = bound.types[number]
         assert type_ is not None, "a kept buffer is memory of the engine"
-        pointer, shape = int(self.memory.addresses[number]), (rows, *type_.shape)
-        host = self.device.driver.pinned(int(np.prod(shape)) * np.dtype(type_.dtype).itemsize)
-        if host.nbytes:
-            self.device.driver.copy_out(host, pointer, self.device.stream)
-            self.device.synchronize()
-        return host.view(type_.dtype).reshape(shape)
+        held = self.memory.held[number]
+        return self.device.read(DeviceArray(self.device, held, (rows, *type_.shape), type_.dtype))
 
     # -- reading
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Buffer, Event
 from foldbatch.engines.cuda.memory import capacity
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 BLOCKS = 2
 GRAIN = 256  # bytes

@@ -10,7 +10,7 @@ import numpy as np
 from foldbatch.engines.cuda.common import FAULTS
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 WORDS = 8  # before the losses
 

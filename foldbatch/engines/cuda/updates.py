@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,8 +23,8 @@ from foldbatch.engines.cuda.gradients import (
 )
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.launch import Ints
-from foldbatch.params import Parameter, SparseRows
-from foldbatch.updates import Change, RemoteUpdates, Rule
+from foldbatch.params.parameters import Parameter, SparseRows
+from foldbatch.params.updates import Change, RemoteUpdates, Rule
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.device import Device
@@ -58,7 +58,6 @@ KERNEL step(i8 told_) {{
 """
 
 
-@cache
 def kernel_text(rule: Rule, kind: str) -> str:
     """Return the text of a rule's kernel for ``f4`` or ``f8``.
 
@@ -122,29 +121,33 @@ class Update(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """A kernel, how many numbers it computes at most, and what it is told."""
+    """A kernel, how many numbers it computes at most, and what it is told: whole numbers, and then others."""
 
     kernel: str | Function
     size: int
     numbers: Sequence[int]
+    floats: Sequence[float] = ()
 
 
 def _together(told: Sequence[_Told]) -> Update:
     """Return kernels as an update."""
     launches: list[tuple[str | Function, int, int]] = []
-    flat: list[int] = []
-    for kernel, size, numbers in told:
-        launches.append((kernel, blocks_for(size), len(flat)))
-        flat += numbers
-    key = tuple((kernel if isinstance(kernel, str) else id(kernel), *rest) for kernel, *rest in launches)
-    return Update(launches, np.array(flat, np.int64), key)
+    parts: list[bytes] = []
+    end = 0
+    for kernel, size, numbers, floats in told:
+        launches.append((kernel, blocks_for(size), end))
+        parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
+        end += len(numbers) + len(floats)
+    key = tuple([(kernel if isinstance(kernel, str) else id(kernel), *rest) for kernel, *rest in launches])
+    return Update(launches, np.frombuffer(b"".join(parts), np.int64), key)
 
 
 class DeviceUpdates(RemoteUpdates):
-    """Optimizers' steps on a device; see `foldbatch.updates.RemoteUpdates`."""
+    """Optimizers' steps on a device; see `foldbatch.params.updates.RemoteUpdates`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._kernels: dict[tuple[Rule, np.dtype[Any]], Function] = {}
 
     def full(self, parameter: Parameter, number: float) -> DeviceArray:
         """Return an array of the device, like a parameter, of one number."""
@@ -160,6 +163,7 @@ class DeviceUpdates(RemoteUpdates):
         """
         with self.device.lock:
             try:  # whatever may fail comes before anything is changed or expected
+                self.device.faults.tidy()  # before it is asked whether a step is due
                 there = [change for change in changes if isinstance(_values(change.gradient), DeviceArray)]
                 arrays = [on_device(self.device, _values(change.gradient)) for change in there]
                 held: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
@@ -209,14 +213,16 @@ class DeviceUpdates(RemoteUpdates):
                 target = device.empty(gradient.shape, g.dtype.name)
                 told = [target.pointer, g.pointer, rows, g.size, width]
                 yield _Told("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
-                yield _Told(f"spread_{KINDS[g.dtype.name]}", size, told)
+                yield _Told(f"spread_{g.kind}", size, told)
                 g, rows, width, size = target, 0, 1, target.size
         numbers = [table.pointer for table in (tables[0], g, *tables[1:])]
         numbers += [rows, g.size, width, device.faults.word.pointer]
-        numbers += map(bits, (change.factor, *change.numbers))
-        text = kernel_text(change.rule, KINDS[tables[0].dtype.name])
         held.append(g)
-        yield _Told(device.kernel(ROUNDED + text, "step"), size, numbers)
+        key = change.rule, tables[0].dtype
+        if key not in self._kernels:
+            text = ROUNDED + kernel_text(change.rule, tables[0].kind)
+            self._kernels[key] = device.kernel(text, "step")
+        yield _Told(self._kernels[key], size, numbers, (change.factor, *change.numbers))
 
 
 def _room(due: Any, array: DeviceArray) -> int:
@@ -234,5 +240,5 @@ def _values(gradient: Any) -> Any:
 
 
 def updates(device: Device) -> DeviceUpdates:
-    """Return optimizers' steps on a device, for `foldbatch.store.ParameterStore.updates`."""
+    """Return optimizers' steps on a device, for `foldbatch.params.store.ParameterStore.updates`."""
     return DeviceUpdates(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from foldbatch.engines.cuda.packing import Packed
 from foldbatch.engines.cuda.steps import Step
 from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
-from foldbatch.timelines.spans import Span
+from foldbatch.timelines.timeline import Span
 
 if TYPE_CHECKING:
     from foldbatch.engines.cuda.engine import Phase, Ready
@@ -22,20 +21,7 @@ if TYPE_CHECKING:
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))
 SHOWN = {"replay": "graph"}  # names of calls, where they are no kernel's
-AT_ONCE = "of the host: this device does each call at once, so copies and kernels are never side by side"
 BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
-
-
-class HostClock:
-    """The clock of a driver that does at once what it is asked."""
-
-    def mark(self, stream: Any) -> float:
-        """Return the present time."""
-        return time.perf_counter()
-
-    def seconds(self, mark: float) -> float:
-        """Return the time of a mark."""
-        return mark
 
 
 class Timed:
@@ -44,7 +30,7 @@ class Timed:
     Args:
         driver: the other one; see `foldbatch.engines.cuda.drivers.driver.Driver`.
         rows: the name of each stream's row, by the identity of the stream.
-        clock: makes the marks.
+        clock: makes the marks, see `Driver.clock`.
         kernels: names of kernels, by the identity of the function.
 
     Attributes:
@@ -102,18 +88,16 @@ class StreamsWatched:
         note: where the times come from.
     """
 
+    note = BY_EVENTS
+
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.note = AT_ONCE
 
     def __enter__(self) -> Self:
         device = self._device
         with device.lock:
             device.synchronize()
-            # only what does things later has a clock of its own
-            make = getattr(device.driver, "clock", None)
-            self._clock: Any = HostClock() if make is None else make(device.stream)
-            self.note = AT_ONCE if make is None else BY_EVENTS
+            self._clock = device.driver.clock(device.stream)
             rows = {id(device.copies): "copies", id(device.stream): "compute"}
             self._timed = Timed(device.driver, rows, self._clock, device.names())
             device.driver = self._timed  # what is not timed is the other one's

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
+from foldbatch.engines.engine import DEFAULTS, Backend, Settings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.numba.integers import compiled as arithmetic
@@ -18,14 +19,15 @@ from foldbatch.model.model import Model
 SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
 
 
-def load(model: Model, *, debug: bool = False) -> ArrayEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
     """Return the Numba engine for a model.
 
     Raises:
         BackendError: when Numba is not installed.
     """
+    updates, debug = Compiled(), settings.debug
     return ArrayEngine(
-        "numba", model, TARGET, _make, arithmetic(), Compiled(), sum_copies, splits=SPLITS, debug=debug
+        "numba", model, TARGET, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
     )
 
 
@@ -46,3 +48,6 @@ def _make(bound: Bound) -> Kernels:
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
     return Kernels(bound, walk, list(map(listing, titles, bound.routines)), adapt)
+
+
+BACKEND = Backend(load, arithmetic=arithmetic)

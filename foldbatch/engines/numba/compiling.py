@@ -4,7 +4,7 @@ A text is a function called ``loop``; its first line tells its types. `compile_l
 calls with arrays, with Numba. `native` makes of it what compiled code calls by its address, with LLVM alone,
 which takes a third of the time.
 
-The directory is that of `foldbatch.cache`. Where it cannot be used, texts are compiled in each process; what
+The directory is that of `system.cache`. Where it cannot be used, texts are compiled in each process; what
 is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
 process, and all programs share it.
 """
@@ -24,7 +24,8 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
 
-from foldbatch.cache import (
+from foldbatch.errors import BackendError
+from foldbatch.system.cache import (
     cache_directory,
     entries,
     read_sealed,
@@ -35,8 +36,7 @@ from foldbatch.cache import (
     write_bytes,
     write_text,
 )
-from foldbatch.errors import BackendError
-from foldbatch.forks import start_in_each_process
+from foldbatch.system.forks import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
 PATIENCE = 0.5  # seconds of compiling after which a person is told

@@ -17,7 +17,7 @@ from foldbatch.engines.numba import atomics, memory, team
 from foldbatch.engines.numba.compiling import FORM, Native, compile_text, digest
 from foldbatch.engines.numba.memory import POINTERS, call, i8, moved, u8
 from foldbatch.engines.numba.team import OPTIONS, Team, _share
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
 EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from foldbatch.params import Parameter
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import PARAMETER, Node, reachable
 from foldbatch.static.op import CALL

@@ -34,7 +34,7 @@ from foldbatch.engines.numba.atomics import count, give_way, load, pause, store,
 from foldbatch.engines.numba.compiling import FORM, compile_text, digest
 from foldbatch.engines.numba.memory import POINTERS, call, i8
 from foldbatch.engines.threads import available_cores
-from foldbatch.forks import start_in_each_process
+from foldbatch.system.forks import start_in_each_process
 
 LINE = 16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
 (

@@ -10,8 +10,8 @@ import numpy as np
 
 from foldbatch.engines.numba.compiling import Native, compile_loop, native
 from foldbatch.engines.numba.sum_texts import sum_copies_text
-from foldbatch.params import Array, SparseRows
-from foldbatch.updates import Change, Rule, Updates
+from foldbatch.params.parameters import Array, SparseRows
+from foldbatch.params.updates import Change, Rule, Updates
 
 Loop = Callable[..., None]
 KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}

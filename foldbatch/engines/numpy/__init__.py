@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
+from foldbatch.engines.engine import DEFAULTS, Backend, Settings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import Memory
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.numpy.walk import run
 from foldbatch.model.model import Model
+from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.static.routines import Target
 
 TARGET = Target(overwrites=OVERWRITES)
 
 
-def load(model: Model, *, debug: bool = False) -> ArrayEngine:
+def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
-    return ArrayEngine("numpy", model, TARGET, _make, debug=debug)
+    return ArrayEngine("numpy", model, TARGET, _make, debug=settings.debug)
 
 
 def _make(bound: Bound) -> Kernels:
@@ -31,3 +33,6 @@ def _make(bound: Bound) -> Kernels:
         run(table, functions, memory.arrays)
 
     return Kernels(bound, walk, [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])
+
+
+BACKEND = Backend(load, arithmetic=lambda: NUMPY)

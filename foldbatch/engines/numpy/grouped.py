@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.sums import sum_outer
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 SMALL = 8192  # numbers of matrices copied to rows that cost as much as one product more
 

@@ -16,7 +16,7 @@ from foldbatch.engines.numpy import grouped, moves, segments
 from foldbatch.engines.numpy.places import view
 from foldbatch.engines.numpy.spelling import NUMBERS
 from foldbatch.engines.numpy.text import text_of
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest

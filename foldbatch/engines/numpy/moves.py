@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import reduce_by_length, sum_rows
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 
 def located(

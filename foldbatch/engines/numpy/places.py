@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.statements import Place, Slot
 
 

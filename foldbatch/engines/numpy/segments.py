@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.sums import reduce_segments
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 
 def segment_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 
 def run(table: LaunchTable, kernels: Sequence[Function], buffers: Sequence[Array]) -> None:

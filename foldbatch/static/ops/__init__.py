@@ -5,7 +5,7 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 """
 
 from foldbatch.static.graph import matmul
-from foldbatch.static.operators import FUNCTIONS
+from foldbatch.static.operators import FUNCTIONS, deferring
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
     linalg,
@@ -164,4 +164,5 @@ __all__ = [
     "where",
 ]
 
-FUNCTIONS |= {name: globals()[name] for name in __all__} | {"getitem": getitem}
+globals().update({name: deferring(globals()[name]) for name in __all__})
+FUNCTIONS |= {name: globals()[name] for name in __all__} | {"getitem": deferring(getitem)}

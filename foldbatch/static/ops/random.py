@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import CALL, Attrs, Op, Sample, define, fail
 from foldbatch.types import TensorType

@@ -1,19 +1,23 @@
 """Callbacks of a `foldbatch.train.Trainer`."""
 
-from foldbatch.train.callbacks.averaging import AverageWeights
-from foldbatch.train.callbacks.callback import Callback
-from foldbatch.train.callbacks.checkpoints import Checkpoints
-from foldbatch.train.callbacks.clipping import ClipGradients
-from foldbatch.train.callbacks.functions import LambdaCallback
-from foldbatch.train.callbacks.guard import NaNGuard
-from foldbatch.train.callbacks.logs import CSVLog, JSONLinesLog
-from foldbatch.train.callbacks.plateau import ReduceOnPlateau
-from foldbatch.train.callbacks.plots import Plots
-from foldbatch.train.callbacks.progress import Progress
-from foldbatch.train.callbacks.schedule import Schedule
-from foldbatch.train.callbacks.statistics import ParameterStatistics
-from foldbatch.train.callbacks.stopping import EarlyStopping, TimeLimit
-from foldbatch.train.callbacks.tensorboard import TensorBoardLog
+from foldbatch.train.callbacks.logs import (
+    CSVLog,
+    JSONLinesLog,
+    ParameterStatistics,
+    Plots,
+    Progress,
+    TensorBoardLog,
+)
+from foldbatch.train.callbacks.steering import (
+    EarlyStopping,
+    LambdaCallback,
+    ReduceLROnPlateau,
+    ReduceOnPlateau,
+    Schedule,
+    TimeLimit,
+)
+from foldbatch.train.callbacks.weights import AverageWeights, ClipGradients, NaNGuard
+from foldbatch.train.trainer import Callback, Checkpoints
 
 __all__ = [
     "AverageWeights",
@@ -28,6 +32,7 @@ __all__ = [
     "ParameterStatistics",
     "Plots",
     "Progress",
+    "ReduceLROnPlateau",
     "ReduceOnPlateau",
     "Schedule",
     "TensorBoardLog",

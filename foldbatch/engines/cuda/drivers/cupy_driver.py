@@ -24,8 +24,8 @@ from foldbatch.engines.cuda.drivers.card import check, check_compiler, cublas
 from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
 from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, Buffer, Product
 from foldbatch.errors import BackendError
-from foldbatch.forks import start_in_each_process
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
+from foldbatch.system.forks import start_in_each_process
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,19 +44,8 @@ class CupyBuffer:
         self.nbytes = nbytes
 
 
-class CupyModule:
-    """Kernels on a GPU; see `driver.Module`. Its functions hold it."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def function(self, name: str) -> Any:
-        """Return a kernel by name."""
-        return self._module.get_function(name)
-
-
 class CupyClock:
-    """Tells when streams of a GPU do things, by events; see `foldbatch.engines.cuda.watching`."""
+    """Tells when streams of a GPU do things, by events; see `driver.Driver.clock`."""
 
     def __init__(self, cupy: Any, stream: Any) -> None:
         self._cupy = cupy
@@ -188,7 +177,6 @@ class CupyDriver:
 
     @_here
     def clock(self, stream: Any) -> CupyClock:
-        """Return what tells when streams do things; waits for what a stream has to do now."""
         return CupyClock(self._cupy, stream)
 
     @_here
@@ -211,10 +199,11 @@ class CupyDriver:
         self._runtime.memsetAsync(pointer, byte, nbytes, stream.ptr)
 
     @_here
-    def load(self, source: str) -> CupyModule:
+    def load(self, source: str) -> Callable[[str], Any]:
         self._words()
         text = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
-        return CupyModule(self._cupy.RawModule(code=text, options=OPTIONS).module)
+        finds: Callable[[str], Any] = self._cupy.RawModule(code=text, options=OPTIONS).module.get_function
+        return finds
 
     @_here
     def launch(

@@ -6,16 +6,16 @@ only `Driver.synchronize` waits. An address is a whole number; 0 is none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from foldbatch.params import Array
+from foldbatch.params.parameters import Array
 
 Stream = Any  # what `Driver.stream` returns
 Event = Any  # what `Driver.event` returns
-Function = Any  # what `Module.function` returns
+Function = Any  # a kernel, as `Driver.load` finds it
 Graph = Any  # what `Driver.end_capture` returns
 
 HEADER = Path(__file__).with_name("device.h")  # what every text begins after
@@ -81,14 +81,6 @@ class Product:
     c_step: int = 0
 
 
-class Module(Protocol):
-    """Compiled kernels."""
-
-    def function(self, name: str) -> Function:
-        """Return a kernel by name."""
-        ...
-
-
 class Driver(Protocol):
     """A GPU, or what stands for one.
 
@@ -146,8 +138,8 @@ class Driver(Protocol):
         """Set bytes of the device, all to one value."""
         ...
 
-    def load(self, source: str) -> Module:
-        """Return the kernels of a text, compiled now or read from the disk.
+    def load(self, source: str) -> Callable[[str], Function]:
+        """Return what finds the kernels of a text by name, compiled now or read from the disk.
 
         The text begins after ``device.h``, which the driver puts before it.
 
@@ -185,6 +177,14 @@ class Driver(Protocol):
 
     def replay(self, graph: Graph, stream: Stream) -> None:
         """Run all that a graph kept, in the same order, in one launch; the stream may be any."""
+        ...
+
+    def clock(self, stream: Stream) -> Any:
+        """Return what tells when streams do things; waits for what a stream has to do now.
+
+        Its ``mark(stream)`` is made when all is done that a stream has to do now; ``seconds(mark)`` is when
+        that was, as `time.perf_counter` would have told.
+        """
         ...
 
     def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -21,9 +21,17 @@ WORD = 16  # bytes that a load takes at most
 
 
 def visit(
-    text: KernelText, shape: Sequence[int], reads: Sequence[Place], compute: Compute, writes: Sequence[Place]
+    text: KernelText,
+    shape: Sequence[int],
+    reads: Sequence[Place],
+    compute: Compute,
+    writes: Sequence[Place],
+    unless: str = "",
 ) -> list[str]:
-    """Return the lines that compute places of one shape, element by element."""
+    """Return the lines that compute places of one shape, element by element.
+
+    The last place that is read is not where an expression holds.
+    """
     if 0 in shape:
         return []
     places = [*reads, *writes]
@@ -35,7 +43,8 @@ def visit(
     lines, values = list(indices), []
     for i, place in enumerate(reads):
         at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
-        values.append(_load(lines, text, place, at, f"x{i}", vector if strides[i] else 1))
+        never = unless if i == len(reads) - 1 else ""
+        values.append(_load(lines, text, place, at, f"x{i}", vector if strides[i] else 1, never))
     made = []
     for u in range(vector):
         more, results = compute([value(u) for value in values], f"_{u}" if vector > 1 else "")
@@ -94,15 +103,18 @@ def _divides(
 
 
 def _load(
-    lines: list[str], text: KernelText, place: Place, at: str, name: str, vector: int
+    lines: list[str], text: KernelText, place: Place, at: str, name: str, vector: int, unless: str
 ) -> Callable[[int], str]:
-    """Append a load; return the expression of each of the elements loaded."""
+    """Append a load; return the expression of each of the elements loaded, or of anything unless."""
     kind, pointer = text.kind(place.slot), text.here(place.slot)
     truth = " != 0" if kind == "b1" else ""
     if vector == 1:
-        lines.append(f"const {kind} {name} = {pointer}[{at}]{truth};")
+        lines.append(f"const {kind} {name} = {f'{unless} ? 0 : ' * bool(unless)}{pointer}[{at}]{truth};")
         return lambda u: name
-    lines.append(f"const {kind}x{vector} {name} = *(const {kind}x{vector}*)({pointer} + {at});")
+    wide = f"{kind}x{vector}"
+    loaded = f"{name} = *(const {wide}*)({pointer} + {at});"
+    lines += [f"{wide} {name} = {{{{0}}}};", f"if (!{unless})"] if unless else []
+    lines.append(loaded if unless else f"const {wide} {loaded}")
     return lambda u: f"({name}.v[{u}]{truth})" if truth else f"{name}.v[{u}]"
 
 

@@ -4,7 +4,7 @@ Every kernel of a routine has the parameters ``table, launch, level``: the addre
 (see `packing`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
 
 ==============  =====================================================================================
-``t``, ``o``    the table, and the launch's row in it
+``t``, ``o``    the table, and the launch's row in it; ``ints`` its numbers of 32 bits
 ``start``       the first call of the level, by rank; ``calls`` how many calls there are
 ``live``        the numbers of the level's rows that are calls, and then of the others; 0 where calls come
                 first. Only a level of several, between which there is room, has such; ``live2`` of elements
@@ -124,7 +124,7 @@ class KernelText:
             self._axes.add(number)
             at = LEVEL + ELEMENTS * int(self.routine.slots[number].binding.key)
             self.head += [
-                f"const i8* g{number} = t + t[{INDEX_AT}] + {field_of(number, INDEX)} + start;",
+                f"const i4* g{number} = ints + {field_of(number, INDEX)} + start;",
                 f"const i8 first{number} = g{number}[0], rows{number} = t[level + {at}];",
             ]
         return number
@@ -140,7 +140,7 @@ class KernelText:
         if axis is not CALL:
             ragged = self.ragged(axis)
             name, at = f"live{ragged}", LEVEL + ELEMENTS * int(self.routine.slots[ragged].binding.key) + 1
-        line = f"const i8* {name} = t[level + {at}] ? t + t[level + {at}] : 0;"
+        line = f"const i4* {name} = t[level + {at}] ? ints + t[level + {at}] : 0;"
         if line not in self.head:
             self.head.append(line)
         return f"({name} ? {name}[{number}] : {number})"
@@ -223,8 +223,8 @@ class KernelText:
                     f"{kind}* {name} = {buffer_of(kind, buffer)} + {begin};",
                 ]
                 if self.may_be_apart(number):
-                    index = f"t + t[{INDEX_AT}] + {field_of(number, INDEX)} + {lower}"
-                    lines.append(f"const i8* {at} = {first} < 0 && !apart{number} ? {index} : 0;")
+                    index = f"ints + {field_of(number, INDEX)} + {lower}"
+                    lines.append(f"const i4* {at} = {first} < 0 && !apart{number} ? {index} : 0;")
                 return lines
             case "store":
                 stores, lower = field_of(number, STORES), self.lower(slot.axis)

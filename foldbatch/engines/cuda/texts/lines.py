@@ -1,78 +1,140 @@
 """Texts that go along one axis for each of the others: sums, maxima, softmax and its losses, one-hot rows.
 
-A thread computes a whole line. Sums are of float64.
+A thread computes a whole line. Where each row has one line, and that is long, the threads of the row share
+it: each goes along every so many elements and leaves what it found in memory that the block shares. After a
+barrier all threads put these together, in the order of threads. So there are two or three *phases*. Sums are
+of float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from foldbatch.engines.cuda.texts.elements import each, index_lines, zero_lines
 from foldbatch.engines.cuda.texts.expressions import SUFFIX
-from foldbatch.engines.cuda.texts.kernel_text import KernelText, offset_of
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.places import given, without, written
 from foldbatch.static.statements import Place, Statement
 
-# A line's elements are A(k), of its result B(k), its label is C. The greatest, or NaN if there is one:
-_TOP = """\
-{a} top = A(0);
-for (i8 k = 1; k < {length}; k++) {{
+LONG = 64  # elements from which on threads share a line
+SHARED = -1  # stands for the memory that a block shares, where slots are told apart
+HERE = "LANE_Y * LANES_X + LANE_X"
+
+
+class Piece(NamedTuple):
+    """What is found along a line: lines that find it, leave it to other threads, join what these left.
+
+    A line's elements are A(k), of its result B(k), its label is C. A loop that begins with EACH goes along
+    all elements, or those of a thread; what follows ONCE is done by one thread.
+    """
+
+    find: str
+    leave: str = ""
+    join: str = ""
+
+
+# The greatest, the last one of equal ones; or NaN, if there is one.
+_TOP = Piece(
+    """\
+i8 best = -1;
+{a} top = 0;
+EACH {{
   const {a} x = A(k);
-  top = (x >= top) | (x != x) ? x : top;
+  if ((best < 0) | (x >= top) | (x != x)) {{ best = k; top = x; }}
 }}
-"""
-_SOFTMAX = (
-    _TOP
-    + """\
+""",
+    "{top}[HERE] = ({wide})top;\nshared_best[HERE] = best;\n",
+    """\
+i8 best = -1;
+{a} top = 0;
+for (i8 i = 0; i < LANES_X; i++) {{
+  const i8 at = LANE_Y * LANES_X + i;
+  const {a} x = ({a}){top}[at];
+  if (shared_best[at] >= 0 && ((best < 0) | (x >= top) | (x != x))) {{ best = shared_best[at]; top = x; }}
+}}
+""",
+)
+# The first of the greatest, or the first NaN.
+_FIRST = Piece(
+    """\
+i8 best = -1;
+{a} top = 0;
+EACH {{
+  const {a} x = A(k);
+  if ((best < 0) | (x > top) | ((x != x) & (top == top))) {{ best = k; top = x; }}
+}}
+""",
+    _TOP.leave,
+    """\
+i8 best = -1;
+{a} top = 0;
+for (i8 i = 0; i < LANES_X; i++) {{
+  const i8 at = LANE_Y * LANES_X + i, k = shared_best[at];
+  const {a} x = ({a}){top}[at];
+  const int same = (x == top) | ((x != x) & (top != top));
+  const int greater = (x > top) | ((x != x) & (top == top));
+  if (k >= 0 && ((best < 0) | greater | (same & (k < best)))) {{ best = k; top = x; }}
+}}
+""",
+)
+_ADDED = """\
 f8 total = 0;
-for (i8 k = 0; k < {length}; k++) {{
+for (i8 i = 0; i < LANES_X; i++) total += shared_sum[LANE_Y * LANES_X + i];
+"""
+# The sum of exp without its greatest term: the logarithm of the whole sum is more by log1p of it.
+_REST = Piece(
+    """\
+f8 total = 0;
+EACH
+  if (k != best) total += (f8)exp{f}(A(k) == top ? 0 : A(k) - top);
+""",
+    "shared_sum[HERE] = total;\n",
+    _ADDED,
+)
+_EXP = Piece(
+    """\
+f8 total = 0;
+EACH {{
   const {a} x = exp{f}(A(k) - top);
   B(k) = x;
   total += (f8)x;
 }}
-for (i8 k = 0; k < {length}; k++) B(k) = B(k) / ({a})total;
-"""
-)
-# The greatest, and how much more the logarithm of the sum of exp(A) is: `ops.reduce.top_and_rest`.
-_REST = """\
-i8 best = 0;
-{a} top = A(0);
-for (i8 k = 1; k < {length}; k++) {{
-  const {a} x = A(k);
-  const int greater = (x >= top) | (x != x);
-  best = greater ? k : best;
-  top = greater ? x : top;
-}}
-f8 rest = 0;
-for (i8 k = 0; k < {length}; k++)
-  if (k != best) rest += (f8)exp{f}(A(k) == top ? 0 : A(k) - top);
-rest = log1p(rest);
-"""
-BODIES = {
-    "softmax": _SOFTMAX,
-    "log_softmax": _REST + "for (i8 k = 0; k < {length}; k++) B(k) = ({b})((f8)A(k) - (f8)top - rest);\n",
-    "logsumexp": _REST + "B(0) = ({b})((f8)top + rest);\n",
-    "cross_entropy": _REST + "B(0) = ({b})((f8)top - (f8)A(min_i8(max_i8(C, 0), {length} - 1)) + rest);\n",
-    "max": _TOP + "B(0) = top;\n",
-    # the first of the greatest, or the first NaN
-    "argmax": """\
-i8 best = 0;
-{a} top = A(0);
-for (i8 k = 1; k < {length}; k++) {{
-  const {a} x = A(k);
-  if ((x > top) | ((x != x) & (top == top))) {{ best = k; top = x; }}
-}}
-B(0) = best;
 """,
-    "one_hot": "for (i8 k = 0; k < {length}; k++) B(k) = k == (i8)A(0);\n",
+    _REST.leave,
+    _ADDED,
+)
+_LABEL = "min_i8(max_i8(C, 0), {length} - 1)"
+PIECES: dict[str, tuple[Piece, ...]] = {
+    "softmax": (_TOP, _EXP, Piece("EACH B(k) = B(k) / ({a})total;\n")),
+    "log_softmax": (_TOP, _REST, Piece("EACH B(k) = ({b})((f8)A(k) - (f8)top - log1p(total));\n")),
+    "logsumexp": (_TOP, _REST, Piece("ONCE B(0) = ({b})((f8)top + log1p(total));\n")),
+    "cross_entropy": (
+        _TOP,
+        _REST,
+        Piece(f"ONCE B(0) = ({{b}})((f8)top - (f8)A({_LABEL}) + log1p(total));\n"),
+    ),
+    "max": (_TOP, Piece("ONCE B(0) = top;\n")),
+    "argmax": (_FIRST, Piece("ONCE B(0) = best;\n")),
+    "one_hot": (Piece("EACH B(k) = k == (i8)A(0);\n"),),
 }
 LABELLED = {"cross_entropy"}
+Phase = Callable[[KernelText], list[str]]  # writes the lines of one phase
+
+
+def _body(text: str, a: str, b: str, length: int, first: str, step: str) -> list[str]:
+    """Return the lines of pieces, for a thread that begins with one element and goes on in steps."""
+    top, wide = ("shared_top", "f8") if a in SUFFIX else ("shared_whole", "i8")  # a double has too few digits
+    made = text.format(a=a, b=b, f=SUFFIX.get(a, ""), length=length, top=top, wide=wide)
+    made = made.replace("EACH", f"for (i8 k = {first}; k < {length}; k += {step})")
+    return made.replace("ONCE ", "if (lane == 0) " if first == "lane" else "").splitlines()
 
 
 def line_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of an op of `BODIES`."""
+    """Return the lines of an op of `PIECES`, a thread a line."""
     reads, write, name = given(statement), written(statement), statement.op
     if name == "one_hot":
         axis, length = None, write.shape[-1]
@@ -95,8 +157,7 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
         element = f"{text.here(place.slot)}[{at} + (k) * {step}]"
         lines.append(f"#define {'ABC'[i]}{'(k)' if i < 2 else ''} {element.replace(' + (k) * 0', '')}")
     a, b = text.kind(places[0].slot), text.kind(places[1].slot)
-    body = BODIES[name].format(a=a, b=b, f=SUFFIX.get(a, ""), length=length)
-    lines += body.splitlines()
+    lines += _body("".join(piece.find for piece in PIECES[name]), a, b, length, "0", "1")
     lines += [f"#undef {'ABC'[i]}" for i in range(len(places))]
     return each(prod(shape), lines)
 
@@ -134,6 +195,90 @@ def sum_lines(text: KernelText, statement: Statement) -> list[str]:
     lines += [f"  {added(kind, f'{text.here(read.slot)}[{at}]')}", "}"]
     lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
     return each(prod(write.shape), lines)
+
+
+def long_phases(statement: Statement) -> list[Phase]:
+    """Return the phases of an op along one long line of each row; none where lines are short, or many."""
+    name = statement.op
+    if name != "sum" and (name not in PIECES or name == "one_hot"):
+        return []
+    shape, write = given(statement)[0].shape, written(statement)
+    if name == "sum":
+        kept = [extent for i, extent in enumerate(shape) if i not in statement.attrs["axes"]]
+        if prod(kept) != 1 or prod(shape) < LONG:
+            return []
+        return [partial(_sum_part, statement=statement), partial(_sum_end, statement=statement)]
+    axis = len(shape) - 1 if name in LABELLED else statement.attrs["axis"]
+    if shape[axis] < LONG or prod(shape) != shape[axis] or not prod(write.shape):
+        return []
+    return [partial(_phase, statement=statement, axis=axis, number=n) for n in range(len(PIECES[name]))]
+
+
+def _phase(text: KernelText, statement: Statement, axis: int, number: int) -> list[str]:
+    reads, write, pieces = given(statement), written(statement), PIECES[statement.op]
+    a, b = text.kind(reads[0].slot), text.kind(write.slot)
+    step = write.strides[axis] if len(write.shape) == len(reads[0].shape) else 0
+    places = [(reads[0], reads[0].strides[axis]), (write, step)]
+    lines = [
+        f"#define {name}(k) {text.here(place.slot)}[{offset_of(place.offset, [('(k)', stride)])}]"
+        for name, (place, stride) in zip("AB", places, strict=True)
+    ]
+    if statement.op in LABELLED:
+        lines.append(f"#define C {text.here(reads[1].slot)}[{reads[1].offset}]")
+    body = "".join(piece.join for piece in pieces[:number]) + pieces[number].find + pieces[number].leave
+    lines += _body(body, a, b, reads[0].shape[axis], "lane", "lanes")
+    lines += ["#undef A", "#undef B", *(["#undef C"] if statement.op in LABELLED else [])]
+    return _sharing(text, lines)
+
+
+def _sum_part(text: KernelText, statement: Statement) -> list[str]:
+    (read,) = given(statement)
+    kind = text.kind(read.slot)
+    axes = merged(read.shape, [Strides(0, read.strides)]) or [(1, (0,))]
+    terms, rest = [], "k"
+    for extent, strides in reversed(axes[1:]):
+        terms.append((f"{rest} % {extent}", strides[0]))
+        rest = f"({rest} / {extent})"
+    terms.append((rest, axes[0][1][0]))
+    at = offset_of(read.offset, [(f"({name})", stride) for name, stride in terms])
+    total = total_of(kind)
+    lines = [
+        f"{total} total = 0;",
+        f"for (i8 k = lane; k < {prod(read.shape)}; k += lanes) {{",
+        f"  {added(kind, f'{text.here(read.slot)}[{at}]')}",
+        "}",
+        f"{_place(total)}[HERE] = total;",
+    ]
+    return _sharing(text, lines)
+
+
+def _sum_end(text: KernelText, statement: Statement) -> list[str]:
+    write = written(statement)
+    kind = text.kind(write.slot)
+    total = total_of(kind)
+    plus = "|=" if kind == "b1" else "+="
+    lines = [
+        "if (lane == 0) {",
+        f"  {total} total = 0;",
+        f"  for (i8 i = 0; i < LANES_X; i++) total {plus} ({total}){_place(total)}[LANE_Y * LANES_X + i];",
+        f"  {text.here(write.slot)}[{write.offset}] = ({kind})total;",
+        "}",
+    ]
+    return _sharing(text, lines)
+
+
+def _place(total: str) -> str:
+    """Return the shared memory for sums of a type: of doubles, or of whole numbers."""
+    return "shared_sum" if total == "f8" else "shared_best"
+
+
+def _sharing(text: KernelText, lines: list[str]) -> list[str]:
+    """Return lines, with the memory that they share declared for the whole kernel."""
+    declared = ["SHARED f8 shared_top[256], shared_sum[256];", "SHARED i8 shared_best[256];"]
+    if any("shared_whole" in line for line in lines):
+        declared.append("SHARED i8 shared_whole[256];")
+    text.head += [line for line in declared if line not in text.head]
+    return [line.replace("HERE", HERE) for line in indented(lines, 0)]
 
 
 def total_of(kind: str) -> str:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from math import prod
 
 from foldbatch.engines.cuda.texts.elements import each, visit
-from foldbatch.engines.cuda.texts.kernel_text import INDEX_AT, KernelText, buffer_of, field_of, indented
+from foldbatch.engines.cuda.texts.kernel_text import KernelText, buffer_of, field_of, indented
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.statements import Place
-
-INDEXED = f"t + t[{INDEX_AT}] + "
 
 
 def take_lines(text: KernelText, number: int) -> list[str]:
@@ -21,20 +19,20 @@ def take_lines(text: KernelText, number: int) -> list[str]:
     text.here(number)
     kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
     grain, lower = size // width, text.lower(slot.axis)
-    at = f"const i8* at = {INDEXED}{field_of(number, INDEX)}"
+    at = f"const i4* at = ints + {field_of(number, INDEX)}"
     lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, BASE))};"]
     rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
     column = "e" if width == 1 else f"e % {grain}"
-    plain = [f"{at};", *each(size, [f"p{number}[e] = arena[at[{rows}] * {grain} + {column}];"])]
+    plain = [f"{at};", *each(size, [f"p{number}[e] = arena[(i8)at[{rows}] * {grain} + {column}];"])]
     if slot.binding.kind == "operand":
         lines += plain
     else:
         total = [
             "f8 total = 0;",
-            f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[at[j] * {size} + e];",
+            f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
             f"p{number}[e] = ({kind})total;",
         ]
-        copies = f"const i8* copies = {INDEXED}{field_of(number, COPIES)} + {lower} + r;"
+        copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
         summed = [copies, f"{at};", *each(size, total)]
         lines += [
             f"if ({field_of(number, COPIES)} >= 0) {{",
@@ -54,11 +52,11 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     target = _dense(text, "d", kind, place)
     copies = field_of(number, COPIES)
     return [
-        f"const i8* at = {INDEXED}{field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
-        f"const i8* copies = {INDEXED}{copies} + {lower} + r;",
+        f"const i4* at = ints + {field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
+        f"const i4* copies = ints + {copies} + {lower} + r;",
         f"const i8 first = {copies} < 0 ? r : copies[0], last = {copies} < 0 ? r + 1 : copies[1];",
         "for (i8 j = first; j < last; j++) {",
-        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + at[j] * {size};",
+        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + (i8)at[j] * {size};",
         *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
         "}",
     ]
@@ -68,16 +66,16 @@ def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> 
     """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
     size, kind = prod(place.shape), text.kind(place.slot)
     target = _dense(text, "d", kind, place, size // width)
-    first = field_of(number, FIRST)
+    first, stores = field_of(number, FIRST), field_of(number, STORES)
 
     def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [f"({field_of(number, STORES)} ? {x[0]} : {x[1]} + {x[0]})"]
+        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
 
     begin = f"{first} * {size // width} + ({text.lower(place.axis)} + r) * {size}"
     return [
         f"if ({first} >= 0) {{",
         f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
-        *indented(visit(text, place.shape, [place, target], compute, [target])),  # type: ignore[arg-type]
+        *indented(visit(text, place.shape, [place, target], compute, [target], stores)),  # type: ignore[arg-type]
         "}",
     ]
 
@@ -97,14 +95,14 @@ def store_lines(text: KernelText, number: int) -> list[str]:
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that store the gradient of a parameter, or add it to what is there."""
     kind = text.kind(place.slot)
-    target = replace(_dense(text, "d", kind, place), row=0)
+    target, stores = replace(_dense(text, "d", kind, place), row=0), field_of(number, STORES)
 
     def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [f"({field_of(number, STORES)} ? {x[0]} : {x[1]} + {x[0]})"]
+        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
 
     return [
         f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};",
-        *visit(text, place.shape, [place, target], compute, [target]),  # type: ignore[arg-type]
+        *visit(text, place.shape, [place, target], compute, [target], stores),  # type: ignore[arg-type]
     ]
 
 

@@ -173,11 +173,11 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     names, lines = index_lines("f", shape or [1])
     names = names if shape else []
     at = offset_of(place.offset, list(zip(names, place.strides, strict=True)))
-    part = "order[j]" if width == 1 else f"order[j] / {width}"
+    part = "(i8)order[j]" if width == 1 else f"(i8)order[j] / {width}"
     element = "e" if width == 1 else f"order[j] % {width} * {grain} + e"
     return [
-        "const i8 count = t[plan];",
-        "const i8 *target = t + plan + 1, *starts = target + count, *order = starts + count + 1;",
+        "const i8 count = ints[plan];",
+        "const i4 *target = ints + plan + 1, *starts = target + count, *order = starts + count + 1;",
         f"{kind}* arena = {buffer_of(kind, field_of(number, BASE))};",
         "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
         f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
@@ -187,6 +187,6 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
         *indented(lines, 3),
         f"      {added(kind, f'{text.row(place.slot, part)}[{at}]')}",
         "    }",
-        f"    arena[target[q] * {grain} + e] += ({kind})total;",
+        f"    arena[(i8)target[q] * {grain} + e] += ({kind})total;",
         "  }",
     ]

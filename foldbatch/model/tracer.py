@@ -1,0 +1,130 @@
+"""The seam between front ends and what runs models: a `Tracer` turns examples into traces for its model.
+
+A front end is what a user describes a model with: blocks, or plain Python functions. All above this floor
+knows of it is what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from foldbatch.model.model import Model
+from foldbatch.params.parameters import Array, Parameter
+from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.trace import Trace
+
+# Is given the data that were read before they become arrays, and may put others in their places: per cell and
+# feed of the model, a list in the order of calls.
+Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
+# From examples and their numbers in the batch, for errors.
+TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
+
+MAX_CALLS = 10_000_000  # calls of one example, by default
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a user's description of a model is in a file.
+
+    Attributes:
+        plain: as plain data.
+        arrays: those that are no parameters, by name.
+        lost: functions that have no import path, so that it cannot be written.
+    """
+
+    plain: Any
+    arrays: dict[str, Array] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+
+class Tracer(Protocol):
+    """What turns examples into traces, and the model that these fit.
+
+    The model may grow while examples are traced; then it is another object. The traces that a call returns
+    fit the model that the tracer has when the call returns.
+    """
+
+    @property
+    def origin(self) -> Any:
+        """What the user gave: a block, or a function."""
+
+    @property
+    def name(self) -> str:
+        """The origin in a few words, for `repr`."""
+
+    @property
+    def model(self) -> Model:
+        """The model that traces fit."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that the levels of traces are for."""
+
+    @property
+    def max_calls(self) -> int:
+        """How many calls an example may make."""
+
+    @property
+    def asides(self) -> frozenset[str]:
+        """Which of ``losses`` and ``metrics`` the model has, or would have."""
+
+    @property
+    def source(self) -> str:
+        """The program that makes traces, as text; equal texts make equal traces of equal data."""
+
+    @property
+    def way(self) -> str:
+        """How examples are traced, and why so, in a sentence or two."""
+
+    @property
+    def reached(self) -> Iterable[Any]:
+        """The objects that the program reads besides examples, vocabularies among them."""
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Keep other threads from tracing, where only one at a time can."""
+
+    def trace_all(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> list[Trace]:
+        """Return the traces of examples.
+
+        Args:
+            examples: the examples.
+            numbers: their numbers in the batch, for errors.
+            look: sees the data that were read; it may be called several times.
+
+        Raises:
+            ExampleError: when an example does not fit the model; it tells of the first one that does not.
+        """
+
+    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
+        """Return the traces of examples by array operations; None where that cannot be, or does not pay."""
+
+    def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Tracer:
+        """Return a tracer of the same origin whose model has only some asides, or for another policy."""
+
+    def place_of(self, example: Any, cell: int, call: int) -> str:
+        """Return the part of an example that a call is for, as Python would index it, or an empty text.
+
+        Args:
+            example: the example.
+            cell: the number of the cell.
+            call: which of its calls, counted from 0.
+        """
+
+    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+        """Run one example with real numbers, where the origin is a function.
+
+        Args:
+            example: the example.
+            begin: is given each parameter before it is read.
+
+        Raises:
+            BlockTypeError: when it is a block.
+        """
+
+    def written(self, parameters: Mapping[str, Parameter]) -> Written:
+        """Return the origin as plain data, given the names of its parameters."""

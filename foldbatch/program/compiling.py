@@ -1,0 +1,295 @@
+"""Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`.
+
+A file may come from anywhere: what it holds is checked before anything is made of it, it names no function
+that could do harm unless the caller trusts it, and no parameter is larger than its array in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from foldbatch.blocks.block import AnyBlock, as_block
+from foldbatch.blocks.lower import depth, lower
+from foldbatch.blocks.paths import Trusted, trust_in
+from foldbatch.blocks.plain import from_plain
+from foldbatch.blocks.values import refuse_no_count
+from foldbatch.engines.engine import check_precision, choose_engine, choose_launch, planning_arithmetic
+from foldbatch.engines.runner import Options
+from foldbatch.engines.threads import available_cores
+from foldbatch.errors import (
+    BackendError,
+    BlockTypeError,
+    FoldbatchError,
+    ReadError,
+    UnknownNameError,
+    shortened,
+)
+from foldbatch.functions.modules import is_walk
+from foldbatch.functions.tracer import FunctionTracer
+from foldbatch.model.tracer import MAX_CALLS, Tracer
+from foldbatch.params.store import ParameterStore, name_parameters
+from foldbatch.program.program import Program
+from foldbatch.program.saving import ANEW, WHAT, read
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.sharing import find_share
+from foldbatch.types import describe_value
+
+# Options of `compile` that few programs set, with their defaults.
+OPTIONS: Mapping[str, Any] = {
+    "policy": "auto",
+    "layout": "consumer",
+    "batched": True,
+    "share": "leaves",
+    "kept_bytes": None,
+    "max_calls": MAX_CALLS,
+    "precision": "fp32",
+}
+LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # what `load` takes
+
+
+def compile(
+    block: Any,
+    backend: str = "auto",
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    launch: str = "auto",
+    debug: bool = False,
+    options: Mapping[str, Any] | None = None,
+    **old: Any,
+) -> Program:
+    """Compile a block into a program.
+
+    Args:
+        block: a block (or what stands for one) whose input is one example.
+        backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
+            schedules (in ten seconds or so the first time, half a second once they are on disk; see
+            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA, which no GPU has run yet;
+            ``auto``, the first of ``numba`` and ``numpy`` that works here, or what the variable
+            ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
+            right).
+        seed: from which parameters that have no value yet draw theirs.
+        threads: into how many parts a large batch is cut, to run side by side; by default the
+            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only. With Numba and
+            two or more, a second core also helps with a batch that is too small to be cut.
+        launch: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
+            CUDA graph for all batches of a capacity class; ``auto``, a graph where a batch fits into a class
+            and else kernel by kernel, or what the variable ``FOLDBATCH_LAUNCH`` names. Other backends have
+            ``auto`` only.
+        debug: check every schedule, and fill unused buffers with NaN.
+        options: others by name, for example ``{"share": "subtrees"}``:
+
+            - ``policy``: how calls are grouped: ``by_component``, ``by_agenda``, ``by_depth``; or ``auto``,
+              ``by_component`` that plans no longer than that saves (`Program.describe` says what it chose).
+            - ``layout``: how values are numbered: ``consumer`` or ``producer``.
+            - ``batched``: False runs one example at a time, for comparison.
+            - ``share``: which identical calls of a batch run once: ``leaves``, those that read only a few
+              integers; ``subtrees``, also those that read identical results (never calls with a loss, a
+              metric, floats of the example, or random numbers); or None. Gradients are exact.
+              `Program.describe` counts.
+            - ``kept_bytes``: how many bytes one call of a cell may store for its backward pass. Elementwise
+              results beyond this limit are computed again instead. By default everything is stored, which is
+              fastest.
+            - ``max_calls``: how many calls an example may make; one that makes more is refused before it
+              fills the memory. Examples that share their parts do, where the parts are visited at each place
+              (`ForwardDeclaration`).
+            - ``precision``: how the backend ``cuda`` multiplies matrices of float32: ``fp32``, of the
+              operands as they are; ``tf32``, several times as fast, of operands rounded to 10 bits behind the
+              point (results differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits
+              (about 1e-2). Sums are of float32, and everything else is computed as in ``fp32``. Other
+              backends have ``fp32`` only.
+        old: options given one by one, as they were before there was `options`; that will go.
+
+    Raises:
+        BlockTypeError: when the block is ill typed; the message says where.
+        BlockValueError: when a number is none, or too small.
+        UnknownNameError: when an option, backend, policy, layout, precision, way to launch or to share does
+            not exist.
+        BackendError: when what the backend needs is not installed or does not work, or when it does not have
+            the precision or the way to launch.
+
+    >>> import foldbatch as fb
+    >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
+    >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
+    [[1.0, 4.0], [], [9.0]]
+    """
+    if "engine" in old:
+        message = "foldbatch.compile: the argument engine is called launch now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        launch = old.pop("engine")
+    chosen = {**old, **_options_in(options)}
+    _refuse_unknown("compile options", chosen, tuple(OPTIONS))
+    if old:
+        message = f"foldbatch.compile: give {', '.join(old)} in the argument options: options={old!r}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+    refuse_no_count("seed", seed, 0)
+    lowered, prepared = _prepare(block, backend, chosen, threads=threads, launch=launch, debug=debug)
+    return Program(lowered, prepared, seed)
+
+
+def _options_in(options: Any) -> Mapping[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        fix = "for example options={'share': 'subtrees'}"
+        raise BlockTypeError("compile options", "a mapping from names", describe_value(options), fix)
+    return options
+
+
+def _refuse_unknown(where: str, given: Iterable[str], known: Sequence[str]) -> None:
+    unknown = sorted({*given} - {*known}, key=str)
+    if unknown:
+        raise UnknownNameError(where, f"options of fb.compile: {', '.join(known)}", shortened(unknown))
+
+
+def _prepare(
+    block: Any,
+    backend: str,
+    given: Mapping[str, Any],
+    *,
+    threads: int | None,
+    launch: str = "auto",
+    debug: bool = False,
+) -> tuple[Tracer, Options]:
+    """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
+    chosen = {**OPTIONS, **given}
+    policy, layout, share, kept_bytes = (chosen[k] for k in ("policy", "layout", "share", "kept_bytes"))
+    if threads is not None:
+        refuse_no_count("threads", threads, 1)
+    if kept_bytes is not None:
+        refuse_no_count("kept_bytes", kept_bytes, 0)
+    refuse_no_count("max_calls", chosen["max_calls"], 1)
+    engine = choose_engine(backend)
+    cores = available_cores() if threads is None else threads
+    check_precision(chosen["precision"], engine)
+    launch = choose_launch(launch, engine)
+    options = Options(
+        engine, policy, layout, chosen["batched"], cores, debug, share, chosen["precision"], launch
+    )
+    find_layout(layout)
+    find_share(share)
+    arithmetic = planning_arithmetic(engine)
+    grouping, most = find_policy(policy), chosen["max_calls"]
+    if is_walk(block):
+        return FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic), options
+    return lower(as_block(block), grouping, kept_bytes, most, arithmetic=arithmetic), options
+
+
+def load(
+    path: str | os.PathLike[str],
+    backend: str = "auto",
+    *,
+    trust: Iterable[Trusted] = (),
+    **options: Any,
+) -> Program:
+    """Return the program that `Program.save` wrote to a file.
+
+    It computes what the saved one did, to the last bit on the same backend and machine. It trains on from
+    the same step, and frozen parameters stay frozen. A file may name functions of this package, and a few of
+    Python and NumPy that only compute. It may call functions of yours only where `trust` has them.
+
+    Args:
+        path: of the file.
+        backend: as of `foldbatch.compile`.
+        trust: modules, functions and classes that the file may name, or their names: ``("mymodels",)`` for a
+            module and those below it, ``("mymodels:clean",)`` for a function, ``(__name__,)`` for the script
+            that calls. Modules are imported when the file asks for them.
+        options: other options of `foldbatch.compile`, in place of those that the program was saved with.
+
+    Raises:
+        ReadError: when the file is damaged or was changed, holds something else, or was written by a newer
+            version; or when functions of the model are not found, or not trusted: the message says how to
+            trust them, or that `Block.load_parameters` fills a block that a script makes.
+        OSError: when there is no such file, or it cannot be read.
+        FoldbatchError: when an option is wrong, as of `foldbatch.compile`, or `trust` has something else.
+
+    >>> import tempfile; import foldbatch as fb
+    >>> words = fb.trees.Vocabulary(["good", "bad"])
+    >>> ids = fb.Map(fb.InputTransform(words) >> fb.Scalar("int32"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = f"{folder}/ids.safetensors"
+    ...     fb.compile(ids, "numpy").save(file, {"language": "en"})
+    ...     program, notes = fb.load(file), fb.program.read_notes(file)
+    >>> [int(x) for x in program.run([["bad", "day"]])[0]], notes
+    ([2, 0], {'language': 'en'})
+    """
+    trusted = trust_in(trust)
+    arrays, header = read(path)
+    where = os.fspath(path)
+    if header.block is None:
+        fix = "give them import paths, or make the block in a script and call block.load_parameters(path)"
+        raise ReadError(where, "functions that have import paths", shortened(header.lost), fix)
+    try:
+        block, parameters = from_plain(header.block, arrays, trusted)
+    except FoldbatchError as error:
+        raise ReadError(f"{where}: {error.where}", error.expected, error.found, error.fix) from None
+    _refuse_unknown("load", options, LOADED)
+    kept: dict[str, Any] = msgspec.structs.asdict(header.options)
+    if "precision" not in options:
+        kept["precision"] = _precision(header.options.precision, backend)
+    kept |= options
+    seed = kept.pop("seed")
+    refuse_no_count("seed", seed, 0)
+    lowered, ready = _lowered(where, block, backend, kept)
+    if name_parameters(lowered.model.parameters) != parameters:
+        raise ReadError(where, WHAT, "a block that has other parameters than the file", ANEW)
+    program = Program(lowered, ready, seed)
+    program.steps_drawn = header.step
+    return program
+
+
+def _precision(precision: str, backend: str) -> str:
+    """Return the precision of the file where a backend has it, and the common one elsewhere."""
+    try:
+        check_precision(precision, choose_engine(backend))
+    except BackendError:
+        return "fp32"
+    return precision
+
+
+def _lowered(where: str, block: AnyBlock, backend: str, options: dict[str, Any]) -> tuple[Tracer, Options]:
+    """Lower a block of a file; what cannot be lowered is an error of the file."""
+    try:
+        others = {name: options.pop(name) for name in [*options] if name not in OPTIONS}
+        return _prepare(block, backend, options, **{"threads": None, **others})
+    except FoldbatchError:
+        raise
+    except Exception as error:
+        found = f"a block that raises {type(error).__name__}: {error}"
+        raise ReadError(where, WHAT, found, ANEW) from error
+
+
+def load_parameters(block: Any, path: str | os.PathLike[str]) -> None:
+    """Fill a block's parameters from a file; see `Block.load_parameters`."""
+    arrays, header = read(path)
+    store = ParameterStore(name_parameters(lower(as_block(block), find_policy("auto")).model.parameters))
+    names = sorted(arrays.keys() - header.constants)
+    store.update({name: arrays[name] for name in names}, strict=True)
+
+
+def evaluate(block: Any, example: Any, backend: str) -> Any:
+    """Return what a block makes of one example; see `Block.eval`."""
+    # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
+    engine = choose_engine("numpy" if backend == "auto" else backend)
+    lowered = lower(as_block(block), find_policy("auto"), asides=frozenset({"metrics"}))
+    program = Program(
+        lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0
+    )
+    results = program.run([example], metrics=True)
+    if not results.metrics:
+        return results[0]
+    return results[0], {
+        name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()
+    }
+
+
+def max_depth(block: Any, example: Any) -> int:
+    """Return the longest chain of calls that compute something, for one example."""
+    program = compile(block, "numpy")
+    return depth(program.model, *program._trace_all([example]))

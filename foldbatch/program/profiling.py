@@ -1,0 +1,97 @@
+"""Profiling: a batch run a few times, with the times of all that host, threads and device do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from foldbatch.engines.collected import sum_losses
+from foldbatch.engines.runner import Runner
+from foldbatch.engines.watching import NothingWatched, Watch
+from foldbatch.scheduler.trace import Trace
+from foldbatch.timelines.timeline import Span, Timeline
+
+HOST = "host"
+
+
+@dataclass(slots=True)
+class _Host:
+    """The spans of the host.
+
+    Attributes:
+        spans: so far.
+        step: the number of the step under way.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+    step: int = 0
+
+    @contextmanager
+    def doing(self, name: str) -> Iterator[None]:
+        """Note what is done within."""
+        start = time.perf_counter()
+        yield
+        self.note(name, start, time.perf_counter() - start)
+
+    def note(self, name: str, start: float, seconds: float) -> None:
+        """Note what was done."""
+        self.spans.append(Span(HOST, name, start, seconds, {"step": self.step}))
+
+
+def profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, training: bool) -> Timeline:
+    """Return the timeline of a batch that runs so many times; `Program.profile` says what is in it."""
+    memories: list[Any] = []
+    host = _Host()
+    launcher = runner.engine.launcher(training=training)
+    # makes kernels and memory; then a graph is captured for each of two blocks that take turns to bring
+    # batches
+    for _ in range(1 if launcher is None else 3):
+        float(_step(runner, trace, host, NothingWatched(), memories, training=training))
+    host.spans.clear()
+    with runner.engine.watch() as watch:
+        losses = []
+        for host.step in range(steps):
+            losses.append(_step(runner, trace, host, watch, memories, training=training))
+        with host.doing("wait"):
+            for loss in losses:
+                float(loss)
+        ran = watch.spans()
+    start = host.spans[0].start
+    spans = [replace(span, start=span.start - start) for span in (*host.spans, *ran)]
+    return Timeline(tuple(spans), watch.note)
+
+
+def _step(
+    runner: Runner,
+    trace: Callable[[], list[Trace]],
+    host: _Host,
+    watch: Watch,
+    memories: list[Any],
+    *,
+    training: bool,
+) -> float:
+    """Run a batch once, without waiting for it; return its loss, which may be pending."""
+    with host.doing("trace"):
+        traces = trace()
+    start = time.perf_counter()
+    parts = runner.plan(traces)
+    for part in parts:  # planned one after the other
+        for key, name in (("merge", "merge"), ("tables", "schedule")):
+            seconds = part.batch.seconds[key] if part.batch is not None else 0.0
+            host.note(name, start, seconds)
+            start += seconds
+    with host.doing("ready"):
+        for number, part in enumerate(parts):
+            ready = runner.engine.ready(part.batch, training=training)  # type: ignore[arg-type] # it is planned
+            part.ready[training] = watch.watched(ready, number)
+    with host.doing("forward"):
+        begun = runner.forward(parts, 0, memories, seeded_results=False, training=training)
+        # a later step may use the memory that they are summed from
+        loss = sum((sum_losses(runner.model, part.run).total for part in begun), 0.0)
+    if training:
+        with host.doing("backward"):
+            runner.backward(begun, [()] * len(begun), visited=False)
+    return loss

@@ -1,0 +1,700 @@
+"""A compiled block: a `Program`, which runs any mixture of examples at once.
+
+What is made of what, and when::
+
+    block -> model, tracer             once, in `compile`
+    example -> Trace                   once per example
+    traces -> Schedule -> arenas       per batch, forward and backward over the same tables
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+from foldbatch.blocks.values import refuse_no_count
+from foldbatch.engines.batch import Batch
+from foldbatch.engines.cotangents import seeds_of
+from foldbatch.engines.engine import Engine
+from foldbatch.engines.nonfinite import NotFinite, look_for_not_finite
+from foldbatch.engines.origins import find_nonfinite
+from foldbatch.engines.pending import Pending
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.report import Captures, Report
+from foldbatch.engines.results import Results, Step
+from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.engines.visits import InputGradients
+from foldbatch.errors import (
+    BlockTypeError,
+    FoldbatchWarning,
+    NoLossWarning,
+    NotFiniteWarning,
+    counted,
+    frames_inside,
+)
+from foldbatch.model.model import FEW_CELLS, Model, find_cells
+from foldbatch.model.tracer import Tracer
+from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.params.store import ParameterStore
+from foldbatch.program.capacities import captures, learned
+from foldbatch.program.derivatives import Pullback, Tangents
+from foldbatch.program.profiling import profiled
+from foldbatch.program.saving import Notes, write
+from foldbatch.program.traced import Prepared, Traces, listed, several_of
+from foldbatch.program.variants import Ready, Variants
+from foldbatch.scheduler.trace import Trace
+from foldbatch.system.bars import Bar
+from foldbatch.timelines.timeline import Timeline
+from foldbatch.types import describe_value
+
+TRACED = 512  # examples that are traced between two looks at a bar
+
+
+class Program:
+    """A compiled block; made by `compile`.
+
+    Several threads may use a program at once: their batches run one after the other, but their examples are
+    traced side by side, so the block's Python functions must bear that. After a fork the program works in the
+    child, too.
+
+    Attributes:
+        lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.
+        steps_drawn: the number of the next step that random numbers are drawn for.
+    """
+
+    def __init__(self, lowered: Tracer, options: Options, seed: int) -> None:
+        self.lowered = lowered
+        self.options = options
+        self.seed = seed
+        self.steps_drawn = 0
+        self._drawn = 0  # the step that random numbers were last drawn for
+        self._warned: set[type[FoldbatchWarning]] = set()
+        self._params = ParameterStore({})
+        self._variants = Variants(lowered, self._made_ready)
+        self._params.updates = self._runner.engine.updates
+
+    def _made_ready(self, tracer: Tracer) -> Ready:
+        """Make a tracer's model ready; the parameters that are new in it get their names and numbers."""
+        self._admit(tracer.model.parameters)
+        return Ready(tracer, self.options, self.seed, self._params.parameters)
+
+    def _admit(self, parameters: Sequence[Parameter]) -> None:
+        known = {*self._params.parameters.values()}
+        others = [parameter for parameter in parameters if parameter not in known]
+        if others:
+            self._params.admit(others)
+            for name, parameter in self._params.parameters.items():
+                parameter.initialize(self.seed, name)
+
+    @property
+    def _ready(self) -> Ready:
+        return self._variants.full.ready
+
+    @property
+    def _runner(self) -> Runner:
+        return self._ready.runner
+
+    @property
+    def _traces(self) -> Traces:
+        return self._ready.traces
+
+    def __repr__(self) -> str:
+        numbers = sum(parameter.type.size for parameter in self._params.parameters.values())
+        parameters = f"{counted(len(self._params), 'parameter')} ({counted(numbers, 'number')})"
+        cells = counted(len(self.model.cells), "cell")
+        return f"Program({self.lowered.name}, {cells}, {parameters}, backend {self.engine.name})"
+
+    @property
+    def params(self) -> ParameterStore:
+        """The parameters: a mapping from names to the arrays that the program computes with.
+
+        An item can be assigned (``program.params["w"] = array``) or changed in place. Assigning all of them
+        (``program.params = saved``) is ``program.params.update(saved, strict=True)``: arrays are copied into
+        the parameters, or nothing is changed at all; see `ParameterStore.update` for errors.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([2], init=1.0, name="w")
+        >>> program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: x * w))
+        >>> program.params = {"w": [3, 4]}
+        >>> program.run([[1, 1]])
+        [array([3., 4.], dtype=float32)]
+        """
+        return self._params
+
+    @params.setter
+    def params(self, saved: Any) -> None:
+        self._params.load(saved, {}, strict=True)
+
+    @property
+    def model(self) -> Model:
+        """What was made of the block: cells, and how they are connected."""
+        return self.lowered.model
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the program: the kernels of the backend it was compiled for."""
+        return self._runner.engine
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what decides whether another program can run what this one prepared or planned."""
+        return self._ready.fingerprint
+
+    def __getattr__(self, name: str) -> Any:
+        """Find what has another name now."""
+        if name != "fit_capacities":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn("Program.fit_capacities is Program.warm now", DeprecationWarning, stacklevel=2)
+        return self.warm
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
+        expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
+        raise BlockTypeError("Program", expected, found, fix)
+
+    # -- examples to traces
+
+    def prepare(
+        self, examples: Iterable[Any], *, processes: int | None = None, progress: bool = True
+    ) -> list[Prepared]:
+        """Trace examples ahead; the results stand for them in later calls.
+
+        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples this is the way
+        to trace only once.
+
+        Args:
+            examples: as for `run`.
+            processes: does nothing any more.
+            progress: whether a terminal shows a bar when this takes more than a second.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+        """
+        if processes is not None:
+            message = "Program.prepare: the argument processes does nothing any more"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        trace_all = partial(_trace_in_parts, self.lowered, progress)
+        ready, traces = self._variants.full.all(examples, trace_all)
+        return [Prepared(trace, ready) for trace in traces]
+
+    def plan(self, examples: Iterable[Any] | Planned) -> Planned:
+        """Make a batch ready: traced, cut into parts and scheduled; the result stands for it in later calls.
+
+        It does not depend on parameters, so a batch that is run again and again need be planned only
+        once, and the next batch may be planned in another thread while one runs
+        (`foldbatch.train.prefetched`).
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum())
+        >>> planned = program.plan([[1, 2], [], [3]])
+        >>> planned, [float(x) for x in program.run(planned)]
+        (Planned(3 examples in 1 parts), [3.0, 0.0, 3.0])
+        """
+        ready, batch = self._work(examples)
+        return Planned(ready.runner.plan(batch) if isinstance(batch, list) else batch, ready)
+
+    def _work(self, examples: Iterable[Any] | Planned) -> tuple[Ready, Work]:
+        return self._variants.full.work(examples)
+
+    def _traced(self, examples: Iterable[Any] | Planned) -> tuple[Ready, list[Trace]]:
+        return self._variants.full.all(examples)
+
+    def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
+        return self._traced(examples)[1]
+
+    def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
+        """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
+
+        Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
+        how large batches are. A batch that fits into a graph that was captured before, a sequence of kernels
+        with a capacity each, is run by one launch; capacities are learned here from random batches. Nothing
+        is launched, and parameters are not changed.
+
+        Args:
+            examples: the data set, or enough of it.
+            batch_size: examples of a batch, as it will be trained.
+            batches: how many random batches are looked at.
+
+        Returns:
+            What was learned of capacities, as `describe` shows it; None on a CPU, which has none.
+
+        Raises:
+            ExampleError: when an example does not fit the model.
+            BlockValueError: when a number is not 1 or more.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(lambda words: fb.tensor(len(words)), "numpy")
+        >>> program.warm([["a", "b"]]) is None, len(program.model.cells)
+        (True, 1)
+        """
+        refuse_no_count("batch_size", batch_size, 1)
+        refuse_no_count("batches", batches, 1)
+        ready, traces = self._traced(examples)
+        return learned(ready.runner, traces, batch_size, batches)
+
+    def debug(self, example: Any) -> Any:
+        """Run the plain function that was compiled on one example, each op at once, with real numbers.
+
+        So print, pdb and breakpoints show numbers in the lines of the function; ``float(value)`` and
+        ``value.numpy()`` work there, and only there. Parameters are the present ones; nothing is dropped.
+
+        Returns:
+            A `foldbatch.functions.Seen`, with `result`, `loss`, `losses` and `metrics`.
+
+        Raises:
+            BlockTypeError: when a block was compiled.
+            ExampleError: when the example does not fit.
+
+        >>> import foldbatch as fb
+        >>> def walk(numbers):
+        ...     total = fb.tensor(0.0)
+        ...     for x in numbers:
+        ...         total = total + fb.tensor(x)
+        ...         print(total)
+        ...     return total
+        >>> fb.compile(walk, "numpy").debug([1.0, 2.0]).result
+        array(1., dtype=float32)
+        array(3., dtype=float32)
+        array(3., dtype=float32)
+        """
+        return self.lowered.debug(example, lambda parameter: self._admit([parameter]))
+
+    # -- running
+
+    def run(
+        self, examples: Iterable[Any] | Planned, *, losses: bool = False, metrics: bool = False
+    ) -> Results:
+        """Return one result per example, in order; with losses and metrics where they are asked for.
+
+        What serves only losses and metrics that are not asked for is neither read nor computed, so examples
+        need no labels; functions given to blocks must not count on being called. Each other choice compiles
+        the model once more, when it is first made. Examples prepared or planned hold all of the model.
+
+        Args:
+            examples: the batch.
+            losses: whether the results have `loss`, the float sum of all, and `losses`, by name.
+            metrics: whether they have `metrics`, by name.
+
+        Raises:
+            ExampleError: when an example does not fit the block; nothing has changed then.
+            BlockTypeError: when `losses` or `metrics` is not a bool.
+
+        Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
+
+        >>> import foldbatch as fb
+        >>> error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (x - y) ** 2)
+        >>> program = fb.compile(fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error >> fb.Loss()) >> fb.GetItem(0))
+        >>> program.run([(1, 3), (2, 2)], losses=True).loss, program.run([(5, "unknown")])
+        (4.0, [array(5., dtype=float32)])
+        """
+        asked = {"losses": losses, "metrics": metrics}
+        for name, value in asked.items():
+            if not isinstance(value, bool):
+                fix = f"results.{name} has all of them by name"
+                raise BlockTypeError(f"run {name}", "True or False", describe_value(value), fix)
+        asides = frozenset(name for name, value in asked.items() if value)
+        batch = examples if isinstance(examples, Planned) else listed(examples)
+        ready, work = self._variants.for_run(batch, asides).work(batch)
+        results = ready.runner.run(work, asides=asides)
+        if losses:
+            self._look_at(results.loss)
+        return results
+
+    def value_and_grad(
+        self, examples: Iterable[Any] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
+    ) -> tuple[float, dict[str, Gradient]]:
+        """Return the float sum of all losses over the batch, and its gradients by parameter name.
+
+        A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose
+        `dense()` does. Frozen parameters have none. Parameters are not changed.
+
+        Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
+        the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.
+
+        Raises:
+            ExampleError: when an example does not fit the block; nothing has changed then.
+            BlockValueError: when `numbers` has not one whole number for each example.
+
+        Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
+        `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
+        """
+        ready, work = self._work(examples)
+        loss, gradients = ready.runner.value_and_grad(work, self._drawing(step), numbers)
+        self._look_at(loss, named := self._named(gradients))
+        return loss, named
+
+    def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
+        """Return losses, gradients, results and metrics of one training pass.
+
+        Loss and gradients are those of `value_and_grad`, which says more of them, of its arguments and
+        errors. Results and metrics are what training computes: `Dropout` drops.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss("product"))
+        >>> made = program.step([1, 2])
+        >>> made.loss, made.losses, made.gradients
+        (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
+        """
+        ready, work = self._work(examples)
+        results, gradients = ready.runner.step(work, self._drawing(step))
+        named = self._named(gradients)
+        self._look_at(results.loss, named)
+        return Step(results.loss, results.losses, named, results, results.metrics)
+
+    def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
+        named = self.params.parameters.items()
+        return {name: gradients[parameter] for name, parameter in named if parameter in gradients}
+
+    def _drawing(self, step: int | None) -> int:
+        """Return the step to draw random numbers for: a new one, if none is given."""
+        if step is None:
+            step, self.steps_drawn = self.steps_drawn, self.steps_drawn + 1
+        refuse_no_count("step", step, 0)
+        self._drawn = step
+        return step
+
+    # -- derivatives beyond the gradient
+
+    def vjp(
+        self,
+        examples: Iterable[Any] | Planned,
+        cotangents: Iterable[Any] | None = None,
+        *,
+        losses: bool | None = None,
+        inputs: bool = False,
+        step: int | None = None,
+    ) -> Pullback:
+        """Return the gradients that follow from cotangents of the results: a vector-Jacobian product.
+
+        With cotangents that another program computed, a block can be one part of a larger model. With none,
+        gradients come from the losses, and those of parameters are what `value_and_grad` returns. What is
+        computed is what is
+        trained: `Dropout` drops. The cells that compute it are compiled at the first call.
+
+        Args:
+            examples: the batch.
+            cotangents: for each example one value in the form of its result, arrays where that has tensors of
+                floats; None for a part, or for an example, that has none.
+            losses: whether gradients come from the losses, too; by default only where no cotangents are
+                given.
+            inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
+            step: as for `value_and_grad`.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or a cotangent does not fit its result.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x * x)))
+        >>> found = program.vjp([[1, 2], [4]], [[1, 0.5], None], inputs=True)
+        >>> found.gradients
+        {'w': array(3., dtype=float32)}
+        >>> for name, values in found.inputs.items():
+        ...     print(name, values.values)
+        model.map Scalar('float32') [6. 6. 0.]
+        """
+        ready, traces = self._traced(examples)
+        results = [trace.result for trace in traces]
+        seeds = None if cotangents is None else seeds_of(ready.model.result, results, cotangents)
+        chosen = cotangents is None if losses is None else losses
+        return ready.derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
+
+    def jvp(
+        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+    ) -> tuple[float, float]:
+        """Return the float sum of all losses, and its derivative as the parameters move along `tangents`.
+
+        It is exact: no step is taken. The cells that compute it are compiled at the first call.
+
+        Args:
+            examples: the batch.
+            tangents: by parameter name, an array of the parameter's shape, or a gradient; parameters
+                that are not named stay where they are.
+            step: as for `value_and_grad`.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+            UnknownNameError: when there is no parameter of a name.
+            ParameterError: when a tangent has another shape than its parameter, is not finite, or is
+                one of a frozen parameter.
+
+        Source: Baydin et al. 2018 (Automatic differentiation in machine learning), section 3.1.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
+        >>> program.jvp([1, 2], {"w": 1.0})
+        (27.0, 18.0)
+        """
+        ready, traces = self._traced(examples)
+        return ready.derivatives.jvp(traces, tangents, self._drawing(step))
+
+    def hvp(
+        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+    ) -> dict[str, Array]:
+        """Return the Hessian of the summed losses times `tangents`: an array per trainable parameter.
+
+        That is how the gradients change as the parameters move along the tangents. Arguments and
+        errors are those of `jvp`. The Hessian is never formed.
+
+        Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3.
+
+        >>> import foldbatch as fb
+        >>> w = fb.Parameter([], init=3.0, name="w")
+        >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
+        >>> program.hvp([1, 2], {"w": 1.0})
+        {'w': array(6., dtype=float32)}
+        """
+        ready, traces = self._traced(examples)
+        return ready.derivatives.hvp(traces, tangents, self._drawing(step))
+
+    def input_gradients(
+        self, examples: Iterable[Any] | Planned, *, step: int | None = None
+    ) -> tuple[float, InputGradients]:
+        """Return the float sum of all losses, and its gradients with respect to what examples hold.
+
+        They are found by the place and the block that reads a tensor of floats, such as
+        ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
+        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
+        The cells that compute them are compiled at
+        the first call.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x) >> fb.Loss()))
+        >>> loss, gradients = program.input_gradients([[1, 2], [], [3]])
+        >>> for name, found in gradients.items():
+        ...     print(name, found.values, found.examples)
+        model.map Scalar('float32') [2. 4. 6.] [0 0 2]
+        """
+        ready, traces = self._traced(examples)
+        step = self._drawing(step)
+        derivatives = ready.derivatives.vjp(traces, step, None, parameters=False, inputs=True)
+        return derivatives.loss, derivatives.inputs
+
+    # -- losses that are not finite
+
+    def find_nan(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> NotFinite | None:
+        """Return where a loss begins to be NaN or infinite, else a gradient, a metric or a result, else None.
+
+        It is the first op whose result is not finite while its operands are, with example, block and values.
+        The examples are evaluated one by one, op by op, as they are trained, with the present parameters and
+        in the precision of the program: that is slow, and can differ from a batch by rounding.
+
+        Args:
+            examples: the batch.
+            step: the step that random numbers are drawn for; by default that of the last call.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+
+        >>> import foldbatch as fb
+        >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
+        >>> program = fb.compile(ratio >> fb.Loss())
+        >>> program.find_nan([{"a": 1, "b": 2}, {"a": 1, "b": 0}])
+        model at example 1: divide (forward) yields float32 inf
+          of float32 1.
+          of float32 0.
+          so that the loss is not finite
+        >>> program.find_nan([{"a": 1, "b": 2}]) is None
+        True
+        """
+        given = examples if isinstance(examples, Planned) else list(listed(examples))
+        ready, traces = self._traced(given)
+        drawn = self._drawn if step is None else step
+        refuse_no_count("step", drawn, 0)
+        names = {parameter: name for name, parameter in self.params.parameters.items()}
+        dtype = "float64" if self.engine.name == "reference" else None
+        found = find_nonfinite(ready.model, traces, self.seed, drawn, names, dtype)
+        if found is None or isinstance(given, Planned) or isinstance(given[found.example], Prepared):
+            return found
+        place = self.lowered.place_of(given[found.example], found.cell, found.call)
+        return replace(found, place=place)
+
+    def _look_at(self, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
+        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss.
+
+        Where the loss is still to be read, it is looked at when somebody reads it.
+        """
+        trains, bad = gradients is not None, None
+        if isinstance(loss, Pending):
+            if gradients and NotFiniteWarning not in self._warned:
+                bad = look_for_not_finite(gradients, self._params.updates)
+            loss.then(partial(self._warn_of, bad=bad, trains=trains))
+        else:
+            if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
+                bad = look_for_not_finite(gradients, self._params.updates)
+            self._warn_of(loss, bad, trains=trains)
+
+    def _warn_of(self, loss: float, bad: Callable[[], str | None] | None, *, trains: bool) -> None:
+        """Warn of a loss; `bad` tells the name of a gradient that is not finite."""
+        warning: FoldbatchWarning
+        fix = "call program.find_nan(examples)"
+        if not math.isfinite(loss):
+            warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
+        elif bad is not None and (name := bad()) is not None:
+            warning = NotFiniteWarning(f"{name} gradient", "finite numbers", "a NaN or an infinity", fix)
+        elif trains and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
+            fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
+            warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
+        else:
+            return
+        if type(warning) not in self._warned:
+            self._warned.add(type(warning))
+            warnings.warn(warning, stacklevel=frames_inside())
+
+    # -- reports
+
+    def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
+        """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
+
+        The batch is run whole, on one thread; parameters are not changed. A single example need not be in a
+        list, unless it is a list or tuple itself.
+
+        Args:
+            examples: the batch.
+            compare: whether the batch runs once before it is timed, and then with other policies and ways to
+                share where these may be quicker. False times the first run, with all that it has to make.
+
+        Raises:
+            ExampleError: when an example does not fit the block.
+        """
+        start = time.perf_counter()
+        ready, traces = self._traced(several_of(examples))
+        report = ready.runner.report(traces, {"trace": time.perf_counter() - start}, compare=compare)
+        return replace(report, program=self.lowered.source, captures=captures(self.engine))
+
+    def kernels(self, name: str = "", *, whole: bool = False) -> str:
+        """Return generated source: the tracing program, and what the engine made of every cell.
+
+        Of more than a few cells it is a list of cells, a line each.
+
+        Args:
+            name: the name of a cell, or a part of names: the kernels of these cells alone.
+            whole: everything, however many cells there are.
+
+        Raises:
+            UnknownNameError: when no cell has such a name.
+        """
+        cells, source = self.model.cells, self._runner.engine.source
+        chosen = find_cells(cells, name, "kernels")
+        if name:
+            return source(chosen)
+        if whole or len(cells) <= FEW_CELLS:
+            return f"{self.lowered.source}\n\n{source(chosen)}"
+        lines = [f"the tracing program: {len(self.lowered.source.splitlines())} lines"]
+        lines += [f"{cells[k].name}: {len(source([k]).splitlines())} lines" for k in chosen]
+        lines.append("kernels(name) shows the cells whose names contain it, kernels(whole=True) everything")
+        return "\n".join(lines)
+
+    def profile(
+        self, examples: Iterable[Any] | Planned, *, steps: int = 3, training: bool = True
+    ) -> Timeline:
+        """Return a timeline of one batch that is run several times: what ran when, for how long.
+
+        Each step plans the batch anew: it traces the examples (trees are remembered), merges the traces,
+        makes the schedule and readies the engine's table. Then it runs forward and, while training, backward.
+        Before that the batch runs unwatched, so that kernels, memory and graphs are there. The host waits for
+        a device after the last step only. Parameters are not changed. The rows are ``host``; on ``numpy`` and
+        ``numba``, whose levels are called one by one here, a row for each part of the batch that has a
+        thread; on ``cuda`` the streams ``copies`` and ``compute``, timed by events.
+
+        Args:
+            examples: the batch. A single example need not be in a list, unless it is a list or tuple itself.
+            steps: how often it runs.
+            training: whether it runs forward and backward, else forward alone as `run` does.
+
+        Raises:
+            ExampleError: when an example does not fit the block; nothing has run then.
+            BlockValueError: when `steps` is no whole number of 1 or more.
+            BlockTypeError: when `training` is not a bool.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
+        >>> timeline = program.profile([[1, 2], [3]], steps=2)
+        >>> [span.name for span in timeline.spans if span.row == "host"][:6]
+        ['trace', 'merge', 'schedule', 'ready', 'forward', 'backward']
+        """
+        refuse_no_count("profile steps", steps, 1)
+        if not isinstance(training, bool):
+            fix = "True runs forward and backward"
+            raise BlockTypeError("profile training", "True or False", describe_value(training), fix)
+        given = several_of(examples)
+        ready, _ = self._traced(given)
+        return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
+
+    # -- files
+
+    def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
+        """Write the program to a file, for `foldbatch.load`: its block, parameters and options, and no code.
+
+        Functions are written by their import paths. Where one has none, as a lambda has, the file holds the
+        parameters only: `Block.load_parameters` reads them, and `foldbatch.load` says which functions it
+        lacks. The file is complete under its name, or the former one stays. ``.safetensors`` is its usual
+        ending.
+
+        Args:
+            path: of the file.
+            notes: data of yours, as the names of classes, for `foldbatch.program.read_notes`: a dict of what
+                JSON has.
+
+        Raises:
+            ModelError: when the notes are not JSON data.
+            ParameterError: when a parameter is NaN or infinite. No file has been touched in either case.
+            OSError: when the file cannot be written.
+
+        >>> import tempfile; import foldbatch as fb
+        >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, init="ones"), "numpy")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     program.save(f"{folder}/sum.safetensors")
+        ...     fb.load(f"{folder}/sum.safetensors", "numpy").run([[1, 2]])
+        [array([3.], dtype=float32)]
+        """
+        write(
+            path,
+            self.lowered,
+            self._params.parameters,
+            self.options,
+            self.seed,
+            self.steps_drawn,
+            notes,
+        )
+
+
+def schedule(program: Program, examples: Iterable[Any] | Planned) -> Batch:
+    """Return the schedule of a batch that runs whole, as `Program.describe` runs it, with its merged traces.
+
+    Raises:
+        ExampleError: when an example does not fit the model, or was prepared or planned by another program.
+    """
+    ready, traces = program._traced(examples)
+    return ready.runner.scheduled(traces)
+
+
+def _trace_in_parts(
+    tracer: Tracer,
+    progress: bool,  # noqa: FBT001 - given by partial application
+    examples: Sequence[Any],
+    numbers: Sequence[int],
+) -> list[Trace]:
+    """Do what `Tracer.trace_all` does, with a bar."""
+    traces: list[Trace] = []
+    with Bar("tracing", len(examples), shown=progress) as bar:
+        for start in range(0, len(examples), TRACED):
+            part = slice(start, start + TRACED)
+            traces += tracer.trace_all(examples[part], numbers[part])
+            bar.advance(len(examples[part]))
+    return traces

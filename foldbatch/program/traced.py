@@ -1,0 +1,243 @@
+"""Examples and their traces: an example that cannot have changed is traced once.
+
+A `foldbatch.trees.Tree` cannot change, so its trace is kept as long as the tree lives. Other examples may be
+changed by their owner; `Program.prepare` traces them once where they are not. The plan of a batch of a single
+tree is kept too, as long as all such plans take little memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
+from foldbatch.errors import ExampleError, ExampleTypeError, counted
+from foldbatch.model.model import Model
+from foldbatch.model.tracer import TraceAll, Tracer
+from foldbatch.model.traces import holds_objects
+from foldbatch.scheduler.trace import Trace
+from foldbatch.system.forks import start_in_each_process
+from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees.records import Records, is_arrow, records_of
+from foldbatch.types import describe_value, has_objects
+
+PLANNED_BYTES = 64_000_000  # for plans of single trees
+PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
+
+    Pickled, it can be given to a program of the same block and policy in another process.
+    """
+
+    trace: Trace
+    owner: object
+
+    def __repr__(self) -> str:
+        return f"Prepared({counted(self.trace.size, 'call')})"
+
+    def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
+        return Prepared, (self.trace, fingerprint(self.owner))
+
+
+@dataclass(slots=True)
+class _Known:
+    """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
+
+    tree: weakref.KeyedRef[int, Tree]
+    trace: Trace
+    parts: tuple[SubBatch, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return PLAN_BYTES + CALL_BYTES * self.trace.size
+
+
+class Traces:
+    """The traces of examples for one model.
+
+    Args:
+        tracer: what makes them.
+        model: the tracer's model that they fit.
+        plan: makes a batch of one trace ready.
+    """
+
+    def __init__(
+        self, tracer: Tracer, model: Model, plan: Callable[[list[Trace]], tuple[SubBatch, ...]]
+    ) -> None:
+        self._tracer, self._model = tracer, model
+        self._plan = plan
+        self._may_hold = has_objects(model.result) or any(model.labels)
+        self._known: dict[int, _Known] = {}
+        self._left = PLANNED_BYTES
+        self._freed = partial(_freed, weakref.ref(self))
+        start_in_each_process(self, Traces._start)
+
+    def _start(self) -> None:
+        self._lock = threading.RLock()  # a tree may be freed, and its plan forgotten, at any time
+
+    def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[SubBatch, ...]:
+        """Return the traces of examples, or a plan of the batch where one is at hand.
+
+        Args:
+            examples: the batch.
+            owner: whom prepared and planned examples must belong to, see `Prepared`.
+
+        Raises:
+            ExampleError: when an example does not fit the block, or was prepared or planned by another
+                program.
+        """
+        if isinstance(examples, Planned):
+            return _own(examples, owner).parts
+        traces = self.all(examples, owner)
+        if len(traces) == 1 and isinstance(examples, list | tuple):
+            key = id(examples[0])
+            entry = self._known.get(key)
+            if entry is not None and entry.trace is traces[0]:
+                return self._planned(key, entry) or traces
+        return traces
+
+    def all(
+        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+    ) -> list[Trace]:
+        """Return the traces of examples; `trace_all` traces new ones that have no columns.
+
+        By default it is `Tracer.trace_all`.
+
+        Other arguments and errors are those of `work`.
+        """
+        if isinstance(examples, Planned):
+            return _own(examples, owner).traces
+        examples = listed(examples)
+        if isinstance(examples, Records):
+            made = self._tracer.by_columns(examples)
+            if made is not None:
+                return made
+            examples = examples.objects()
+        traces: list[Any] = [None] * len(examples)
+        new = []
+        for number, example in enumerate(examples):
+            entry = self._known.get(id(example))  # a tree, from the second epoch on
+            if entry is not None and entry.tree() is example:
+                traces[number] = entry.trace
+            elif isinstance(example, Prepared):
+                traces[number] = _trace_of(example, number, owner)
+            else:
+                new.append(number)
+        if new:
+            unseen = [examples[number] for number in new]
+            made = self._tracer.by_columns(unseen)
+            if made is None:
+                made = (trace_all or self._tracer.trace_all)(unseen, new)
+            for number, trace in zip(new, made, strict=True):
+                traces[number] = trace
+                if isinstance(example := examples[number], Tree):
+                    self._remember(example, trace)
+        return traces
+
+    def _remember(self, example: Tree, trace: Trace) -> None:
+        """Keep the trace of a tree, which cannot change, as long as the tree lives."""
+        # a tree must not live as long as the program, nor the program as long as a tree
+        if not self._may_hold or not holds_objects(self._model, trace):
+            key = id(example)
+            if (
+                key in self._known
+            ):  # two threads have traced a tree at once: the plan of the first is given back
+                self._forget(key)
+            self._known[key] = _Known(weakref.KeyedRef(example, self._freed, key), trace)
+
+    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
+        """Return the plan of a batch of one tree; None where there is none, and no room for it."""
+        if entry.parts is None and entry.nbytes <= self._left:
+            parts = self._plan([entry.trace])
+            self._keep(key, entry, parts)
+            return parts
+        return entry.parts
+
+    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+        with self._lock:  # another thread may have planned the same tree, or traced it anew
+            if entry.parts is None and self._known.get(key) is entry:
+                entry.parts = parts
+                self._left -= entry.nbytes
+
+    def _forget(self, key: int) -> None:
+        with self._lock:
+            entry = self._known.pop(key, None)
+            if entry is not None and entry.parts is not None:
+                self._left += entry.nbytes
+
+
+def _freed(traces: weakref.ref[Traces], tree: weakref.KeyedRef[int, Tree]) -> None:
+    """Forget a tree that is freed."""
+    this = traces()
+    if this is not None:
+        this._forget(tree.key)
+
+
+def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
+    if not belongs(example.owner, owner):
+        expected, found = "an example prepared by this program", "one of another program"
+        raise ExampleError(f"example {number}", expected, found)
+    return example.trace
+
+
+def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
+    """Return the examples of a batch as a list or tuple, those of Arrow data as records.
+
+    Raises:
+        ExampleTypeError: when they are a single example.
+    """
+    if (records := records_of(examples)) is not None:
+        return records
+    if is_arrow(examples):
+        fix = "for a single example, pass array.slice(i, 1); rename columns of one name"
+        expected = "an Arrow array, or a table whose columns have different names"
+        raise ExampleTypeError("examples", expected, describe_value(examples), fix)
+    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
+        fix = "for a single example, pass a list of one"
+        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
+    return examples if isinstance(examples, list | tuple) else list(examples)
+
+
+def several_of(examples: Any) -> Any:
+    """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
+    if isinstance(examples, list | tuple | Planned):
+        return examples
+    records = records_of(examples)
+    return [examples] if records is None else records
+
+
+def _own(planned: Planned, owner: object) -> Planned:
+    if not belongs(planned.owner, owner):
+        fix = "plan it with this one"
+        raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
+    return planned
+
+
+def digests(model: Model, source: str, policy: str) -> dict[str, str]:
+    """Return digests of everything that decides the form of traces; the keys are words for errors."""
+    cells = [
+        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
+        for cell in model.signatures
+    ]
+    feeds = [
+        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
+        for cell_feeds in model.feeds
+    ]
+    data = [feeds, [list(bounds) for bounds in model.bounds], model.labels, model.keys]
+    parts = {
+        "other cells": cells,
+        "other data to read": data,
+        "another result": str(model.result),
+        "another tracing program": source,
+    }
+    return {"policy": policy} | {
+        name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()
+    }

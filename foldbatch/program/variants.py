@@ -1,0 +1,145 @@
+"""Variants: one model made ready several times, each with the losses and metrics that some runs ask for.
+
+A variant is built when it is first used. All share the parameters; each has a model, kernels, buffers and
+traces of its own. A model may grow while examples are traced; then it is made ready anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.model.tracer import TraceAll, Tracer
+from foldbatch.params.parameters import Parameter
+from foldbatch.program.derivatives import Derivatives
+from foldbatch.program.traced import Prepared, Traces, digests, listed
+from foldbatch.scheduler.trace import Trace
+from foldbatch.system.forks import start_in_each_process
+from foldbatch.trees.records import Records
+
+T = TypeVar("T")
+
+
+class Ready:
+    """A model made ready to run: what runs it, the traces of examples for it, and derivatives of it.
+
+    Prepared examples and planned batches belong to it.
+
+    Args:
+        tracer: what has the model.
+        options: how to run.
+        seed: the seed of random numbers.
+        parameters: those of the program, by name.
+
+    Attributes:
+        model: the model as it was when this was made.
+    """
+
+    def __init__(
+        self, tracer: Tracer, options: Options, seed: int, parameters: Mapping[str, Parameter]
+    ) -> None:
+        self.tracer = tracer
+        self.model = tracer.model
+        self.runner = Runner(self.model, options, seed)
+        self.traces = Traces(tracer, self.model, self.runner.plan)
+        self.derivatives = Derivatives(self.runner, parameters)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what decides whether another program can run what this one prepared or planned."""
+        options = self.runner.options
+        forms = digests(self.model, self.tracer.source, options.policy)
+        work = [forms, options.layout, options.share, options.batched]
+        return hashlib.sha256(repr(work).encode()).hexdigest()
+
+
+class Variant:
+    """A tracer and its model, made ready anew whenever the model has grown.
+
+    Args:
+        tracer: the tracer.
+        make: makes its present model ready.
+    """
+
+    def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
+        self.tracer = tracer
+        self._make = make
+        self.ready = make(tracer)
+
+    def work(self, examples: Iterable[Any] | Planned) -> tuple[Ready, Work]:
+        """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them.
+
+        Raises:
+            ExampleError: when an example does not fit the model, or was prepared or planned for another one.
+        """
+        if not isinstance(examples, Planned):
+            batch = listed(examples)
+            return self._fitting(lambda ready: ready.traces.work(batch, ready))
+        owner = examples.owner
+        if isinstance(owner, Ready) and owner.tracer is self.tracer:  # perhaps planned before the model grew
+            return owner, examples.parts
+        return self._fitting(lambda ready: ready.traces.work(examples, ready))
+
+    def all(
+        self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
+    ) -> tuple[Ready, list[Trace]]:
+        """Return the traces of examples, and what runs them; errors are those of `work`.
+
+        New ones that have no columns are traced by `trace_all`, by default the tracer's.
+        """
+        batch = examples if isinstance(examples, Planned) else listed(examples)
+        return self._fitting(lambda ready: ready.traces.all(batch, ready, trace_all))
+
+    def _fitting(self, trace: Callable[[Ready], T]) -> tuple[Ready, T]:
+        """Trace, and once more after the model has grown: then traces from before do not fit it."""
+        while True:
+            with self.tracer.lock():
+                if self.tracer.model is not self.ready.model:
+                    self.ready = self._make(self.tracer)
+                ready = self.ready
+                traced = trace(ready)
+                if self.tracer.model is ready.model:
+                    return ready, traced
+
+
+class Variants:
+    """The variants of a program.
+
+    Args:
+        tracer: with all losses and metrics: so it trains. Its variant is `full`.
+        make: makes a tracer's present model ready.
+    """
+
+    def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
+        self._make = make
+        start_in_each_process(self, Variants._start)
+        self.full = Variant(tracer, make)
+        self._built = {tracer.asides: self.full}
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+
+    def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
+        """Return the variant that runs examples.
+
+        Examples that were prepared or planned were traced for the full one.
+
+        Args:
+            examples: the batch; not an iterator.
+            asides: which of ``losses`` and ``metrics`` are asked for.
+        """
+        if isinstance(examples, Planned):
+            return self.full
+        kinds = set() if isinstance(examples, Records) else {*map(type, examples)}
+        if any(issubclass(kind, Prepared) for kind in kinds):
+            return self.full
+        asides &= self.full.tracer.asides
+        with self._lock:
+            if asides not in self._built:
+                self._built[asides] = Variant(self.full.tracer.variant(asides), self._make)
+            return self._built[asides]

@@ -1,0 +1,1 @@
+"""What knows nothing of models: files, caches, locks, processes, terminals."""

@@ -1,0 +1,378 @@
+"""Gradients: what a model read of PyTorch's tensors, and a held batch as a function of PyTorch.
+
+While examples are traced, all that one block reads at all its visits is noted as one list. Where that list
+has tensors, they become one tensor of PyTorch, by operations that PyTorch differentiates itself. So PyTorch
+sees few tensors: the parameters, one for each place that read tensors, and one for all values of the results
+that have one shape and dtype.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.autograd import forward_ad
+
+from foldbatch.engines.held import Gradients, Held
+from foldbatch.errors import BackendError, BlockValueError
+from foldbatch.model.model import Model
+from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
+from foldbatch.types import TensorType, describe_value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSource:
+    """A tensor that is read row by row: ``flat: [n, *row]``."""
+
+    flat: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A row of a tensor, which a block reads; made by `rows`."""
+
+    source: RowSource
+    index: int
+
+    def detach(self) -> torch.Tensor:
+        """Return the row's numbers, which know no gradient."""
+        return self.source.flat[self.index].detach()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        if self.source.flat.requires_grad:
+            raise RuntimeError("a row of a tensor that requires gradients is no array")
+        row: NDArray[Any] = self.detach().cpu().numpy()
+        return row if dtype is None else row.astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Row({list(self.source.flat.shape[1:])} of {self.source.flat.shape[0]})"
+
+
+def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
+    """Return a tensor as nested lists of its rows, for examples to hold; gradients flow back into it.
+
+    A tensor ``[batch, words, dim]`` becomes a list of lists: ``rows(encoded)[b][i]`` is read by
+    ``fb.Vector(dim)``. Slicing a tensor of PyTorch word by word yields the same numbers and gradients, but
+    each slice costs microseconds, and as many again on the way back; rows cost a look-up each.
+
+    Args:
+        tensor: of floats.
+        axes: how many of the last axes a row has: 0 for `fb.Scalar`, 1 for `fb.Vector`, 2 for matrices.
+
+    Raises:
+        BlockValueError: when the tensor has not more axes than a row.
+
+    >>> import torch
+    >>> import foldbatch as fb
+    >>> encoded = torch.ones(1, 3, 2, requires_grad=True)
+    >>> total = fb.torch.Module(fb.Map(fb.Vector(2)) >> fb.Sum())
+    >>> total([rows(encoded)[0][:2]]).sum().backward()
+    >>> encoded.grad.tolist()
+    [[[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]]
+    """
+    if not isinstance(tensor, torch.Tensor) or not 0 <= axes < tensor.dim():
+        fix = "a tensor [batch, words, dim] has rows of one axis"
+        found = f"{list(tensor.shape)}" if isinstance(tensor, torch.Tensor) else describe_value(tensor)
+        raise BlockValueError("rows", f"a tensor of more than {axes} axes", found, fix)
+    leading = tensor.shape[: tensor.dim() - axes]
+    flat = tensor.reshape(math.prod(leading), *tensor.shape[len(leading) :])
+    numbered = map(partial(Row, RowSource(flat)), itertools.count())
+    return _nested(numbered, leading)
+
+
+def _nested(items: Iterator[Row], extents: Sequence[int]) -> list[Any]:
+    if len(extents) == 1:
+        return list(itertools.islice(items, extents[0]))
+    return [_nested(items, extents[1:]) for _ in range(extents[0])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """What one feed of a cell read of tensors that require gradients.
+
+    Attributes:
+        places: ``[m] int64``: where, among all data of the feed from the examples that were looked at.
+    """
+
+    cell: int  # the cell's number
+    feed: int  # the feed's
+    values: torch.Tensor  # ``[m, *shape]``: what was read
+    places: NDArray[np.int64]
+
+
+class TensorReads:
+    """Notes what is read; `look` is given to `Tracer.trace_all`.
+
+    Attributes:
+        found: what was read of tensors that require gradients.
+        refused: why a tensor that was read cannot be: then what was traced is not to be used.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self.found: list[Read] = []
+        self.refused: BackendError | None = None
+
+    def look(self, model: Model, data: Sequence[Sequence[list[Any]]]) -> None:
+        """Note tensors among data, per cell and feed, and put their numbers in their places."""
+        for k, columns in enumerate(data):
+            for i, items in enumerate(columns):
+                if model.feeds[k][i].type.is_float:
+                    self._look_at(k, i, model.feeds[k][i].type, items)
+            self._counts[k] += len(columns[0]) if columns else 0
+
+    def _look_at(self, k: int, i: int, type_: TensorType, items: list[Any]) -> None:
+        places = [n for n, item in enumerate(items) if isinstance(item, Row | torch.Tensor)]
+        tensors = [items[n] for n in places]
+        if not places or any(_shape(tensor) != type_.shape for tensor in tensors):
+            return  # the tracer tells of the first one that does not fit
+        values = joined(tensors)
+        if not values.is_floating_point():
+            return
+        values = values.to(getattr(torch, type_.dtype))
+        try:
+            numbers = numbers_of(values)
+        except BackendError as error:  # the tracer would blame the example
+            self.refused = error
+            return
+        for n, row in zip(places, numbers, strict=True):
+            items[n] = row
+        if values.requires_grad:
+            self.found.append(Read(k, i, values, self._counts[k] + np.array(places, np.int64)))
+
+
+def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor's numbers as an array over its memory.
+
+    Raises:
+        BackendError: when it holds none, as inside `torch.func` or an export, or has a tangent.
+
+    >>> numbers_of(torch.ones(2, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    """
+    expected = "tensors that hold numbers alone"
+    try:
+        tangent = forward_ad.unpack_dual(tensor).tangent
+        numbers: NDArray[Any] = tensor.detach().numpy()
+    except (RuntimeError, TypeError) as error:
+        fix = "call the module outside of torch.func, vmap and torch.export, one gradient at a time"
+        raise BackendError("fb.torch.Module", expected, str(error).split("\n", 1)[0], fix) from None
+    if tangent is not None:
+        fix = "Program.jvp has derivatives in forward mode"
+        raise BackendError("fb.torch.Module", expected, "a dual tensor of torch.autograd.forward_ad", fix)
+    return numbers
+
+
+def _shape(tensor: Row | torch.Tensor) -> tuple[int, ...]:
+    return tuple(tensor.source.flat.shape[1:] if isinstance(tensor, Row) else tensor.shape)
+
+
+def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
+    """Return rows and tensors of one shape as one tensor ``[m, *shape]`` on the CPU, differentiably.
+
+    >>> joined([torch.ones(2), rows(torch.zeros(1, 2))[0]]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
+    """
+    indices: dict[RowSource, list[int]] = {}
+    places: list[int] = []
+    loose, loose_places = [], []
+    for n, tensor in enumerate(tensors):
+        if isinstance(tensor, Row):
+            indices.setdefault(tensor.source, []).append(n)
+        else:
+            loose.append(tensor)
+            loose_places.append(n)
+    parts = []
+    for source, own in indices.items():
+        index = torch.tensor([tensors[n].index for n in own])
+        parts.append(source.flat.index_select(0, index.to(source.flat.device)).cpu())
+        places += own
+    if loose:
+        parts.append(torch.stack(loose).cpu())
+        places += loose_places
+    if len(parts) == 1:
+        return parts[0]
+    order = torch.empty(len(places), dtype=torch.int64)
+    order[torch.tensor(places)] = torch.arange(len(places))
+    return torch.cat(parts).index_select(0, order)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BackwardCall:
+    """One call of a module: a batch that waits for its backward pass."""
+
+    held: Held  # the batch
+    parameters: Sequence[Parameter]  # those that gradients are wanted of
+    reads: Sequence[Read]  # the data that gradients are wanted of
+    traced: Sequence[int]  # the numbers of the examples that were read now
+    sparse: bool  # whether gradients of tables stay sparse
+
+    def groups(self) -> list[NDArray[np.int64]]:
+        """Return the places of values that have one shape and dtype, in the order of values."""
+        groups: dict[Any, list[int]] = {}
+        for place, value in enumerate(self.held.values):
+            groups.setdefault((value.shape, value.dtype), []).append(place)
+        return [np.array(places, np.int64) for places in groups.values()]
+
+    def results(self, stacked: Sequence[torch.Tensor]) -> list[Any]:
+        """Return the results, made of the stacked values that `apply` returned."""
+        tensors: list[Any] = [None] * len(self.held.values)
+        for places, values in zip(self.groups(), stacked, strict=True):
+            for place, value in zip(places.tolist(), values.unbind(), strict=True):
+                tensors[place] = value
+        return self.held.results(tensors)
+
+    def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads; all times `scale`.
+
+        A parameter that only other things read, such as losses, has none.
+        """
+        gradients = self.held.backward(cotangents, visited=bool(self.reads))
+        found = [self._of_parameter(gradients.parameters.get(p), p) for p in self.parameters]
+        found += [self._of_read(gradients, read) for read in self.reads]
+        settle(self.parameters)
+        return found if scale == 1 else [g if g is None else g * scale for g in found]
+
+    def _of_parameter(self, gradient: Gradient | None, parameter: Parameter) -> torch.Tensor | None:
+        if gradient is None:
+            return None
+        dtype = getattr(torch, parameter.type.dtype)
+        if isinstance(gradient, SparseRows):
+            if not self.sparse:
+                return as_tensor(gradient.dense()).to(dtype)
+            rows, values = torch.from_numpy(gradient.rows)[None], as_tensor(gradient.values).to(dtype)
+            return torch.sparse_coo_tensor(
+                rows, values, gradient.shape, is_coalesced=True, check_invariants=False
+            )
+        return as_tensor(gradient).to(dtype)
+
+    def _of_read(self, gradients: Gradients, read: Read) -> torch.Tensor:
+        places = read.places
+        own = np.concatenate(
+            [
+                part.examples[read.cell] + begun.part.first
+                for part, begun in zip(gradients.visits, self.held.parts, strict=True)
+            ]
+        )
+        ours = np.isin(own, np.asarray(self.traced, np.int64))  # others were traced before, with no tensors
+        if not ours.all():
+            places = np.flatnonzero(ours)[places]
+        array = np.asarray(gradients.of_data(read.cell, read.feed))[places]
+        return as_tensor(array).to(read.values.dtype)
+
+
+def settle(parameters: Sequence[Parameter]) -> None:
+    """Bring parameters home that an engine has on a device: PyTorch's optimizers write to their memory."""
+    for parameter in parameters:
+        if parameter.away is not None:
+            _ = parameter.value
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """Return an array as a tensor, over the same memory where it can be written to."""
+    array = np.asarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+class _Once(torch.autograd.Function):
+    """From what gradients were computed of to these gradients, which cannot be differentiated."""
+
+    @staticmethod
+    def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
+        return tuple(gradients)
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        fix = "leave the module out of the penalty or the Hessian; there is Program.hvp"
+        raise BackendError("fb.torch.Module", "gradients, taken once", "gradients of gradients", fix)
+
+    jvp = backward
+
+
+def once(
+    gradients: Sequence[torch.Tensor | None], origins: Sequence[torch.Tensor | None]
+) -> Sequence[torch.Tensor | None]:
+    """Return gradients; under ``create_graph=True`` such that differentiating them is an error.
+
+    Otherwise PyTorch would take them for constants, and a penalty on them would add nothing.
+
+    Args:
+        gradients: of some tensors.
+        origins: all that they depend on.
+    """
+    if not torch.is_grad_enabled():
+        return gradients
+    found: Sequence[torch.Tensor | None] = _Once.apply(gradients, *(x for x in origins if x is not None))
+    return found
+
+
+class _ResultsFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: BackwardCall, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.call = call
+        ctx.groups = call.groups()
+        ctx.save_for_backward(*given)  # PyTorch then refuses parameters changed before the backward pass
+        ctx.set_materialize_grads(False)
+        values = call.held.values
+        stacked = [torch.from_numpy(np.stack([values[n] for n in places])) for places in ctx.groups]
+        ctx.mark_non_differentiable(*[values for values in stacked if not values.is_floating_point()])
+        return tuple(stacked)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+        given = ctx.saved_tensors
+        cotangents: list[Array | None] = [None] * len(ctx.call.held.values)
+        for places, grad in zip(ctx.groups, grads, strict=True):
+            if grad is not None:
+                for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
+                    cotangents[place] = row
+        return None, *once(ctx.call.backward(cotangents, 1.0), (*given, *grads))
+
+
+class _LossFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype, *given: torch.Tensor) -> torch.Tensor:
+        ctx.call = call
+        ctx.save_for_backward(*given)
+        return torch.tensor(float(call.held.loss), dtype=dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        given = ctx.saved_tensors
+        return None, None, *once(ctx.call.backward((), float(numbers_of(grad))), (*given, grad))
+
+
+def stacked_results(call: BackwardCall, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``.
+
+    Args:
+        call: the call.
+        given: the parameters and reads that gradients are wanted of, in the order of the call's.
+    """
+    stacked: tuple[torch.Tensor, ...] = _ResultsFunction.apply(call, *given)
+    return stacked
+
+
+def summed_loss(call: BackwardCall, dtype: torch.dtype, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the sum of the losses, of a dtype; other arguments are those of `stacked_results`."""
+    loss: torch.Tensor = _LossFunction.apply(call, dtype, *given)
+    return loss
+
+
+def nothing_of(type_: TensorType, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the stacked results of no examples, ``[0, *shape]``; the gradients of them are zeros.
+
+    >>> nothing_of(TensorType((2,), "float32"), [torch.ones(3, requires_grad=True)]).requires_grad
+    True
+    """
+    dtype = getattr(torch, type_.dtype)
+    nothing = [tensor.reshape(-1)[:0].to(dtype) for tensor in given]
+    return torch.cat([torch.zeros(0, dtype=dtype), *nothing]).reshape(0, *type_.shape)

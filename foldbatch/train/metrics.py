@@ -1,0 +1,416 @@
+"""Metrics: figures of the values that a model's `Metric` blocks collect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.results import MetricValues, Results
+from foldbatch.errors import TrainingError
+from foldbatch.params.parameters import Array
+from foldbatch.types import describe_value
+
+EVERY = ("value", "example")
+Labels = Sequence[Any]
+
+
+class Metric(Protocol):
+    """A figure of one `foldbatch.Metric` block's values.
+
+    Attributes:
+        name: under which the figure is shown.
+        of: the name of the block.
+        every: ``"value"`` counts each value that the block collected, so each node of a tree. ``"example"``
+            counts the last value of each example. That is the root's, where the block takes what is computed
+            from the children; see the order of visits at `foldbatch.Metric`.
+    """
+
+    name: str
+    of: str
+    every: str
+
+    def compute(self, values: Array, labels: Labels) -> Any:
+        """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
+        ...
+
+
+class Base:
+    """What the metrics of the package share: their names, and which values they count.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block, which takes a pair of tensor and label.
+        name: of the figure.
+        every: ``"value"`` or ``"example"``; see `Metric`.
+
+    Raises:
+        TrainingError: when `every` is neither.
+    """
+
+    def __init__(self, of: str, name: str, every: str) -> None:
+        if every not in EVERY:
+            fix = "'example' counts the last value of each example, in a tree the root's"
+            raise TrainingError(f"{type(self).__name__} every", "'value' or 'example'", repr(every), fix)
+        self.of = of
+        self.name = name
+        self.every = every
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.of!r}, name={self.name!r}, every={self.every!r})"
+
+
+def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any]]:
+    """Return the values that have a label, and these labels; a label of None is no label.
+
+    Raises:
+        TrainingError: when there are not as many labels as values.
+
+    >>> labelled("Accuracy", np.array([1, 2, 3]), [7, None, 9])
+    (array([1, 3]), [7, 9])
+    """
+    if len(values) != len(labels):
+        fix = "give its Metric block a pair: AllOf(tensor, label) >> Metric(name)"
+        raise TrainingError(where, f"{len(values)} labels, one a value", str(len(labels)), fix)
+    places = [place for place, label in enumerate(labels) if label is not None]
+    return values[places], [labels[place] for place in places]
+
+
+def classified(where: str, values: Array, labels: Labels) -> tuple[Array, NDArray[np.int64]]:
+    """Return the values that have a label, a row of scores each, and these labels: numbers of columns.
+
+    Raises:
+        TrainingError: when a value is not a row of two scores or more, or a label no number of a column.
+    """
+    scores, kept = labelled(where, values, labels)
+    if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
+        found = f"values of shape {list(scores.shape[1:])}"
+        raise TrainingError(
+            where, "a vector of two scores or more as each value", found, "give it the logits"
+        )
+    for label in kept:
+        if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
+            expected = f"labels from 0 to {scores.shape[1] - 1}, or None"
+            raise TrainingError(where, expected, describe_value(label), "give the class's number")
+    return scores, np.array(kept, np.int64)
+
+
+AVERAGES = ("macro", "micro", None)
+
+
+class Accuracy(Base):
+    """The share of values whose greatest score is at their label.
+
+    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
+
+    >>> Accuracy("root").compute(np.array([[0.1, 0.9], [0.8, 0.2], [1.0, 0.0]]), [1, 1, None])
+    0.5
+    """
+
+    def __init__(self, of: str, name: str = "accuracy", *, every: str = "value") -> None:
+        super().__init__(of, name, every)
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the share, or NaN of no values."""
+        scores, numbers = classified("Accuracy", values, labels)
+        return float(np.mean(scores.argmax(axis=1) == numbers)) if len(numbers) else math.nan
+
+
+class TopK(Base):
+    """The share of values whose label is among the `k` greatest scores; of equal scores, all count.
+
+    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        k: how many scores count, at least 1.
+        name: of the figure; by default ``top_K``.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `k` or `every` is out of range; by `compute`, when values or labels do not fit.
+
+    >>> TopK("root", 2).compute(np.array([[0.1, 0.9, 0.2], [0.8, 0.1, 0.2]]), [2, 1])
+    0.5
+    """
+
+    def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: str = "value") -> None:
+        if k < 1:
+            raise TrainingError("TopK k", "a whole number of 1 or more", repr(k), "for example 5")
+        super().__init__(of, f"top_{k}" if name is None else name, every)
+        self.k = k
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the share, or NaN of no values."""
+        scores, numbers = classified("TopK", values, labels)
+        if not len(numbers):
+            return math.nan
+        own = np.take_along_axis(scores, numbers[:, None], axis=1)
+        return float(np.mean((scores > own).sum(axis=1) < self.k))
+
+
+class Confusion(Base):
+    """How often each class is taken for which: row = label, column = the class of the greatest score.
+
+    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
+
+    >>> Confusion("root").compute(np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]]), [1, 0, 1])
+    [[1, 0], [1, 1]]
+    """
+
+    def __init__(self, of: str, name: str = "confusion", *, every: str = "value") -> None:
+        super().__init__(of, name, every)
+
+    def compute(self, values: Array, labels: Labels) -> list[list[int]]:
+        """Return the counts, a list for each label."""
+        table: list[list[int]] = _counts(*classified("Confusion", values, labels)).tolist()
+        return table
+
+
+class F1(Base):
+    """The harmonic mean of precision and recall, of all classes or by class.
+
+    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. ``"micro"``:
+            from the counts of all classes together, which here is the accuracy. None: a dict by class.
+        classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `average` or `every` is unknown; by `compute`, when values, labels or the number
+            of classes do not fit.
+
+    >>> scores = np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]])
+    >>> F1("root", average=None, classes=["bad", "good"]).compute(scores, [1, 0, 0])
+    {'bad': 1.0, 'good': 1.0}
+    >>> round(F1("root").compute(scores, [1, 0, 1]), 4)
+    0.6667
+    """
+
+    def __init__(
+        self,
+        of: str,
+        name: str = "f1",
+        *,
+        average: str | None = "macro",
+        classes: Sequence[str] | None = None,
+        every: str = "value",
+    ) -> None:
+        if average not in AVERAGES:
+            raise TrainingError("F1 average", "'macro', 'micro' or None", repr(average), "None is by class")
+        super().__init__(of, name, every)
+        self.average = average
+        self.classes = None if classes is None else list(classes)
+
+    def compute(self, values: Array, labels: Labels) -> Any:
+        """Return the figure, NaN of no values, or a dict of figures by class."""
+        counts = _counts(*classified("F1", values, labels))
+        right, sums = counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)
+        if self.average is None:
+            names = [str(number) for number in range(len(right))] if self.classes is None else self.classes
+            if len(names) != len(right):
+                raise TrainingError("F1 classes", f"{len(right)} names", str(len(names)), "one a score")
+            return dict(zip(names, (2 * right / np.maximum(sums, 1)).tolist(), strict=True))
+        if not sums.any():
+            return math.nan
+        if self.average == "micro":
+            return float(2 * right.sum() / sums.sum())
+        return float(np.mean(2 * right[sums > 0] / sums[sums > 0]))
+
+
+def _counts(scores: Array, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how often each label (row) gets each answer (column)."""
+    classes = scores.shape[1]
+    answers = scores.argmax(axis=1) if len(scores) else np.zeros(0, np.int64)
+    return np.bincount(numbers * classes + answers, minlength=classes**2).reshape(classes, classes)
+
+
+class MeanSquaredError(Base):
+    """The mean of squared differences between values and labels, over all entries.
+
+    Shapes: values ``[m, *shape]``, labels ``m`` numbers or arrays of this shape. A value whose label is
+    None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `every` is neither; by `compute`, when labels do not fit the values.
+
+    >>> MeanSquaredError("score").compute(np.array([1.0, 2.0]), [1, 4])
+    2.0
+    """
+
+    def __init__(self, of: str, name: str = "mse", *, every: str = "value") -> None:
+        super().__init__(of, name, every)
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the mean, or NaN of no values."""
+        return _mean(np.square(_differences("MeanSquaredError", values, labels)))
+
+
+class MeanAbsoluteError(Base):
+    """The mean distance between values and labels, over all entries.
+
+    Shapes: values ``[m, *shape]``, labels ``m`` numbers or arrays of this shape. A value whose label is
+    None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `every` is neither; by `compute`, when labels do not fit the values.
+
+    >>> MeanAbsoluteError("score").compute(np.array([1.0, 2.0]), [1, 4])
+    1.0
+    """
+
+    def __init__(self, of: str, name: str = "mae", *, every: str = "value") -> None:
+        super().__init__(of, name, every)
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the mean, or NaN of no values."""
+        return _mean(np.abs(_differences("MeanAbsoluteError", values, labels)))
+
+
+class Perplexity(Base):
+    """How many equally likely choices would be as hard to guess: exp of the mean of -log p(label).
+
+    Shapes: values ``[m, classes]``, logits or log probabilities, and labels ``m`` whole numbers. A value
+    whose label is None is not counted.
+
+    Args:
+        of: the name of the `foldbatch.Metric` block.
+        name: of the figure.
+        every: ``"value"``, or ``"example"`` for the last value of each example.
+
+    Raises:
+        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
+
+    >>> Perplexity("word").compute(np.zeros((3, 4)), [0, 3, 1])
+    4.0
+    """
+
+    def __init__(self, of: str, name: str = "perplexity", *, every: str = "value") -> None:
+        super().__init__(of, name, every)
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the perplexity, or NaN of no values; infinity where it is too large for a float."""
+        scores, numbers = classified("Perplexity", values, labels)
+        if not len(numbers):
+            return math.nan
+        scores = scores.astype(np.float64)
+        own = np.take_along_axis(scores, numbers[:, None], axis=1)[:, 0]
+        # Log probabilities are logits, too: their log-sum-exp is 0.
+        most = scores.max(axis=1)
+        log_sums = most + np.log(np.exp(scores - most[:, None]).sum(axis=1))
+        with np.errstate(over="ignore"):
+            return float(np.exp(np.mean(log_sums - own)))
+
+
+def _differences(where: str, values: Array, labels: Labels) -> Array:
+    kept, right = labelled(where, values, labels)
+    try:
+        wanted = np.array(right, np.float64).reshape((len(right), *kept.shape[1:]))
+    except (TypeError, ValueError) as error:
+        expected = f"labels of shape {list(kept.shape[1:])}"
+        raise TrainingError(where, expected, str(error), "give numbers, or None") from None
+    return np.asarray(kept, np.float64) - wanted
+
+
+def _mean(array: Array) -> float:
+    return float(array.mean()) if array.size else math.nan
+
+
+# the summed loss, how many examples, and for each metric its arrays of values, and its labels
+Parts = tuple[float, int, list[list[Array]], list[list[Any]]]
+
+
+class Tally:
+    """Collects losses and metric values of batches, and makes figures of them.
+
+    Args:
+        metrics: whose figures are wanted.
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+        self._values: list[list[Array]] = [[] for _ in metrics]
+        self._labels: list[list[Any]] = [[] for _ in metrics]
+        self._loss = 0.0
+        self._count = 0
+
+    def add(self, results: Results, count: int) -> None:
+        """Add a batch of so many examples.
+
+        Raises:
+            UnknownNameError: when no `foldbatch.Metric` block has the name that a metric asks for.
+        """
+        self._loss += results.loss
+        self._count += count
+        for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
+            collected = results.metrics[metric.of]
+            if metric.every == "example":
+                collected = _last(collected)
+            values.append(collected.values)
+            labels.extend(collected.labels or ())
+
+    def parts(self) -> Parts:
+        """Return all that was added, as plain data and arrays."""
+        return float(self._loss), self._count, self._values, self._labels
+
+    def join(self, parts: Sequence[Parts]) -> None:
+        """Hold what several tallies have, one after the other, in place of what was added."""
+        self._loss = sum((loss for loss, *_ in parts), 0.0)
+        self._count = sum(count for _, count, *_ in parts)
+        for k in range(len(self._metrics)):
+            self._values[k] = [array for _, _, values, _ in parts for array in values[k]]
+            self._labels[k] = [label for *_, labels in parts for label in labels[k]]
+
+    @property
+    def count(self) -> int:
+        """How many examples were added."""
+        return self._count
+
+    def figures(self) -> dict[str, Any]:
+        """Return the loss per example, and the figure of each metric by name."""
+        figures: dict[str, Any] = {"loss": float(self._loss) / max(self._count, 1)}
+        for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
+            figures[metric.name] = metric.compute(
+                np.concatenate(values) if values else np.zeros((0, 1)), labels
+            )
+        return figures
+
+
+def _last(collected: MetricValues) -> MetricValues:
+    """Return the last value of each example that has one; values lie example by example."""
+    examples = collected.examples
+    places = np.flatnonzero(np.append(examples[1:] != examples[:-1], [True] * (len(examples) > 0)))
+    labels = None if collected.labels is None else [collected.labels[place] for place in places]
+    return MetricValues(collected.values[places], examples[places], collected.nodes[places], labels)

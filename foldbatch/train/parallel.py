@@ -1,0 +1,462 @@
+"""Training by several processes: who runs what, what all must have alike, and how gradients are added.
+
+Gradients of all ranks are added in the order of ranks, so that all ranks have the same bits. Rows of sparse
+gradients are sent to every rank, and each rank adds them. Dense gradients are one vector: each rank adds one
+slice of it, and sends the sum to the others, so a rank sends less than twice the size of the vector, however
+many ranks there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from itertools import chain, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.communicators import Communicator, find, share, together
+from foldbatch.communicators.communicator import Bytes
+from foldbatch.communicators.sharing import told
+from foldbatch.engines.planned import Planned
+from foldbatch.engines.sums import total
+from foldbatch.errors import ProcessError, TrainingError, counted
+from foldbatch.model.traces import holds_objects
+from foldbatch.params.parameters import Array, Gradient, SparseRows
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared, listed
+from foldbatch.scheduler.trace import Trace
+from foldbatch.train.checks import noting
+from foldbatch.train.contents import DIGEST, Digests, Facts, digest, digests, text_of
+from foldbatch.trees import Tree, TreeNode
+from foldbatch.types import describe_value
+
+NAMED = 3  # differences that an error names
+ALIKE = "give all processes the same data, model, seed and settings, and let callbacks change them alike"
+
+
+def check_alike(communicator: Communicator, facts: Facts, rows: Mapping[str, Digests] | None = None) -> None:
+    """Compare facts of all ranks.
+
+    Args:
+        communicator: of the ranks.
+        facts: texts by name; of what is too long, digests.
+        rows: by name, digests ``[n] uint64`` of what has numbers, such as examples.
+
+    Raises:
+        TrainingError: at every rank, when something differs; it says what, and at which ranks.
+        ProcessError: when another rank has failed or ended.
+
+    >>> from foldbatch.communicators import in_threads
+    >>> def work(communicator):
+    ...     try:
+    ...         check_alike(communicator, {"lr": str(0.1 * (1 + communicator.rank % 2))})
+    ...     except TrainingError as error:
+    ...         return str(error).partition(", found ")[2].partition(";")[0]
+    >>> in_threads(work, 3)[2]
+    'lr 0.1 at ranks 0 and 2, 0.2 at rank 1'
+    """
+    if communicator.size == 1:
+        return
+    rows = rows or {}
+    own = facts | {name: DIGEST + digest(array).hex() for name, array in rows.items()}
+    everything = share(communicator, own)
+    if all(other == everything[0] for other in everything):
+        return
+    names = list(dict.fromkeys(name for other in everything for name in other))
+    differing = [name for name in names if len({other.get(name) for other in everything}) > 1]
+    numbered = share(communicator, {name: rows.get(name) for name in differing})  # all ranks come here
+    found = []
+    for name in differing[:NAMED]:
+        arrays = [array for other in numbered if (array := other.get(name)) is not None]
+        if len(arrays) == communicator.size:
+            found.append(_first_row(name, arrays))
+        else:
+            found.append(_by_rank(name, [other.get(name) for other in everything]))
+    if len(differing) > NAMED:
+        found.append(f"{counted(len(differing) - NAMED, 'difference')} more")
+    error = TrainingError("training", "all ranks to have the same", ", and ".join(found), ALIKE)
+    told(error)
+    raise error
+
+
+def _first_row(name: str, arrays: Sequence[Digests]) -> str:
+    """Return the first number at which each other rank differs from rank 0."""
+    lengths = [len(array) for array in arrays]
+    if len(set(lengths)) > 1:
+        return _by_rank(f"number of {name}", [str(length) for length in lengths])
+    places = {
+        rank: int(np.flatnonzero(array != arrays[0])[0])
+        for rank, array in enumerate(arrays)
+        if not np.array_equal(array, arrays[0])
+    }
+    return f"other {name} {', '.join(f'at rank {rank} from number {n} on' for rank, n in places.items())}"
+
+
+def _by_rank(name: str, texts: Sequence[str | None]) -> str:
+    """Return the value of each rank; of digests, which ranks have another one than rank 0."""
+    ranks: dict[str, list[str]] = {}
+    for rank, text in enumerate(texts):
+        ranks.setdefault("none" if text is None else text, []).append(str(rank))
+    where = {
+        text: f"at ranks {', '.join(those[:-1])} and {those[-1]}" if those[1:] else f"at rank {those[0]}"
+        for text, those in ranks.items()
+    }
+    if any(text.startswith(DIGEST) for text in where):
+        return f"another {name} {', '.join(list(where.values())[1:])} than at rank 0"
+    return f"{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
+
+
+def cost(example: Any) -> int:
+    """Return what an example costs: the calls of a prepared one, the nodes of a tree, else 1.
+
+    Of an example that is a tuple, list or dict, such as a tree with its label, the dearest entry counts, and
+    at least its length.
+
+    >>> cost(([Tree.leaf(), Tree.leaf()], 3)), cost("a text")
+    (2, 1)
+    """
+    if isinstance(example, Prepared):
+        return example.trace.size
+    if isinstance(example, Tree):
+        return int(example.size)
+    if isinstance(example, TreeNode):
+        return int(example.tree.size)
+    if isinstance(example, list | tuple | dict):
+        entries = example.values() if isinstance(example, dict) else example
+        return max([len(example), *map(cost, entries)])
+    return 1
+
+
+def deal(costs: Sequence[int], ranks: int) -> list[list[int]]:
+    """Return, for each rank, the places of its examples in the batch, ascending.
+
+    The dearest example is dealt first, each to the rank that has least; of equals the first one. The dearest
+    share is at most 4/3 of what the best way to deal would reach.
+
+    >>> deal([5, 1, 3, 3, 1, 1], 2)
+    [[0, 1, 4], [2, 3, 5]]
+
+    Source: Graham 1969, Bounds on multiprocessing timing anomalies.
+    """
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    loads = [(0, rank) for rank in range(ranks)]
+    for place in sorted(range(len(costs)), key=lambda place: (-costs[place], place)):
+        load, rank = loads[0]
+        shares[rank].append(place)
+        heapq.heapreplace(loads, (load + costs[place], rank))
+    return [sorted(share) for share in shares]
+
+
+def stretches(costs: Sequence[int], ranks: int) -> list[range]:
+    """Return, for each rank, neighbouring examples of about the same cost together; ranks keep the order.
+
+    >>> stretches([5, 1, 3, 3, 1, 1], 2)
+    [range(0, 2), range(2, 6)]
+    """
+    done = np.cumsum(np.maximum(np.asarray(costs, np.int64), 1))
+    total = int(done[-1]) if len(done) else 0
+    ends = [int(np.searchsorted(done, total * rank // ranks, side="right")) for rank in range(1, ranks)]
+    bounds = [0, *ends, len(costs)]
+    return [range(first, last) for first, last in pairwise(bounds)]
+
+
+Counts = tuple[int, ...]  # for each gradient, how many rows it has; DENSE where it is an array
+DENSE = -1
+SumCopies = Callable[[str], Callable[..., None] | None]
+
+
+def counts_of(gradients: Mapping[str, Gradient]) -> Counts:
+    """Return how many rows each gradient has, in the order of names."""
+    named = [gradients[name] for name in sorted(gradients)]
+    return tuple([len(each.rows) if isinstance(each, SparseRows) else DENSE for each in named])
+
+
+def summed(
+    communicator: Communicator,
+    gradients: Mapping[str, Gradient],
+    counts: Sequence[Counts],
+    sum_copies: SumCopies = lambda dtype: None,
+) -> tuple[dict[str, Gradient], int]:
+    """Return the sums over all ranks, and how many bytes this rank sent.
+
+    Args:
+        communicator: of two ranks or more.
+        gradients: of this rank, by name; all ranks have the same names.
+        counts: for each rank, those of `counts_of`.
+        sum_copies: of an engine: given a dtype, what sums rows, if it has something quicker than NumPy.
+
+    A sum is sparse where the gradients of all ranks are.
+    """
+    names = sorted(gradients)
+    sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
+    arrays = {name: _dense(gradients[name]) for number, name in enumerate(names) if number not in set(sparse)}
+    sums: dict[str, Gradient] = {}
+    sent = 0
+    rows = [gradients[names[i]] for i in sparse]
+    if rows:
+        merged, sent = _sum_rows(communicator, rows, [[of[i] for i in sparse] for of in counts], sum_copies)
+        sums |= zip([names[i] for i in sparse], merged, strict=True)
+    for dtype in sorted({array.dtype for array in arrays.values()}, key=str):
+        of_dtype = {name: array for name, array in arrays.items() if array.dtype == dtype}
+        vector, more = _sum_slices(
+            communicator, np.concatenate([array.reshape(-1) for array in of_dtype.values()])
+        )
+        sent += more
+        ends = np.cumsum([array.size for array in of_dtype.values()])[:-1]
+        for (name, array), part in zip(of_dtype.items(), np.split(vector, ends), strict=True):
+            sums[name] = part.reshape(array.shape)
+    return {name: sums[name] for name in gradients}, sent
+
+
+def _dense(gradient: Gradient) -> Array:
+    return np.asarray(gradient.dense() if isinstance(gradient, SparseRows) else gradient)
+
+
+def _sum_slices(communicator: Communicator, vector: Array) -> tuple[Array, int]:
+    """Return the sum of the ranks' vectors ``[n]``, in the vector itself; each rank adds one slice."""
+    size, rank = communicator.size, communicator.rank
+    bounds = [len(vector) * i // size for i in range(size + 1)]
+    slices = [vector[first:last] for first, last in pairwise(bounds)]
+    sizes = [part.nbytes for part in slices]
+    received = communicator.all_to_all(_as_bytes(vector), sizes)
+    own = reduce(np.add, [part.view(vector.dtype) for part in received])
+    for part, summed_part in zip(slices, communicator.all_gather(_as_bytes(own), sizes), strict=True):
+        part[...] = summed_part.view(vector.dtype)
+    return vector, sum(sizes) + sizes[rank] * (size - 2)
+
+
+def _sum_rows(
+    communicator: Communicator,
+    gradients: Sequence[Any],
+    counts: Sequence[Sequence[int]],
+    sum_copies: SumCopies,
+) -> tuple[list[Gradient], int]:
+    """Return the sums of sparse gradients; `counts` has, for each rank, how many rows each gradient has."""
+    widths = [np.dtype(g.values.dtype).itemsize * math.prod(g.shape[1:]) for g in gradients]
+    sizes = [sum(count * (8 + width) for count, width in zip(of, widths, strict=True)) for of in counts]
+    texts = [_as_bytes(g.rows) for g in gradients] + [_as_bytes(np.asarray(g.values)) for g in gradients]
+    received = communicator.all_gather(np.concatenate(texts), sizes)
+    parts: list[list[SparseRows]] = [[] for _ in gradients]
+    for data, of in zip(received, counts, strict=True):
+        ends = np.cumsum([8 * count for count in of] + [n * w for n, w in zip(of, widths, strict=True)])
+        pieces = np.split(data, ends[:-1])
+        for number, (gradient, count) in enumerate(zip(gradients, of, strict=True)):
+            rows: NDArray[np.int64] = pieces[number].copy().view(np.int64)
+            values = pieces[len(of) + number].copy().view(gradient.values.dtype)
+            parts[number].append(SparseRows(rows, values.reshape(count, *gradient.shape[1:]), gradient.shape))
+    sent = sizes[communicator.rank] * (communicator.size - 1)
+    return [total(each, sum_copies(each[0].values.dtype.name)) for each in parts], sent
+
+
+def _as_bytes(array: Array) -> Bytes:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+T = TypeVar("T")
+
+
+class DataParallel:
+    """A program that several processes train together; give it to `Trainer` in the program's stead.
+
+    Every process, a *rank*, compiles the same model with the same seed, and is given the same examples. Of
+    each batch it runs a share. Losses and gradients are added in the order of ranks, so all ranks have the
+    same numbers, to the bit, in every run; they are those of one process to rounding. `Dropout` drops what it
+    drops in one process.
+
+    Args:
+        program: that of this process.
+        communicator: by default what `foldbatch.communicators.find` returns: the processes that a launcher
+            started.
+        cost: what an example costs, a whole number; by default calls of prepared examples, nodes of trees,
+            and 1 for what is neither.
+
+    Attributes:
+        sent: how many bytes of gradients this rank has sent in all.
+        signal: the signal that a rank noted and all ranks have learnt of, or 0.
+
+    Raises:
+        TrainingError: when `program` is no program.
+        BackendError: when there are several processes, and what connects them is not installed.
+
+    >>> import foldbatch as fb
+    >>> w = fb.Parameter([], init=3.0, name="w")
+    >>> product = fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss()
+    >>> def work(communicator):
+    ...     parallel = DataParallel(fb.compile(product, "numpy"), communicator)
+    ...     loss, gradients = parallel.value_and_grad([1, 2, 4])
+    ...     return loss, float(gradients["w"]), [parallel.places([1, 2, 4])]
+    >>> fb.communicators.in_threads(work, 2)
+    [(21.0, 7.0, [[0, 2]]), (21.0, 7.0, [[1]])]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        communicator: Communicator | None = None,
+        *,
+        cost: Callable[[Any], int] = cost,
+    ) -> None:
+        if not isinstance(program, Program):
+            fix = "fb.compile(block) makes one"
+            raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
+        self.program = program
+        self.communicator = find() if communicator is None else communicator
+        self.sent = 0
+        self.signal = 0
+        self._cost = cost
+
+    def __repr__(self) -> str:
+        return f"DataParallel({self.program!r}, rank {self.communicator.rank} of {self.communicator.size})"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0, which prints and writes files."""
+        return self.communicator.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one process only."""
+        return self.communicator.size == 1
+
+    def places(self, examples: Sequence[Any]) -> list[int]:
+        """Return the places, in a batch, of the examples that this rank runs, ascending."""
+        costs = [self._cost(example) for example in examples]
+        return deal(costs, self.communicator.size)[self.communicator.rank]
+
+    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+        """Return loss and gradients of a batch, as `Program.value_and_grad` does.
+
+        All ranks give the whole batch.
+
+        Raises:
+            ExampleError: when an example of this rank's share does not fit the block.
+            ProcessError: when another rank has failed or ended. No step is counted then.
+        """
+        examples = listed(examples)
+        if self.is_alone:
+            return self.program.value_and_grad(examples)
+        with together(self.communicator):
+            places = self.places(examples)
+            with self.numbering(places):
+                return self.sum_of([examples[place] for place in places], places)
+
+    def sum_of(
+        self, part: Sequence[Any] | Planned, places: Sequence[int] | None, signal: int = 0
+    ) -> tuple[float, dict[str, Gradient]]:
+        """Return loss and gradients of the batch of which this rank runs a part.
+
+        Args:
+            part: this rank's examples, or their plan.
+            places: theirs in the batch; None where the part is the batch.
+            signal: that this process has noted; after the call all ranks have the highest one in `signal`.
+
+        Raises:
+            ExampleError: when an example of the part does not fit the block; other ranks must be told, see
+                `foldbatch.communicators.together`.
+            ProcessError: when another rank has failed or ended.
+        """
+        program = self.program
+        if self.is_alone or places is None:
+            return program.value_and_grad(part)
+        step = program.steps_drawn
+        own, gradients = program.value_and_grad(part, step=step, numbers=places)
+        header = (float(own), signal, counts_of(gradients))
+        losses, signals, counts = zip(*share(self.communicator, header), strict=True)
+        try:
+            sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)
+        except ProcessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - others wait for what this rank does not send
+            self.communicator.abort(f"{type(error).__name__}: {error}")
+        program.steps_drawn = step + 1
+        self.sent += sent
+        self.signal = max(signals)
+        return sum(losses, 0.0), sums
+
+    def agree(self, value: T, signal: int = 0) -> list[T]:
+        """Return the values of all ranks; `signal` is as for `sum_of`.
+
+        Raises:
+            ProcessError: when another rank has failed or ended.
+        """
+        values, signals = zip(*share(self.communicator, (value, signal)), strict=True)
+        self.signal = max(signals)
+        return list(values)
+
+    def numbering(self, places: Sequence[int] | None) -> AbstractContextManager[None]:
+        """Note, in errors of examples of a share, their numbers in the whole; there are none where it is all.
+
+        >>> import foldbatch as fb
+        >>> alone = DataParallel(fb.compile(fb.Scalar()), fb.communicators.Alone())
+        >>> with alone.numbering(None):
+        ...     pass
+        """
+        if places is None or self.is_alone:
+            return nullcontext()
+        rank = self.communicator.rank
+        if isinstance(places, range):
+            return noting("of rank {}, whose example 0 has the number {}", rank, places.start)
+        return noting("of rank {}, whose examples have the numbers {}", rank, places)
+
+    def stretch(self, examples: Sequence[Any]) -> range:
+        """Return the places of this rank's part of examples whose order matters: neighbours, of even cost."""
+        if self.is_alone:
+            return range(len(examples))
+        costs = [self._cost(example) for example in examples]
+        return stretches(costs, self.communicator.size)[self.communicator.rank]
+
+    def prepare(self, examples: Iterable[Any], *, processes: int | None = None) -> list[Prepared]:
+        """Trace examples as `Program.prepare` does: each rank traces a part, and all ranks get all traces.
+
+        All ranks need all of them, because every epoch deals its batches anew.
+
+        Args:
+            examples: the same on all ranks.
+            processes: does nothing any more.
+
+        Raises:
+            TrainingError: when ranks have other examples.
+            ExampleError: when an example of this rank's part does not fit the block.
+            ProcessError: when another rank has failed or ended.
+        """
+        examples, program = listed(examples), self.program
+        if self.is_alone:
+            return program.prepare(examples, processes=processes)
+        with together(self.communicator):
+            check_alike(self.communicator, {}, {"examples": digests(examples)})
+            places = self.stretch(examples)
+            with self.numbering(places):
+                part = [examples[place] for place in places]
+                own = program.prepare(part, processes=processes, progress=False)
+            traces = [example.trace for example in own]
+            # objects must stay the same objects, so examples that hold some are traced on every rank
+            sent = None if any(holds_objects(program.model, trace) for trace in traces) else traces
+            received: list[list[Trace] | None] = share(self.communicator, sent)
+            if None in received:
+                return program.prepare(examples, processes=processes, progress=self.is_first)
+        received[self.communicator.rank] = traces
+        return [Prepared(trace, program.fingerprint) for trace in chain.from_iterable(filter(None, received))]
+
+    def check_same(self, facts: Facts | None = None, rows: Mapping[str, Digests] | None = None) -> None:
+        """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.
+
+        `Trainer.fit` calls it; a training loop of your own should, now and then.
+
+        Args:
+            facts: texts by name.
+            rows: by name, digests of what has numbers, see `foldbatch.train.contents.digests`.
+
+        Raises:
+            TrainingError: at every rank, when something differs; it says what, and at which ranks.
+            ProcessError: when another rank has failed or ended.
+        """
+        if self.is_alone:
+            return
+        own = {"steps drawn": str(self.program.steps_drawn), **(facts or {})}
+        own |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
+        check_alike(self.communicator, own, rows)

@@ -1,0 +1,231 @@
+"""Formats of examples in files: one table, which commands, recipes, the server and the docs read.
+
+A format yields *samples* for training: pairs of a structure (a tree, a list of words, a record) and a label,
+or, where every node is labelled, a tree and None. For predictions it yields *structures*, each with a name or
+None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from foldbatch.errors import ReadError
+from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
+from foldbatch.trees.conllu import read_conllu, read_sentences
+from foldbatch.trees.functions import python_functions
+from foldbatch.trees.json_text import read_json_trees, read_jsonlines, write_json
+from foldbatch.trees.pyast import python_tree
+from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.types import describe_value
+
+Sample = tuple[Any, Any]
+Named = tuple[str | None, Any]
+SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
+NEGATIVE_OR_POSITIVE = {0: 0, 1: 0, 2: -1, 3: 1, 4: 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How examples of one format are read and written.
+
+    Attributes:
+        example: what an example is, for people.
+        label: where its label is, for people.
+        kind: of structures. "phrases": trees with words at leaves and classes at nodes; "trees": any trees,
+            with a label each; "records": values of JSON, with a label each.
+        suffixes: of files of trees that are taken to be of this format; those of all others hold brackets.
+        read: yields the trees of a file; None where files are no list of trees.
+        write: returns a tree as a line; None where trees are not written so.
+        samples: yields the samples of a file or folder, given the key of labels; by default what `read` does.
+        structures: yields what lines of text without labels hold, given what errors call the text; None where
+            models are not trained on the format.
+        ending: of the names of a data set's parts, such as train.txt.
+        classes: names of the classes, where they are known ahead.
+        separator: what stands between the examples of a text; none where a text is one piece.
+        sample: a small example, as the server takes it.
+    """
+
+    example: str
+    label: str = ""
+    kind: Literal["phrases", "trees", "records"] = "trees"
+    suffixes: tuple[str, ...] = ()
+    read: Callable[[Path], Iterable[Tree]] | None = None
+    write: Callable[[Tree], str] | None = None
+    samples: Callable[[Path, str], Iterable[Sample]] | None = None
+    structures: Callable[[Iterable[str], str], Iterable[Named]] | None = None
+    ending: str = ".txt"
+    classes: tuple[str, ...] = ()
+    separator: str = "\n"
+    sample: Any = None
+
+    def labelled(self, path: Path, key: str) -> Iterable[Sample]:
+        """Yield the samples of a file or folder.
+
+        Args:
+            path: of the file or folder.
+            key: at which records, and comments of sentences, have the label.
+
+        Raises:
+            ReadError: when the file is malformed, or has no labels.
+        """
+        if self.samples is not None:
+            return self.samples(path, key)
+        assert self.read is not None
+        return ((tree, None) for tree in self.read(path))
+
+
+def _sst_binary(path: Path) -> Iterator[Tree]:
+    """Yield trees of two classes; neutral nodes are not labelled, sentences that are neutral left out."""
+    for tree in read_sst(path):
+        if tree.label != SENTIMENTS.index("neutral"):
+            labels = [NEGATIVE_OR_POSITIVE[label] for label in tree.labels]  # type: ignore[index]
+            yield trusted_tree(tree.parents, labels, tree.tokens)
+
+
+def _bracket_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
+    return ((None, structure) for structure in read_tree_lines(lines, where))
+
+
+def _python_file(path: Path) -> Iterator[Tree]:
+    yield python_tree(path.read_bytes(), str(path))
+
+
+def _python_samples(path: Path, key: str) -> Iterator[Sample]:
+    """Yield the tree of each file ``PATH/CLASS/*.py`` with its class."""
+    files = sorted(path.glob("*/*.py"))
+    if not files:
+        fix = "put the files of each class into a folder that is called like the class"
+        raise ReadError(str(path), "files CLASS/*.py", "none", fix)
+    for file in files:
+        yield python_tree(file.read_bytes(), str(file)), file.parent.name
+
+
+def _python_text(lines: Iterable[str], where: str) -> Iterator[Named]:
+    yield where, python_tree("".join(lines), where)
+
+
+def _no_functions(path: Path, key: str) -> Iterator[Sample]:
+    fix = "leave DATA out: its own test part is evaluated"
+    raise ReadError(str(path), "no file for the embedded functions", "one", fix)
+
+
+def _functions_text(lines: Iterable[str], where: str) -> Iterator[Named]:
+    yield from python_functions("".join(lines), where)
+
+
+def _conllu_samples(path: Path, key: str) -> Iterator[Sample]:
+    return ((sentence.tree(roots="join"), sentence.notes().get(key)) for sentence in read_sentences(path))
+
+
+def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
+    sentences = read_sentences(lines)
+    return ((sentence.notes().get("sent_id"), sentence.tree(roots="join")) for sentence in sentences)
+
+
+def _record_samples(path: Path, key: str) -> Iterator[Sample]:
+    for number, record in enumerate(read_jsonlines(path), 1):
+        if not isinstance(record, dict) or key not in record:
+            expected, fix = f"an object with {key!r}", "set data.label to the key of the label"
+            raise ReadError(f"{path}:{number}", expected, describe_value(record), fix)
+        yield {name: value for name, value in record.items() if name != key}, record[key]
+
+
+def _record_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
+    return ((None, record) for record in read_jsonlines(lines))
+
+
+FORMATS: dict[str, Format] = {
+    "functions": Format(
+        example="a function of Python's standard library; nothing to download",
+        label="the verb of its name",
+        samples=_no_functions,
+        structures=_functions_text,
+        separator="",
+        sample="def total(items):\n    return sum(items)\n",
+    ),
+    "sst": Format(
+        example="a tree in brackets, `(3 (2 a) (4 gem))`",
+        label="at every node, 0 to 4",
+        kind="phrases",
+        read=read_sst,
+        structures=_bracket_lines,
+        classes=SENTIMENTS,
+        sample="(2 (2 a) (3 (3 fine) (2 film)))",
+    ),
+    "sst-binary": Format(
+        example="the same; neutral sentences are left out",
+        label="negative or positive; neutral nodes have none",
+        kind="phrases",
+        read=_sst_binary,
+        structures=_bracket_lines,
+        classes=("negative", "positive"),
+        sample="(2 (2 a) (3 (3 fine) (2 film)))",
+    ),
+    "brackets": Format(
+        example="the same, with any labels",
+        label="at every node",
+        kind="phrases",
+        read=read_brackets,
+        write=lambda tree: write_brackets(tree, escape=True),
+        structures=_bracket_lines,
+        sample="(S (NP a) (VP film))",
+    ),
+    "python": Format(
+        example="a file `CLASS/*.py`",
+        label="the name of its folder",
+        suffixes=(".py",),
+        read=_python_file,
+        samples=_python_samples,
+        structures=_python_text,
+        ending="",
+        separator="",
+        sample="def total(items):\n    return sum(items)\n",
+    ),
+    "conllu": Format(
+        example="the dependency tree of a sentence",
+        label="the comment `# label = ...` above it",
+        suffixes=(".conllu",),
+        read=lambda path: read_conllu(path, roots="join"),
+        samples=_conllu_samples,
+        structures=_conllu_lines,
+        ending=".conllu",
+        separator="\n\n",
+        sample="1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n",
+    ),
+    "jsonlines": Format(
+        example="a record, one a line",
+        label="at the key `data.label`",
+        kind="records",
+        samples=_record_samples,
+        structures=_record_lines,
+        ending=".jsonl",
+        sample={"name": "ada", "born": 1815},
+    ),
+    "json": Format(
+        example="a tree on a line, as `fb.trees.write_json` writes it",
+        suffixes=(".jsonl", ".json"),
+        read=read_json_trees,
+        write=write_json,
+    ),
+}
+TRAINABLE = tuple(name for name, format_ in FORMATS.items() if format_.structures)
+
+
+def structures_of(name: str) -> Callable[[Iterable[str], str], Iterable[Named]]:
+    """Return what reads examples without labels of a format that models are trained on."""
+    structures = FORMATS[name].structures
+    assert structures is not None
+    return structures
+
+
+def format_of(path: Path) -> str:
+    """Return the name of the format that a file of trees has by its name; ``.gz`` is passed over.
+
+    >>> format_of(Path("a.conllu.gz")), format_of(Path("a.txt"))
+    ('conllu', 'brackets')
+    """
+    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    return next((name for name, format_ in FORMATS.items() if suffix in format_.suffixes), "brackets")
