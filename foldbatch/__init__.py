@@ -9,67 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from foldbatch import errors, train, trees
-from foldbatch.blocks import (
-    RNN,
-    AllOf,
-    Block,
-    Broadcast,
-    ChildSumTreeLSTM,
-    Composition,
-    Concat,
-    Dropout,
-    Embedding,
-    Fold,
-    ForwardDeclaration,
-    FromTensor,
-    Function,
-    GetItem,
-    GRUCell,
-    Identity,
-    InputTransform,
-    LayerNorm,
-    Length,
-    Linear,
-    Loss,
-    LSTMCell,
-    Map,
-    Max,
-    Mean,
-    Metric,
-    Min,
-    NGrams,
-    Nth,
-    OneHot,
-    OneHotFromList,
-    OneOf,
-    Optional,
-    Pipe,
-    Record,
-    Reduce,
-    Scalar,
-    Slice,
-    Sum,
-    Tensor,
-    TreeLSTM,
-    Vector,
-    Void,
-    Zeros,
-    Zip,
-    ZipWith,
-)
-from foldbatch.functions import Module, cell, loss, metric, tensor
-from foldbatch.gain import bench
-from foldbatch.params.parameters import Parameter
-from foldbatch.program.compiling import compile, load
-from foldbatch.program.program import Program
-from foldbatch.static import ops
-from foldbatch.train import SGD, Adam
-from foldbatch.views import explain
-
 if TYPE_CHECKING:
     from foldbatch import blocks as blocks
     from foldbatch import communicators as communicators
+    from foldbatch import errors, train, trees
     from foldbatch import params as params
     from foldbatch import program as program
     from foldbatch import schema as schema
@@ -78,6 +21,62 @@ if TYPE_CHECKING:
     from foldbatch import types as types
     from foldbatch import views as views
     from foldbatch import zoo as zoo
+    from foldbatch.blocks import (
+        RNN,
+        AllOf,
+        Block,
+        Broadcast,
+        ChildSumTreeLSTM,
+        Composition,
+        Concat,
+        Dropout,
+        Embedding,
+        Fold,
+        ForwardDeclaration,
+        FromTensor,
+        Function,
+        GetItem,
+        GRUCell,
+        Identity,
+        InputTransform,
+        LayerNorm,
+        Length,
+        Linear,
+        Loss,
+        LSTMCell,
+        Map,
+        Max,
+        Mean,
+        Metric,
+        Min,
+        NGrams,
+        Nth,
+        OneHot,
+        OneHotFromList,
+        OneOf,
+        Optional,
+        Pipe,
+        Record,
+        Reduce,
+        Scalar,
+        Slice,
+        Sum,
+        Tensor,
+        TreeLSTM,
+        Vector,
+        Void,
+        Zeros,
+        Zip,
+        ZipWith,
+    )
+    from foldbatch.functions import Module, cell, loss, metric, tensor
+    from foldbatch.gain import bench
+    from foldbatch.params.parameters import Parameter
+    from foldbatch.program.compiling import compile, load
+    from foldbatch.program.program import Program
+    from foldbatch.static import ops
+    from foldbatch.train import SGD, Adam
+    from foldbatch.views.explanation import explain
 
 __version__ = "0.1.0"
 
@@ -147,8 +146,37 @@ __all__ = [
     "trees",
 ]
 
-# Rooms that are imported when they are first asked for: some need other packages.
-_ROOMS = ("communicators", "schema", "torch", "types", "zoo")
+# All is imported when it is first asked for: programs that only load and run a model need half of the rooms.
+_ROOMS = (
+    "blocks",
+    "communicators",
+    "errors",
+    "params",
+    "program",
+    "schema",
+    "timelines",
+    "torch",
+    "train",
+    "trees",
+    "types",
+    "views",
+    "zoo",
+)
+_HOMES = dict.fromkeys(__all__, "blocks") | {
+    "Adam": "train",
+    "Module": "functions",
+    "Parameter": "params.parameters",
+    "Program": "program",
+    "SGD": "train",
+    "bench": "gain",
+    "cell": "functions",
+    "compile": "program",
+    "explain": "views",
+    "load": "program",
+    "loss": "functions",
+    "metric": "functions",
+    "tensor": "functions",
+}
 # Names that stood here, and the rooms that have them.
 _MOVED = {
     "AdaGrad": "train",
@@ -178,9 +206,14 @@ _MOVED = {
 if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
     def __getattr__(name: str) -> Any:
-        """Import a room, or find what has moved into one."""
+        """Import a room, or what a room has."""
         if name in _ROOMS:
             return import_module(f"foldbatch.{name}")
+        if name == "ops":
+            return import_module("foldbatch.static.ops")
+        if name in _HOMES:
+            globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
+            return found
         if name in _MOVED:
             place = f"foldbatch.{_MOVED[name]}"
             warn(f"foldbatch.{name} is {place}.{name} now", DeprecationWarning, stacklevel=2)
