@@ -1,9 +1,14 @@
 """What is not collected: modules that import what is not installed; and Ctrl-C, as in a terminal."""
 
+import os
 import signal
 from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
 
 import tests.backends  # noqa: F401 - enters the engine that runs the GPU's kernels on the CPU
+from tests import once
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,3 +27,9 @@ AROUND = {
 for library, rooms in AROUND.items():
     if not find_spec(library):
         collect_ignore_glob += rooms
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out what an earlier run passed, where the environment names a file of it."""
+    if path := os.environ.get(once.VARIABLE):
+        config.pluginmanager.register(once.Passed(Path(path)))

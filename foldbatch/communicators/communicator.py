@@ -23,14 +23,10 @@ class Communicator(Protocol):
     slice; `all_gather` is the other half. `abort` is for an error after which the others would wait in vain.
 
     All ranks must call `all_gather` and `all_to_all` in the same order, from one thread at a time.
-
-    Attributes:
-        rank: the number of this process, from 0.
-        size: how many processes there are.
     """
 
-    rank: int
-    size: int
+    rank: int  # the number of this process, from 0
+    size: int  # how many processes there are
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
         """Return the bytes of all ranks, in the order of ranks.

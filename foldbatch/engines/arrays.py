@@ -44,19 +44,12 @@ def unchanged(schedule: Schedule, tables: Directions) -> Directions:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one phase of a model.
+    """The kernels of one phase of a model."""
 
-    Attributes:
-        bound: their routines.
-        walk: runs a launch table.
-        sources: the text of each, in the order of `bound`.
-        adapt: changes a batch's launch tables before they run.
-    """
-
-    bound: Bound
-    walk: Walk
-    sources: Sequence[str]
-    adapt: Adapt = unchanged
+    bound: Bound  # their routines
+    walk: Walk  # runs a launch table
+    sources: Sequence[str]  # the text of each, in the order of `bound`
+    adapt: Adapt = unchanged  # changes a batch's launch tables before they run
 
 
 @dataclass(frozen=True, slots=True)

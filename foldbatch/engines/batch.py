@@ -23,21 +23,13 @@ from foldbatch.scheduler.trace import CellSignature, Trace, pack
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """A scheduled batch.
+    """A scheduled batch."""
 
-    Attributes:
-        merged: the joined traces.
-        schedule: the control tables.
-        feeds: per cell and feed, the data in rank order.
-        results: each example's result, as its trace holds it.
-        seconds: the time that merging and building the tables took.
-    """
-
-    merged: Merged
-    schedule: Schedule
-    feeds: tuple[tuple[Array, ...], ...]
-    results: tuple[object, ...]
-    seconds: dict[str, float]
+    merged: Merged  # the joined traces
+    schedule: Schedule  # the control tables
+    feeds: tuple[tuple[Array, ...], ...]  # per cell and feed, the data in rank order
+    results: tuple[object, ...]  # each example's result, as its trace holds it
+    seconds: dict[str, float]  # the time that merging and building the tables took
 
     def __repr__(self) -> str:
         calls, steps = counted(self.merged.trace.size, "call"), counted(self.schedule.groups, "step")

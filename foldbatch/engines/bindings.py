@@ -48,43 +48,28 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The routines of one phase of a model, with their buffers.
-
-    Attributes:
-        model: the model.
-        target: what the routines were made for.
-        training: whether it is trained, or infers.
-        keys: of the kernels.
-        routines: of the kernels.
-        numbers: of the kernels, by key.
-        stages: by direction ``[cells, stages] int64``: the kernel of each stage, -1 where there is none.
-        buffers: what each buffer is.
-        types: of the rows of buffers; None for arrays that a batch brings.
-        places: ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list
-            of a batch's facts and then of `fixed`.
-        fixed: ``[*] int64``: the numbers of launches that no batch changes.
-        uses: ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two
-            facts and a number, which are multiplied: the extent of an axis, whether there is any need, and
-            rows for each.
-        gradients: per kernel, the parameters whose gradients it yields.
-        summed: all of these parameters, in the order of their facts.
-        brought: what a batch brings, and the number of the buffer that it becomes.
-    """
+    """The routines of one phase of a model, with their buffers."""
 
     model: Model
-    target: Target
-    training: bool
-    keys: tuple[Key, ...]
-    routines: tuple[Routine, ...]
-    numbers: Mapping[Key, int]
+    target: Target  # what the routines were made for
+    training: bool  # whether it is trained, or infers
+    keys: tuple[Key, ...]  # of the kernels
+    routines: tuple[Routine, ...]  # of the kernels
+    numbers: Mapping[Key, int]  # of the kernels, by key
+    # by direction ``[cells, stages] int64``: the kernel of each stage, -1 where there is none
     stages: Mapping[str, Ints]
-    buffers: Mapping[Fact, int]
-    types: tuple[TensorType | None, ...]
+    buffers: Mapping[Fact, int]  # what each buffer is
+    types: tuple[TensorType | None, ...]  # of the rows of buffers; None for arrays that a batch brings
+    # ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list of a
+    # batch's facts and then of `fixed`
     places: Ints
-    fixed: Ints
+    fixed: Ints  # ``[*] int64``: the numbers of launches that no batch changes
+    # ``[4, uses] int64``: a kernel's need for rows of a buffer: the buffer, then the places of two facts and
+    # a number, which are multiplied: the extent of an axis, whether there is any need, and rows for each
     uses: Ints
-    gradients: tuple[tuple[Parameter, ...], ...]
-    summed: tuple[Parameter, ...]
+    gradients: tuple[tuple[Parameter, ...], ...]  # per kernel, the parameters whose gradients it yields
+    summed: tuple[Parameter, ...]  # all of these parameters, in the order of their facts
+    # what a batch brings, and the number of the buffer that it becomes
     brought: Mapping[str, tuple[tuple[Any, int], ...]]
 
 

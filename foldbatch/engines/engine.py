@@ -79,23 +79,14 @@ class Capturing(Protocol):
 
 
 class Engine(Protocol):
-    """A model's kernels, and what runs them.
+    """A model's kernels, and what runs them."""
 
-    Attributes:
-        name: in `ENGINES`.
-        target: what its kernels can do.
-        one_by_one: whether each example is a batch of its own.
-        splits: how many times the usual calls are worth a thread of their own; 0 where no batch is cut.
-        helped: whether another core may help with a batch that is not cut; set before it runs.
-        arithmetic: what the scheduler computes on whole arrays with.
-    """
-
-    name: str
-    target: Target
-    one_by_one: bool
-    splits: int
-    helped: bool
-    arithmetic: Arithmetic
+    name: str  # in `ENGINES`
+    target: Target  # what its kernels can do
+    one_by_one: bool  # whether each example is a batch of its own
+    splits: int  # how many times the usual calls are worth a thread of their own; 0 where no batch is cut
+    helped: bool  # whether another core may help with a batch that is not cut; set before it runs
+    arithmetic: Arithmetic  # what the scheduler computes on whole arrays with
 
     @property
     def updates(self) -> Updates | RemoteUpdates | None:
@@ -177,21 +168,14 @@ def fastest_arithmetic() -> Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """How engines of one kind are made, and what they can do.
+    """How engines of one kind are made, and what they can do."""
 
-    Attributes:
-        load: makes the engine of a model.
-        check: raises a `BackendError` that says what the machine lacks, where that is more than a package.
-        precisions: those that it has, of `PRECISIONS`.
-        launches: the ways to launch that it has, of `LAUNCHES`.
-        arithmetic: returns what batches are planned with.
-    """
-
-    load: Callable[[Model, Settings], Engine]
+    load: Callable[[Model, Settings], Engine]  # makes the engine of a model
+    # raises a `BackendError` that says what the machine lacks, where that is more than a package
     check: Callable[[], object] | None = None
-    precisions: tuple[str, ...] = ("fp32",)
-    launches: tuple[str, ...] = ("auto",)
-    arithmetic: Callable[[], Arithmetic] = fastest_arithmetic
+    precisions: tuple[str, ...] = ("fp32",)  # those that it has, of `PRECISIONS`
+    launches: tuple[str, ...] = ("auto",)  # the ways to launch that it has, of `LAUNCHES`
+    arithmetic: Callable[[], Arithmetic] = fastest_arithmetic  # returns what batches are planned with
 
 
 # By name, the module that has `BACKEND`, and what must be installed for it.

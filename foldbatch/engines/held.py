@@ -26,15 +26,10 @@ from foldbatch.system.forks import start_in_each_process
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward pass of a held batch yields.
+    """What the backward pass of a held batch yields."""
 
-    Attributes:
-        parameters: by parameter.
-        visits: per part of the batch, of data, where the runner's cells yield them.
-    """
-
-    parameters: dict[Parameter, Gradient]
-    visits: list[Visits]
+    parameters: dict[Parameter, Gradient]  # by parameter
+    visits: list[Visits]  # per part of the batch, of data, where the runner's cells yield them
 
     def of_data(self, cell: int, feed: int) -> Array:
         """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls."""

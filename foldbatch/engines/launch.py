@@ -33,19 +33,12 @@ FIELDS = 7
 
 @dataclass(frozen=True, slots=True)
 class LaunchTable:
-    """What one direction of a batch runs.
+    """What one direction of a batch runs."""
 
-    Attributes:
-        launches: ``[launches, HEAD + FIELDS * bindings] int64``: kernels with fewer bindings end in -1.
-        bounds: ``[levels, 2] int64``: the first call of each level, by rank, and the one after the last.
-        index: ``[*] int64``: all index arrays, one after the other.
-        heights: ``[buffers] int64``: how many rows each buffer must have.
-    """
-
-    launches: Ints
-    bounds: Ints
-    index: Ints
-    heights: Ints
+    launches: Ints  # ``[launches, HEAD + FIELDS * bindings] int64``: kernels with fewer bindings end in -1
+    bounds: Ints  # ``[levels, 2] int64``: the first call of each level, by rank, and the one after the last
+    index: Ints  # ``[*] int64``: all index arrays, one after the other
+    heights: Ints  # ``[buffers] int64``: how many rows each buffer must have
 
 
 def binding(row: Any, number: int) -> list[int]:

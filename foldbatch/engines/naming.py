@@ -14,18 +14,13 @@ from foldbatch.model.model import Model
 class Naming:
     """A context that changes errors of ids out of range into errors that name examples; calling it yields it.
 
-    Attributes:
-        model: the model.
-        batch: what runs.
-        first: the example that it begins with.
-
     Raises:
         ExampleError: in the place of an `OutOfRangeError`.
     """
 
     model: Model
-    batch: Batch
-    first: int
+    batch: Batch  # what runs
+    first: int  # the example that it begins with
 
     def __call__(self) -> Naming:
         """Return the context itself."""

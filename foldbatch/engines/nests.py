@@ -13,30 +13,19 @@ from itertools import product
 
 @dataclass(frozen=True, slots=True)
 class Strides:
-    """Where a place's elements lie, in numbers of elements.
+    """Where a place's elements lie, in numbers of elements."""
 
-    Attributes:
-        row: from one row to the next.
-        axes: along each axis of the shape that all places share.
-    """
-
-    row: int
-    axes: tuple[int, ...]
+    row: int  # from one row to the next
+    axes: tuple[int, ...]  # along each axis of the shape that all places share
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one call of a function visits of a shape.
+    """What one call of a function visits of a shape."""
 
-    Attributes:
-        offsets: of each place, the element where the part begins.
-        extents: turns of the loops, the innermost last.
-        strides: of each place, along these loops.
-    """
-
-    offsets: tuple[int, ...]
-    extents: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]  # of each place, the element where the part begins
+    extents: tuple[int, ...]  # turns of the loops, the innermost last
+    strides: tuple[tuple[int, ...], ...]  # of each place, along these loops
 
 
 def merged(shape: Sequence[int], places: Sequence[Strides]) -> list[tuple[int, tuple[int, ...]]]:

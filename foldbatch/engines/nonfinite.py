@@ -52,31 +52,19 @@ def look_for_not_finite(gradients: Mapping[str, Gradient], updates: Any = None) 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NotFinite:
-    """The op whose result is NaN or infinite while its operands are finite; `repr` prints all of it.
+    """The op whose result is NaN or infinite while its operands are finite; `repr` prints all of it."""
 
-    Attributes:
-        example: the number of the example in its batch.
-        where: the path of the block, or of the first of several blocks that run as one call.
-        op: the name of the op; ``data`` where the example holds the number; ``parameter`` with its name.
-        direction: ``forward``, or ``backward`` where the op computes gradients.
-        value: the result of the op, in short.
-        operands: its operands, in short.
-        reached: what is not finite in consequence, for example ``the loss``.
-        cell: the number of the cell, among those of ``Program.describe``.
-        call: which of the cell's calls for this example it is, counted from 0.
-        place: the part of the example, as Python would index it; empty where it is the whole example, or
-            not known, as of examples that were traced before.
-    """
-
-    example: int
-    where: str
-    op: str
-    direction: str
-    value: str
-    operands: tuple[str, ...]
-    cell: int
-    call: int
-    reached: str = ""
+    example: int  # the number of the example in its batch
+    where: str  # the path of the block, or of the first of several blocks that run as one call
+    op: str  # the name of the op; ``data`` where the example holds the number; ``parameter`` with its name
+    direction: str  # ``forward``, or ``backward`` where the op computes gradients
+    value: str  # the result of the op, in short
+    operands: tuple[str, ...]  # its operands, in short
+    cell: int  # the number of the cell, among those of ``Program.describe``
+    call: int  # which of the cell's calls for this example it is, counted from 0
+    reached: str = ""  # what is not finite in consequence, for example ``the loss``
+    # the part of the example, as Python would index it; empty where it is the whole example, or not known, as
+    # of examples that were traced before
     place: str = ""
 
     def __repr__(self) -> str:

@@ -86,29 +86,20 @@ def _directions(cell: Cell) -> _Directions:
 
 @dataclass(slots=True)
 class _Walk:
-    """One example, evaluated call by call.
-
-    Attributes:
-        model: the model.
-        cells: the graphs of its cells.
-        reference: holds the example, and the values so far by number.
-        example: the number of the example.
-        names: the parameters' names.
-        dtype: the precision, or None for that of each tensor.
-        origins: the origins of values that are not finite, by number.
-        sinks: the origins of the first loss and the first metric that are not finite.
-        inputs: by cell and call, the inputs, the numbers of values that they are read from, and the origins
-            of inputs that are not finite.
-    """
+    """One example, evaluated call by call."""
 
     model: Model
-    cells: Sequence[_Directions]
-    reference: Reference
-    example: int
-    names: Mapping[Parameter, str]
-    dtype: str | None
+    cells: Sequence[_Directions]  # the graphs of its cells
+    reference: Reference  # holds the example, and the values so far by number
+    example: int  # the number of the example
+    names: Mapping[Parameter, str]  # the parameters' names
+    dtype: str | None  # the precision, or None for that of each tensor
+    # the origins of values that are not finite, by number
     origins: dict[int, NotFinite] = field(default_factory=dict)
+    # the origins of the first loss and the first metric that are not finite
     sinks: dict[str, NotFinite] = field(default_factory=dict)
+    # by cell and call, the inputs, the numbers of values that they are read from, and the origins of inputs
+    # that are not finite
     inputs: dict[tuple[int, int], tuple[list[Value], list[list[int]], Origins]] = field(default_factory=dict)
 
     def forward(self) -> None:

@@ -20,36 +20,22 @@ Seeds: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The results of the backward pass of a part.
+    """The results of the backward pass of a part."""
 
-    Attributes:
-        losses: the part's losses.
-        gradients: the gradients, by parameter.
-        visits: the gradients of data, where the model's cells yield them.
-        size: how many examples the part has.
-        results: its results and metrics, where they are asked for.
-    """
-
-    losses: Losses
-    gradients: dict[Parameter, Gradient]
-    visits: Visits
-    size: int
-    results: Results | None = None
+    losses: Losses  # the part's losses
+    gradients: dict[Parameter, Gradient]  # the gradients, by parameter
+    visits: Visits  # the gradients of data, where the model's cells yield them
+    size: int  # how many examples the part has
+    results: Results | None = None  # its results and metrics, where they are asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A part that has run forward, for training; its backward pass may follow.
-
-    Attributes:
-        part: the part.
-        batch: it scheduled.
-        run: what ran it.
-    """
+    """A part that has run forward, for training; its backward pass may follow."""
 
     part: SubBatch
-    batch: Batch
-    run: Run
+    batch: Batch  # it scheduled
+    run: Run  # what ran it
 
     def batch_seeds(self, seeds: Seeds) -> list[list[tuple[int, Array]]]:
         """Return, for each example, its seeds with the numbers that its values have in the batch."""

@@ -12,18 +12,12 @@ from foldbatch.scheduler.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class SubBatch:
-    """What one thread runs.
+    """What one thread runs."""
 
-    Attributes:
-        first: the number of its first example in the whole batch.
-        traces: its examples.
-        batch: they scheduled, or None where that is done when the part runs.
-        ready: for training and for inference, what the engine has made ready of the batch.
-    """
-
-    first: int
-    traces: Sequence[Trace]
-    batch: Batch | None = None
+    first: int  # the number of its first example in the whole batch
+    traces: Sequence[Trace]  # its examples
+    batch: Batch | None = None  # they scheduled, or None where that is done when the part runs
+    # for training and for inference, what the engine has made ready of the batch
     ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
@@ -47,14 +41,10 @@ class Planned:
 
     It holds integers and the examples' data, but no parameters. Its length is the number of examples.
     Pickled, it can be run in another process by a program of the same block, compiled with the same options.
-
-    Attributes:
-        parts: in the order of the batch.
-        owner: the model made ready that it is for, or its fingerprint where it was pickled.
     """
 
-    parts: tuple[SubBatch, ...]
-    owner: object
+    parts: tuple[SubBatch, ...]  # in the order of the batch
+    owner: object  # the model made ready that it is for, or its fingerprint where it was pickled
 
     @property
     def traces(self) -> list[Trace]:

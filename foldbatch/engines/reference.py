@@ -31,26 +31,19 @@ from foldbatch.static.sides import cotangents as derivative
 
 @dataclass(slots=True)
 class Reference:
-    """One example, evaluated call by call.
+    """One example, evaluated call by call."""
 
-    Attributes:
-        cells: the cells; only their graphs are read.
-        signatures: the scheduler's view, for how calls are packed.
-        trace: the example.
-        training: whether to evaluate the graphs of training, as `backward` needs, or those of inference.
-        values: every value so far, by number.
-        losses: by (cell, number), the values in order of calls.
-        metrics: by (cell, number), the values in order of calls.
-        inputs: by (cell, feed), the gradients of data by call, where cells yield them.
-    """
-
-    cells: Sequence[Cell]
-    signatures: Sequence[CellSignature]
-    trace: Trace
+    cells: Sequence[Cell]  # the cells; only their graphs are read
+    signatures: Sequence[CellSignature]  # the scheduler's view, for how calls are packed
+    trace: Trace  # the example
+    # whether to evaluate the graphs of training, as `backward` needs, or those of inference
     training: bool = True
-    values: dict[int, Array] = field(default_factory=dict)
+    values: dict[int, Array] = field(default_factory=dict)  # every value so far, by number
+    # by (cell, number), the values in order of calls
     losses: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    # by (cell, number), the values in order of calls
     metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    # by (cell, feed), the gradients of data by call, where cells yield them
     inputs: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
     _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)

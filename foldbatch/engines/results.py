@@ -69,15 +69,10 @@ class Metrics(Mapping[str, MetricValues]):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses of a batch, each the float sum over all visits.
+    """The losses of a batch, each the float sum over all visits."""
 
-    Attributes:
-        total: the sum of all losses.
-        by_name: the sum of those of each name.
-    """
-
-    total: float
-    by_name: dict[str, float]
+    total: float  # the sum of all losses
+    by_name: dict[str, float]  # the sum of those of each name
 
 
 class Results(Sequence[Any]):
@@ -144,21 +139,13 @@ class Results(Sequence[Any]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Step:
-    """What one training pass over a batch yields.
+    """What one training pass over a batch yields."""
 
-    Attributes:
-        loss: the float sum of all losses.
-        losses: the float sum of the losses of each name.
-        gradients: of `loss`, by parameter name; as of `Program.value_and_grad`.
-        results: one per example, in order.
-        metrics: by name.
-    """
-
-    loss: float
-    losses: dict[str, float]
-    gradients: dict[str, Gradient]
-    results: Results
-    metrics: Metrics
+    loss: float  # the float sum of all losses
+    losses: dict[str, float]  # the float sum of the losses of each name
+    gradients: dict[str, Gradient]  # of `loss`, by parameter name; as of `Program.value_and_grad`
+    results: Results  # one per example, in order
+    metrics: Metrics  # by name
 
     def __repr__(self) -> str:
         gradients = f"gradients of {counted(len(self.gradients), 'parameter')}"

@@ -24,17 +24,11 @@ Place = tuple[int, int]  # cell and feed
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """A batch's gradients of data, by the calls that read it.
+    """A batch's gradients of data, by the calls that read it."""
 
-    Attributes:
-        gradients: by (cell, feed), ``[n, *shape]`` in the order of the cell's calls.
-        calls: per cell ``[n]``, growing: the number of each call.
-        examples: per cell ``[n]``: the example of each call.
-    """
-
-    gradients: Mapping[Place, Array]
-    calls: Sequence[NDArray[np.int64]]
-    examples: Sequence[NDArray[np.int64]]
+    gradients: Mapping[Place, Array]  # by (cell, feed), ``[n, *shape]`` in the order of the cell's calls
+    calls: Sequence[NDArray[np.int64]]  # per cell ``[n]``, growing: the number of each call
+    examples: Sequence[NDArray[np.int64]]  # per cell ``[n]``: the example of each call
 
 
 class InputGradients(Metrics):

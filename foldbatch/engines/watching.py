@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """What collects spans while batches run.
+    """What collects spans while batches run."""
 
-    Attributes:
-        note: where the times come from.
-    """
-
-    note: str
+    note: str  # where the times come from
 
     def watched(self, ready: Any, part: int) -> Any:
         """Return what an engine made ready of a part of a batch, so that its kernels are timed."""

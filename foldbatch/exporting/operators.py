@@ -20,15 +20,12 @@ from foldbatch.static.op import CALL, UNBATCHED, Axis
 
 @dataclass(slots=True)
 class OnnxWriter:
-    """The nodes of one graph. The body of a loop has a writer of its own, which shares the constants.
-
-    Attributes:
-        names: the name of each constant, by dtype, shape and bytes.
-        used: how many names have been given, over all writers of a model.
-    """
+    """The nodes of one graph. The body of a loop has a writer of its own, which shares the constants."""
 
     constants: dict[str, Array] = field(default_factory=dict)  # the arrays of the whole model, by name
+    # the name of each constant, by dtype, shape and bytes
     names: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    # how many names have been given, over all writers of a model
     used: list[int] = field(default_factory=lambda: [0])
     nodes: list[Any] = field(default_factory=list)  # the nodes of this graph
 

@@ -62,14 +62,11 @@ class CellInterface:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What the graph of a model takes and yields.
+    """What the graph of a model takes and yields."""
 
-    Attributes:
-        components: the cells, component by component in the order in which they run.
-        metrics: by name, the cells that collect a metric, with its number there.
-    """
-
+    # the cells, component by component in the order in which they run
     components: tuple[tuple[CellInterface, ...], ...]
+    # by name, the cells that collect a metric, with its number there
     metrics: dict[str, tuple[tuple[int, int], ...]]
     ordered: frozenset[str]  # the metrics whose values are put in order by a table
     results: tuple[int, ...]  # the arenas that hold results

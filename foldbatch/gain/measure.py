@@ -174,28 +174,18 @@ def unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 @dataclass(slots=True)
 class Batches:
-    """Batches of one size, and the seconds that they have taken so far.
+    """Batches of one size, and the seconds that they have taken so far."""
 
-    Attributes:
-        program: that runs them.
-        size: of each.
-        new: batches of examples as given; `known` the same ones, traced before.
-        tasks: to be measured.
-        seconds: of all batches, run by run, by task and whether examples were known.
-        phases: the same by phase.
-        updating: seconds of all updates in the last run.
-        reports: on each batch, of the last run.
-    """
-
-    program: Program
-    size: int
-    new: list[list[Any]]
+    program: Program  # that runs them
+    size: int  # of each
+    new: list[list[Any]]  # batches of examples as given; `known` the same ones, traced before
     known: list[list[Any]]
-    tasks: Sequence[str]
+    tasks: Sequence[str]  # to be measured
+    # of all batches, run by run, by task and whether examples were known
     seconds: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
-    phases: dict[str, list[float]] = field(default_factory=dict)
-    updating: float = 0.0
-    reports: list[Report] = field(default_factory=list)
+    phases: dict[str, list[float]] = field(default_factory=dict)  # the same by phase
+    updating: float = 0.0  # seconds of all updates in the last run
+    reports: list[Report] = field(default_factory=list)  # on each batch, of the last run
     optimizer: LazyAdam = field(default_factory=lambda: LazyAdam(lr=1e-6))
 
     def forget(self) -> None:
@@ -273,18 +263,13 @@ SECONDS = 2.0  # of measuring; one turn is taken even if it takes longer
 class Glance:
     """How many times as many examples a second train in a batch as one by one.
 
-    Attributes:
-        size: of the batch.
-        known: the ratio where examples were traced before, as from the second epoch on.
-        new: the ratio where they are traced in the step, as in the first epoch.
-
     >>> print(Glance(64, 9.31, 6.1))
     batching: 9.3x as many examples a second as one by one (new examples: 6.1x), in training steps of 64
     """
 
-    size: int
-    known: float
-    new: float
+    size: int  # of the batch
+    known: float  # the ratio where examples were traced before, as from the second epoch on
+    new: float  # the ratio where they are traced in the step, as in the first epoch
 
     def __str__(self) -> str:
         gains = f"{self.known:.1f}x as many examples a second as one by one (new examples: {self.new:.1f}x)"

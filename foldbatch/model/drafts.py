@@ -14,17 +14,11 @@ ASIDES = frozenset({"losses", "metrics"})  # what leaves a model beside its resu
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Data read from the example.
+    """Data read from the example."""
 
-    Attributes:
-        type: the type that the data are read as.
-        where: the place in the model of the block that reads them.
-        declared: the dtype that the data must fit, where it is narrower than that of `type`; else "".
-    """
-
-    type: TensorType
-    where: str
-    declared: str
+    type: TensorType  # the type that the data are read as
+    where: str  # the place in the model of the block that reads them
+    declared: str  # the dtype that the data must fit, where it is narrower than that of `type`; else ""
 
 
 @dataclass(slots=True)

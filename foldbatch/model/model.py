@@ -29,39 +29,26 @@ LISTED = 12  # cells that an error names
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """Cells, and how they are connected.
+    """Cells, and how they are connected."""
 
-    Attributes:
-        result: the type of an example's result.
-        cells: the staged cells, by number.
-        signatures: what the scheduler knows of each cell.
-        arenas: the type of each arena.
-        results: the arenas that hold tensors of results.
-        losses: per cell, the names of its losses.
-        metrics: per cell, the names of its metrics.
-        labels: per cell, the numbers of metrics that have labels.
-        marks: per cell, for metrics that are visited before other calls, two numbers: the metric's, and that
-            of a feed, which holds the visit's place among the calls of its example.
-        keys: per cell, the feeds that hold the number of the call itself, as a key for random numbers.
-        feeds: per cell, the data of an example that it reads. Several cells that read one datum share its
-            feed.
-        parameters: all parameters that cells read, in the order in which blocks read them.
-        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
-    """
-
-    result: Type
-    cells: tuple[Cell, ...]
-    signatures: tuple[CellSignature, ...]
-    arenas: tuple[TensorType, ...]
-    results: frozenset[int]
-    losses: tuple[tuple[str, ...], ...]
-    metrics: tuple[tuple[str, ...], ...]
-    labels: tuple[tuple[int, ...], ...]
+    result: Type  # the type of an example's result
+    cells: tuple[Cell, ...]  # the staged cells, by number
+    signatures: tuple[CellSignature, ...]  # what the scheduler knows of each cell
+    arenas: tuple[TensorType, ...]  # the type of each arena
+    results: frozenset[int]  # the arenas that hold tensors of results
+    losses: tuple[tuple[str, ...], ...]  # per cell, the names of its losses
+    metrics: tuple[tuple[str, ...], ...]  # per cell, the names of its metrics
+    labels: tuple[tuple[int, ...], ...]  # per cell, the numbers of metrics that have labels
+    # per cell, for metrics that are visited before other calls, two numbers: the metric's, and that of a
+    # feed, which holds the visit's place among the calls of its example
     marks: tuple[tuple[tuple[int, int], ...], ...]
+    # per cell, the feeds that hold the number of the call itself, as a key for random numbers
     keys: tuple[tuple[int, ...], ...]
+    # per cell, the data of an example that it reads. Several cells that read one datum share its feed.
     feeds: tuple[tuple[Feed, ...], ...]
+    # all parameters that cells read, in the order in which blocks read them
     parameters: tuple[Parameter, ...]
-    kept_bytes: int | None = None
+    kept_bytes: int | None = None  # how many bytes a call may keep for its backward pass; None is no bound
 
     @property
     def reads(self) -> Arenas:

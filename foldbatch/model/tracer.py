@@ -27,16 +27,11 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a user's description of a model is in a file.
+    """What a user's description of a model is in a file."""
 
-    Attributes:
-        plain: as plain data.
-        arrays: those that are no parameters, by name.
-        lost: functions that have no import path, so that it cannot be written.
-    """
-
-    plain: Any
-    arrays: dict[str, Array] = field(default_factory=dict)
+    plain: Any  # as plain data
+    arrays: dict[str, Array] = field(default_factory=dict)  # those that are no parameters, by name
+    # functions that have no import path, so that it cannot be written
     lost: list[str] = field(default_factory=list)
 
 

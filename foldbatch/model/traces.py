@@ -31,43 +31,27 @@ FIX = "let the front end that made the trace write it for this model"
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """The calls of one cell in the joined traces.
+    """The calls of one cell in the joined traces."""
 
-    Attributes:
-        name: the cell's name, for errors.
-        counts: ``[examples]``: how many calls each example makes.
-        base: ``[n]``: the number of each call's first value.
-        first: ``[n]``: where the value numbers of the call's example begin.
-        stop: ``[n]``: where they end.
-        arguments: ``[n, arguments]``: the single values that each call reads.
-        lengths: per sequence argument ``[n] int64``.
-    """
-
-    name: str
-    counts: Index
-    base: Array
-    first: Index
-    stop: Index
-    arguments: Array
-    lengths: tuple[Index, ...]
+    name: str  # the cell's name, for errors
+    counts: Index  # ``[examples]``: how many calls each example makes
+    base: Array  # ``[n]``: the number of each call's first value
+    first: Index  # ``[n]``: where the value numbers of the call's example begin
+    stop: Index  # ``[n]``: where they end
+    arguments: Array  # ``[n, arguments]``: the single values that each call reads
+    lengths: tuple[Index, ...]  # per sequence argument ``[n] int64``
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What is known of each value number of the joined traces; `NONE` where there is no value.
+    """What is known of each value number of the joined traces; `NONE` where there is no value."""
 
-    Attributes:
-        arena: ``[values] int32``: the arena of the value.
-        turn: ``[values] int32``: when the value is there: twice the component of its cell, and one more
-            where it is computed after the recursion.
-        scope: ``[values] int32``: the scope of its cell.
-        level: ``[values] int32``: the level of its call.
-    """
-
-    arena: NDArray[np.int32]
+    arena: NDArray[np.int32]  # ``[values] int32``: the arena of the value
+    # ``[values] int32``: when the value is there: twice the component of its cell, and one more where it is
+    # computed after the recursion
     turn: NDArray[np.int32]
-    scope: NDArray[np.int32]
-    level: NDArray[np.int32]
+    scope: NDArray[np.int32]  # ``[values] int32``: the scope of its cell
+    level: NDArray[np.int32]  # ``[values] int32``: the level of its call
 
 
 def check_trace(model: Model, policy: Policy, trace: Trace) -> None:

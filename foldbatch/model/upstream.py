@@ -78,21 +78,13 @@ def moved_upstream(
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A cell that reads a word and makes a product of it.
+    """A cell that reads a word and makes a product of it."""
 
-    Attributes:
-        draft: the cell.
-        number: of the operand that is the word.
-        results: all that the cell yields.
-        word: the operand.
-        product: what is made of it.
-    """
-
-    draft: Draft
-    number: int
-    results: tuple[Node, ...]
-    word: Node
-    product: Node
+    draft: Draft  # the cell
+    number: int  # of the operand that is the word
+    results: tuple[Node, ...]  # all that the cell yields
+    word: Node  # the operand
+    product: Node  # what is made of it
 
 
 def closed(draft: Draft) -> Draft:

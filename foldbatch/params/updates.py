@@ -15,20 +15,16 @@ from foldbatch.params.parameters import Parameter
 class Rule(NamedTuple):
     """The formula of an optimizer, for one number of a parameter.
 
-    Attributes:
-        lines: assignments to ``p`` (the parameter), to moments, or to other names. On the right stand sums,
-            differences, products, quotients and ``sqrt(x)`` of ``p``, ``g`` (the gradient), moments, numbers
-            and names that lines above assign. No name is ``i`` or ``n``, or ends in an underscore.
-        moments: the names of what is kept for each number from step to step.
-        numbers: the names of what is alike for the whole parameter.
-
     >>> Rule(("g = g + decay * p", "p = p - rate * g"), (), ("decay", "rate")).locals
     ('g',)
     """
 
+    # assignments to ``p`` (the parameter), to moments, or to other names. On the right stand sums,
+    # differences, products, quotients and ``sqrt(x)`` of ``p``, ``g`` (the gradient), moments, numbers and
+    # names that lines above assign. No name is ``i`` or ``n``, or ends in an underscore.
     lines: tuple[str, ...]
-    moments: tuple[str, ...]
-    numbers: tuple[str, ...]
+    moments: tuple[str, ...]  # the names of what is kept for each number from step to step
+    numbers: tuple[str, ...]  # the names of what is alike for the whole parameter
 
     @property
     def locals(self) -> tuple[str, ...]:
@@ -38,38 +34,24 @@ class Rule(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A parameter to be changed by a rule.
+    """A parameter to be changed by a rule."""
 
-    Attributes:
-        name: of the parameter.
-        parameter: the parameter, or its array.
-        moments: an array for each moment, of the parameter's shape and dtype; copies in another place may
-            take their places.
-        gradient: an array or `SparseRows`, which fits.
-        factor: what the gradient is multiplied by first.
-        rule: the formula.
-        numbers: its numbers.
-        by_rows: whether a sparse gradient leaves the other rows as they are.
-    """
-
-    name: str
-    parameter: Any
+    name: str  # of the parameter
+    parameter: Any  # the parameter, or its array
+    # an array for each moment, of the parameter's shape and dtype; copies in another place may take their
+    # places
     moments: list[Any]
-    gradient: Any
-    factor: float
-    rule: Rule
+    gradient: Any  # an array or `SparseRows`, which fits
+    factor: float  # what the gradient is multiplied by first
+    rule: Rule  # the formula
     numbers: tuple[float, ...]
-    by_rows: bool
+    by_rows: bool  # whether a sparse gradient leaves the other rows as they are
 
 
 class Updates:
-    """Optimizers' steps on NumPy's arrays, compiled by an engine.
+    """Optimizers' steps on NumPy's arrays, compiled by an engine."""
 
-    Attributes:
-        helped: whether another core may help.
-    """
-
-    helped: bool
+    helped: bool  # whether another core may help
 
     def apply(
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None

@@ -37,17 +37,11 @@ def dense(gradient: Gradient) -> Array:
 
 
 class Pullback(NamedTuple):
-    """What `Program.vjp` returns.
+    """What `Program.vjp` returns."""
 
-    Attributes:
-        loss: the float sum of all losses.
-        gradients: of parameters, by name.
-        inputs: of what blocks read, by the block's place in the model; empty where nobody asked.
-    """
-
-    loss: float
-    gradients: dict[str, Gradient]
-    inputs: InputGradients
+    loss: float  # the float sum of all losses
+    gradients: dict[str, Gradient]  # of parameters, by name
+    inputs: InputGradients  # of what blocks read, by the block's place in the model; empty where nobody asked
 
 
 class Derivatives:

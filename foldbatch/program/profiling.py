@@ -19,15 +19,10 @@ HOST = "host"
 
 @dataclass(slots=True)
 class _Host:
-    """The spans of the host.
+    """The spans of the host."""
 
-    Attributes:
-        spans: so far.
-        step: the number of the step under way.
-    """
-
-    spans: list[Span] = field(default_factory=list)
-    step: int = 0
+    spans: list[Span] = field(default_factory=list)  # so far
+    step: int = 0  # the number of the step under way
 
     @contextmanager
     def doing(self, name: str) -> Iterator[None]:

@@ -40,25 +40,16 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file says besides arrays.
+    """What a file says besides arrays."""
 
-    Attributes:
-        version: of this form.
-        block: the block as plain data, or None where it cannot be written as such.
-        lost: why not: functions without an import path.
-        constants: the arrays that are no parameters, by name.
-        options: of the program.
-        step: the number of the next step, from which random numbers are drawn.
-        notes: the caller's.
-    """
-
-    version: int
-    block: Plain | None
-    lost: list[str]
-    constants: list[str]
-    options: Kept
+    version: int  # of this form
+    block: Plain | None  # the block as plain data, or None where it cannot be written as such
+    lost: list[str]  # why not: functions without an import path
+    constants: list[str]  # the arrays that are no parameters, by name
+    options: Kept  # of the program
+    # the number of the next step, from which random numbers are drawn
     step: Annotated[int, msgspec.Meta(ge=0)]
-    notes: Notes
+    notes: Notes  # the caller's
 
 
 def write(

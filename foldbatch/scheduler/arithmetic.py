@@ -269,18 +269,12 @@ class Costs:
     They are constants, so that a batch is always planned alike: were they timed in each process, the same
     batch might be planned differently, and its sums rounded differently. `python -m benchmarks planning`
     measures them.
-
-    Attributes:
-        step: what one step more takes, forward, backward and while it is planned, besides its calls.
-        weight: what each number of its cell's parameters adds to that.
-        plan: planning cells that call each other as calls become ready, besides their calls.
-        number: what each number in the trace of their calls adds to that.
     """
 
-    step: float
-    weight: float
-    plan: float
-    number: float
+    step: float  # what one step more takes, forward, backward and while it is planned, besides its calls
+    weight: float  # what each number of its cell's parameters adds to that
+    plan: float  # planning cells that call each other as calls become ready, besides their calls
+    number: float  # what each number in the trace of their calls adds to that
 
 
 @dataclass(frozen=True, slots=True)

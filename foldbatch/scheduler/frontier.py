@@ -27,21 +27,14 @@ from foldbatch.scheduler.trace import CellSignature, Index, Ints, Trace, lengths
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """The calls of some cells and the readers of their results; results of other cells count as given.
+    """The calls of some cells and the readers of their results; results of other cells count as given."""
 
-    Attributes:
-        cells: the cells' numbers; below, *place* is a cell's place in this list.
-        starts: ``[cells + 1] int64``: the number of each cell's first call; calls are numbered cell by cell.
-        waits: ``[calls] int64``: how many results of these calls each call reads.
-        ends: ``[calls + 1] int64``: where each call's readers begin in `readers` (compressed rows).
-        readers: ``[reads] int64``: the calls that read a call's results, once for every read.
-    """
-
-    cells: tuple[int, ...]
+    cells: tuple[int, ...]  # the cells' numbers; below, *place* is a cell's place in this list
+    # ``[cells + 1] int64``: the number of each cell's first call; calls are numbered cell by cell
     starts: Index
-    waits: Index
-    ends: Index
-    readers: Index
+    waits: Index  # ``[calls] int64``: how many results of these calls each call reads
+    ends: Index  # ``[calls + 1] int64``: where each call's readers begin in `readers` (compressed rows)
+    readers: Index  # ``[reads] int64``: the calls that read a call's results, once for every read
 
     def places(self) -> Index:
         """Return the place of each call's cell: ``[calls] int64``."""

@@ -23,20 +23,14 @@ from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, lengt
 
 @dataclass(slots=True)
 class Rows:
-    """The numbering so far.
+    """The numbering so far."""
 
-    Attributes:
-        of_value: ``[values] int64``: the row of each value, -1 where it has none yet.
-        used: rows used per arena.
-        runs: by cell and operand, the first row and the number of rows that the operand reads; only for
-            operands whose rows are known to be consecutive.
-        arithmetic: the functions that number rows.
-    """
-
-    of_value: Index
-    used: list[int]
+    of_value: Index  # ``[values] int64``: the row of each value, -1 where it has none yet
+    used: list[int]  # rows used per arena
+    # by cell and operand, the first row and the number of rows that the operand reads; only for operands
+    # whose rows are known to be consecutive
     runs: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    arithmetic: Arithmetic = NUMPY
+    arithmetic: Arithmetic = NUMPY  # the functions that number rows
 
     def append(self, arena: int, values: Index) -> bool:
         """Give values that have no row yet the next rows of an arena, in order of first appearance.

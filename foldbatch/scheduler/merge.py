@@ -19,17 +19,12 @@ from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, f
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Traces joined into one.
+    """Traces joined into one."""
 
-    Attributes:
-        trace: the joined trace, with an empty `result`; a single trace is returned as it is.
-        counts: per cell ``[examples] int64``: how many of its calls each example makes.
-        offsets: ``[examples] int64``: what was added to each example's value numbers.
-    """
-
-    trace: Trace
+    trace: Trace  # the joined trace, with an empty `result`; a single trace is returned as it is
+    # per cell ``[examples] int64``: how many of its calls each example makes
     counts: tuple[NDArray[np.int64], ...]
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.int64]  # ``[examples] int64``: what was added to each example's value numbers
 
     def examples(self, cell: int) -> NDArray[np.int64]:
         """Return the example of each of a cell's calls: ``[n]``."""

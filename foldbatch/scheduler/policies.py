@@ -50,46 +50,32 @@ Turns: TypeAlias = "list[tuple[int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Cells that take turns: when it ends, all their calls have run.
+    """Cells that take turns: when it ends, all their calls have run."""
 
-    Attributes:
-        cells: their numbers.
-        turns: (cell, group), in the order in which they run; each group of these cells once, those of
-            one cell in ascending order. A group may be empty.
-    """
-
-    cells: tuple[int, ...]
+    cells: tuple[int, ...]  # their numbers
+    # (cell, group), in the order in which they run; each group of these cells once, those of one cell in
+    # ascending order. A group may be empty.
     turns: Turns
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When each call runs.
+    """When each call runs."""
 
-    Attributes:
-        groups: per cell ``[n] int32``: the group of each call.
-        phases: in the order in which they run; every cell is in one of them.
-        reason: what a policy that chooses has chosen and why, for people; empty of one that does not choose.
-    """
-
-    groups: tuple[Ints, ...]
-    phases: tuple[Episode, ...]
+    groups: tuple[Ints, ...]  # per cell ``[n] int32``: the group of each call
+    phases: tuple[Episode, ...]  # in the order in which they run; every cell is in one of them
+    # what a policy that chooses has chosen and why, for people; empty of one that does not choose
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A way of scheduling.
+    """A way of scheduling."""
 
-    Attributes:
-        name: what users call it.
-        scope: gives a cell's scope; a call's level depends on calls of cells of the same scope alone.
-        plan: makes a plan from the trace of a batch, levels included, the cells, and the functions that
-            compute it.
-    """
-
-    name: str
+    name: str  # what users call it
+    # gives a cell's scope; a call's level depends on calls of cells of the same scope alone
     scope: Callable[[CellSignature], int]
+    # makes a plan from the trace of a batch, levels included, the cells, and the functions that compute it
     plan: Callable[[Trace, Sequence[CellSignature], Arithmetic], Plan]
 
 

@@ -21,28 +21,19 @@ from foldbatch.scheduler.trace import Form, Index, Ints, Trace, late_trace
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What tracing notes of some examples, one after the other; value numbers count from 0 in each example.
+    """What tracing notes of examples, one after the other; value numbers count from 0 in each example."""
 
-    Attributes:
-        calls: per cell ``[n, 1 + arguments + sequences] int32``, as in `Trace.calls`.
-        elements: per cell and sequence argument ``[m, width] int32``, as in `Trace.elements`.
-        feeds: per cell and feed ``[n, ...]``, as in `Trace.feeds`.
-        labels: per cell and metric with labels, a list of n Python objects.
-        counts: ``[examples, cells] int64``: how many calls of each cell an example makes.
-        lengths: ``[examples, sequences] int64``: how many elements each sequence argument has in an example,
-            for the sequence arguments of all cells in order.
-        values: ``[examples] int64``: one more than an example's largest value number.
-        results: per example, its `Trace.result`.
-    """
-
-    calls: tuple[Ints, ...]
+    calls: tuple[Ints, ...]  # per cell ``[n, 1 + arguments + sequences] int32``, as in `Trace.calls`
+    # per cell and sequence argument ``[m, width] int32``, as in `Trace.elements`
     elements: tuple[tuple[Ints, ...], ...]
-    feeds: tuple[tuple[NDArray[Any], ...], ...]
-    labels: tuple[tuple[list[Any], ...], ...]
-    counts: Index
+    feeds: tuple[tuple[NDArray[Any], ...], ...]  # per cell and feed ``[n, ...]``, as in `Trace.feeds`
+    labels: tuple[tuple[list[Any], ...], ...]  # per cell and metric with labels, a list of n Python objects
+    counts: Index  # ``[examples, cells] int64``: how many calls of each cell an example makes
+    # ``[examples, sequences] int64``: how many elements each sequence argument has in an example, for the
+    # sequence arguments of all cells in order
     lengths: Index
-    values: Index
-    results: Sequence[Any]
+    values: Index  # ``[examples] int64``: one more than an example's largest value number
+    results: Sequence[Any]  # per example, its `Trace.result`
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,24 +34,16 @@ class Item(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides whether a batch has room.
+    """What decides whether a batch has room."""
 
-    Attributes:
-        items: its steps.
-        slices: the operands whose rows follow each other, and are read so by no operand that comes first.
-        first: those of them that store cotangents.
-        copies: the cells whose calls share ranks.
-        listed: per cell, how many rows each output goes to.
-        rest: per arena, the rows that are in none of `slices`.
-        runs: of each of `slices` that has rows, the operand, its arena and rows; of rooms none.
-    """
-
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # its steps
+    # the operands whose rows follow each other, and are read so by no operand that comes first
     slices: frozenset[Reader]
-    first: frozenset[Reader]
-    copies: frozenset[int]
-    listed: tuple[int, ...]
-    rest: tuple[int, ...]
+    first: frozenset[Reader]  # those of them that store cotangents
+    copies: frozenset[int]  # the cells whose calls share ranks
+    listed: tuple[int, ...]  # per cell, how many rows each output goes to
+    rest: tuple[int, ...]  # per arena, the rows that are in none of `slices`
+    # of each of `slices` that has rows, the operand, its arena and rows; of rooms none
     runs: tuple[tuple[Reader, int, int], ...] = ()
 
     def rest_beside(self, slices: Collection[Reader]) -> tuple[int, ...]:
@@ -105,19 +97,13 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A batch numbered anew.
+    """A batch numbered anew."""
 
-    Attributes:
-        schedule: with gaps: index arrays are as long as there is room, steps are those of the rooms.
-        ranks: per cell ``[n] int64``: the new rank of each rank.
-        elements: per cell and sequence ``[elements] int64``: the new place of each element.
-        rows: per arena ``[rows] int64``: the new row of each row.
-    """
-
-    schedule: Schedule
-    ranks: tuple[Index, ...]
+    schedule: Schedule  # with gaps: index arrays are as long as there is room, steps are those of the rooms
+    ranks: tuple[Index, ...]  # per cell ``[n] int64``: the new rank of each rank
+    # per cell and sequence ``[elements] int64``: the new place of each element
     elements: tuple[tuple[Index, ...], ...]
-    rows: tuple[Index, ...]
+    rows: tuple[Index, ...]  # per arena ``[rows] int64``: the new row of each row
 
 
 class Rooms:

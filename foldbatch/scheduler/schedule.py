@@ -58,23 +58,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CellTable:
-    """One cell's part of a schedule.
+    """One cell's part of a schedule."""
 
-    Attributes:
-        order: ``[n] int64``: for each rank, the call's place in the merged trace.
-        operands: where each operand lies.
-        outputs: per output ``[n] int64``: the arena row each result goes to, by rank.
-        segments: per sequence argument ``[n + 1] int64``: where each call's elements start.
-        counts: ``[examples] int64``: how many of the cell's calls each example makes.
-        copies: None, or ``[n + 1] int64``, where calls share ranks (see `sharing`): rank i stands
-            for calls ``copies[i]`` to ``copies[i + 1]``, and `outputs` have a row for each of these.
-    """
-
-    order: Index
-    operands: tuple[Span, ...]
-    outputs: tuple[Index, ...]
-    segments: tuple[Index, ...]
-    counts: Index
+    order: Index  # ``[n] int64``: for each rank, the call's place in the merged trace
+    operands: tuple[Span, ...]  # where each operand lies
+    outputs: tuple[Index, ...]  # per output ``[n] int64``: the arena row each result goes to, by rank
+    segments: tuple[Index, ...]  # per sequence argument ``[n + 1] int64``: where each call's elements start
+    counts: Index  # ``[examples] int64``: how many of the cell's calls each example makes
+    # None, or ``[n + 1] int64``, where calls share ranks (see `sharing`): rank i stands for calls
+    # ``copies[i]`` to ``copies[i + 1]``, and `outputs` have a row for each of these
     copies: Index | None = None
 
     @property
@@ -101,23 +93,15 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All that a batch needs besides weights and data.
+    """All that a batch needs besides weights and data."""
 
-    Attributes:
-        cells: a table per cell.
-        steps: in forward order; backward runs them reversed.
-        arena_rows: rows per arena.
-        zero_rows: per arena, the rows whose cotangents nobody stores and that must start at 0.
-        row_of: ``[values] int64``: the arena row of each value.
-        reason: what the policy has chosen and why, see `policies.Plan`.
-    """
-
-    cells: tuple[CellTable, ...]
-    steps: tuple[Step, ...]
-    arena_rows: tuple[int, ...]
+    cells: tuple[CellTable, ...]  # a table per cell
+    steps: tuple[Step, ...]  # in forward order; backward runs them reversed
+    arena_rows: tuple[int, ...]  # rows per arena
+    # per arena, the rows whose cotangents nobody stores and that must start at 0
     zero_rows: tuple[Index, ...]
-    row_of: Index
-    reason: str = ""
+    row_of: Index  # ``[values] int64``: the arena row of each value
+    reason: str = ""  # what the policy has chosen and why, see `policies.Plan`
 
     @property
     def groups(self) -> int:

@@ -33,18 +33,13 @@ def _none() -> Index:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Calls grouped by what they compute.
+    """Calls grouped by what they compute."""
 
-    Attributes:
-        order: ``[n] int64``: the calls, group by group, in the order in which these run.
-        copies: ``[m + 1] int64``: where each group starts in `order`.
-        dropped: ``[d] int64``: the calls left out of `order`: no call that runs reads their results.
-        instead: ``[d] int64``: for each dropped call, the first call of its group.
-    """
-
-    order: Index
-    copies: Index
+    order: Index  # ``[n] int64``: the calls, group by group, in the order in which these run
+    copies: Index  # ``[m + 1] int64``: where each group starts in `order`
+    # ``[d] int64``: the calls left out of `order`: no call that runs reads their results
     dropped: Index = field(default_factory=_none, repr=False)
+    # ``[d] int64``: for each dropped call, the first call of its group
     instead: Index = field(default_factory=_none, repr=False)
 
     @property
@@ -151,27 +146,16 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """The calls of a repeatable cell, by level.
+    """The calls of a repeatable cell, by level."""
 
-    Attributes:
-        bases: ``[n]``: the number of each call's first value.
-        arguments: ``[n, a]``: the numbers of the values that it reads.
-        data: ``[n, d]``: its feeds, as integers.
-        lengths: ``[n, s]``: the lengths of its sequences.
-        starts: ``[n, s]``: where each of its sequences begins in `elements`.
-        elements: per sequence argument, as in `Trace.elements`.
-        levels: per level, its calls.
-        outputs: how many values a call makes.
-    """
-
-    bases: Index
-    arguments: Ints
-    data: Index
-    lengths: Index
-    starts: Index
-    elements: tuple[Ints, ...]
-    levels: list[Index]
-    outputs: int
+    bases: Index  # ``[n]``: the number of each call's first value
+    arguments: Ints  # ``[n, a]``: the numbers of the values that it reads
+    data: Index  # ``[n, d]``: its feeds, as integers
+    lengths: Index  # ``[n, s]``: the lengths of its sequences
+    starts: Index  # ``[n, s]``: where each of its sequences begins in `elements`
+    elements: tuple[Ints, ...]  # per sequence argument, as in `Trace.elements`
+    levels: list[Index]  # per level, its calls
+    outputs: int  # how many values a call makes
 
 
 def _candidates(trace: Trace, cells: Sequence[CellSignature], k: int) -> _Candidates:

@@ -16,21 +16,13 @@ _NONE = np.zeros(0, np.int64)
 
 
 class Strata(NamedTuple):
-    """The calls of some cells by level, and in each level by cell.
+    """The calls of some cells by level, and in each level by cell."""
 
-    Attributes:
-        sizes: how many calls each cell has.
-        height: how many levels there are.
-        places: ``[strata]``: the place of each stratum's cell among the cells.
-        order: ``[calls]``: the calls, stratum by stratum; they are numbered cell by cell.
-        bounds: ``[strata + 1]``: where each stratum begins, and the end.
-    """
-
-    sizes: list[int]
-    height: int
-    places: Index
-    order: Index
-    bounds: Index
+    sizes: list[int]  # how many calls each cell has
+    height: int  # how many levels there are
+    places: Index  # ``[strata]``: the place of each stratum's cell among the cells
+    order: Index  # ``[calls]``: the calls, stratum by stratum; they are numbered cell by cell
+    bounds: Index  # ``[strata + 1]``: where each stratum begins, and the end
 
 
 def strata_of(trace: Trace, cells: Sequence[int], arithmetic: Arithmetic) -> Strata:

@@ -30,21 +30,14 @@ class Operand:
     """Values that a cell reads from one arena: some of its arguments, side by side.
 
     A ragged operand reads one value of every element of a sequence.
-
-    Attributes:
-        arena: the arena that holds the values.
-        columns: the arguments read; of a ragged operand, none.
-        sequence: the number of the sequence; None where the operand is not ragged.
-        member: which value of each element is read.
-        differentiable: whether the cell's backward kernels write cotangents of these values.
-        places: ``[columns] int64``: where the arguments stand in the row of a call.
     """
 
-    arena: int
-    columns: tuple[int, ...] = ()
-    sequence: int | None = None
-    member: int = 0
-    differentiable: bool = False
+    arena: int  # the arena that holds the values
+    columns: tuple[int, ...] = ()  # the arguments read; of a ragged operand, none
+    sequence: int | None = None  # the number of the sequence; None where the operand is not ragged
+    member: int = 0  # which value of each element is read
+    differentiable: bool = False  # whether the cell's backward kernels write cotangents of these values
+    # ``[columns] int64``: where the arguments stand in the row of a call
     places: Index = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,32 +46,21 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSignature:
-    """What the scheduler knows of a cell. A signature equals itself alone: caches are keyed by it.
+    """What the scheduler knows of a cell. A signature equals itself alone: caches are keyed by it."""
 
-    Attributes:
-        name: for reports.
-        component: its strongly connected component's place in topological order.
-        recursive: whether it calls itself, directly or through others.
-        operands: what it reads.
-        outputs: the arena of each of its values.
-        arguments: how many single values a call takes.
-        sequences: for each sequence argument, how many values an element has.
-        shareable: whether calls with the same data have the same results, so that one can run for all.
-        repeatable: whether calls with the same data and the same arguments have the same results, and
-            yield nothing but results.
-        weights: how many numbers of parameters a step of the cell reads.
-    """
-
-    name: str
-    component: int
-    recursive: bool
-    operands: tuple[Operand, ...]
-    outputs: tuple[int, ...]
-    arguments: int
-    sequences: tuple[int, ...] = ()
+    name: str  # for reports
+    component: int  # its strongly connected component's place in topological order
+    recursive: bool  # whether it calls itself, directly or through others
+    operands: tuple[Operand, ...]  # what it reads
+    outputs: tuple[int, ...]  # the arena of each of its values
+    arguments: int  # how many single values a call takes
+    sequences: tuple[int, ...] = ()  # for each sequence argument, how many values an element has
+    # whether calls with the same data have the same results, so that one can run for all
     shareable: bool = False
+    # whether calls with the same data and the same arguments have the same results, and yield nothing but
+    # results
     repeatable: bool = False
-    weights: int = 0
+    weights: int = 0  # how many numbers of parameters a step of the cell reads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,30 +70,20 @@ class Form:
     The head holds the number of values, the number of calls of each cell, and the number of elements of
     each sequence argument. Sections of rows follow: the calls of each cell, the elements, the levels, and
     the feeds that are single integers. A batch has the form of its examples. Made by `form`.
-
-    Attributes:
-        arguments: per cell, how many single values a call takes.
-        sequences: per cell and sequence argument, how many values an element has.
-        integers: per cell and feed, whether it is a single integer, and so a section.
-        packed: whether all feeds are single integers.
-        head: the length of the head.
-        sections: per section, the place in the head that counts its rows, and the length of a row.
-        matrices: the first so many sections are read as matrices: those of calls and of elements.
-        counters: ``[sections] int64``: the place in the head that counts each section's rows.
-        widths: ``[sections] int64``: the length of each section's rows.
-        numbers: ``[sections] int64``: how many integers of a row, from the left, are value numbers.
     """
 
-    arguments: tuple[int, ...]
-    sequences: tuple[tuple[int, ...], ...]
+    arguments: tuple[int, ...]  # per cell, how many single values a call takes
+    sequences: tuple[tuple[int, ...], ...]  # per cell and sequence argument, how many values an element has
+    # per cell and feed, whether it is a single integer, and so a section
     integers: tuple[tuple[bool, ...], ...]
-    packed: bool
-    head: int
+    packed: bool  # whether all feeds are single integers
+    head: int  # the length of the head
+    # per section, the place in the head that counts its rows, and the length of a row
     sections: tuple[tuple[int, int], ...]
-    matrices: int
-    counters: Index
-    widths: Index
-    numbers: Index
+    matrices: int  # the first so many sections are read as matrices: those of calls and of elements
+    counters: Index  # ``[sections] int64``: the place in the head that counts each section's rows
+    widths: Index  # ``[sections] int64``: the length of each section's rows
+    numbers: Index  # ``[sections] int64``: how many integers of a row, from the left, are value numbers
 
     def __reduce__(self) -> tuple[Callable[..., Form], tuple[object, ...]]:
         return form, (self.arguments, self.sequences, self.integers)
@@ -144,40 +116,32 @@ def form(
 class Trace:
     """The calls of one example, or of a batch; one entry of each tuple per cell.
 
-    Attributes:
-        calls: ``[n, 1 + arguments + sequences] int32``: the first value's number, the arguments'
-            numbers, the lengths of the sequences.
-        elements: per sequence argument, ``[elements, width] int32``: the values, call by call.
-        levels: ``[n] int32``: the policy's verdict, see `policies`.
-        feeds: per feed, ``[n, ...]``: data of the example.
-        labels: per metric with labels, a list of n Python objects.
-        values: one more than the largest value number.
-        result: what the example's result is made of: value numbers in nested tuples and lists.
-        form: the layout of `packed`, or None.
-        packed: ``[*] int32``: the array of which the arrays above are views, or None; see `pack`.
-        loose: per cell, the feeds that are not packed.
-        origin: the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there.
-        pack: makes `packed`, where that is made when it is asked for.
-        counts: per cell, how many calls there are of it.
-        size: number of calls.
-
     The arrays of a packed trace are made when somebody asks for them: most are only joined with others.
     """
 
+    # ``[n, 1 + arguments + sequences] int32``: the first value's number, the arguments' numbers, the lengths
+    # of the sequences
     calls: tuple[Ints, ...]
+    # per sequence argument, ``[elements, width] int32``: the values, call by call
     elements: tuple[tuple[Ints, ...], ...]
-    levels: tuple[Ints, ...]
-    feeds: tuple[tuple[NDArray[Any], ...], ...]
-    labels: tuple[tuple[list[Any], ...], ...]
-    values: int
-    result: Any = None
+    levels: tuple[Ints, ...]  # ``[n] int32``: the policy's verdict, see `policies`
+    feeds: tuple[tuple[NDArray[Any], ...], ...]  # per feed, ``[n, ...]``: data of the example
+    labels: tuple[tuple[list[Any], ...], ...]  # per metric with labels, a list of n Python objects
+    values: int  # one more than the largest value number
+    result: Any = None  # what the example's result is made of: value numbers in nested tuples and lists
+    # the layout of `packed`, or None
     form: Form | None = field(default=None, init=False, repr=False, compare=False)
+    # ``[*] int32``: the array of which the arrays above are views, or None; see `pack`
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
+    # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
+    # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
+    # makes `packed`, where that is made when it is asked for
     pack: Callable[[], Ints] | None = field(default=None, init=False, repr=False, compare=False)
+    # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)
-    size: int = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)  # number of calls
 
     def __post_init__(self) -> None:
         _set(self, "counts", tuple(map(len, self.calls)))

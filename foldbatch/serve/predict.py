@@ -35,16 +35,13 @@ NODES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 class ServerMetrics:
     """Counters of one server, in a registry of its own.
 
-    Attributes:
-        content_type: of `text`.
-
     >>> metrics = ServerMetrics()
     >>> metrics.batch(3, 90, 0.002)
     >>> b"foldbatch_batch_examples_sum 3.0" in metrics.text()
     True
     """
 
-    content_type: str = CONTENT_TYPE_LATEST
+    content_type: str = CONTENT_TYPE_LATEST  # of `text`
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()

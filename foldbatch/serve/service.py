@@ -25,22 +25,20 @@ from foldbatch.trees.formats import FORMATS, structures_of
 class Limits:
     """What bounds the memory and the time of a server.
 
-    Attributes:
-        held: bytes of all requests that are being read or answered; one more is asked to come again later.
-        queue_nodes: nodes that wait; a request for which there is no room is asked to come again later.
-
     >>> Limits(batch=64).batch
     64
     """
 
     head: int = 16_384  # bytes of a request's head: address and headers
     body: int = 4_000_000  # bytes of a request
+    # bytes of all requests that are being read or answered; one more is asked to come again later
     held: int = 64_000_000
     examples: int = 1_000  # of a request
     nodes: int = 10_000  # of an example: nodes of a tree, words of a list, values of a record
     depth: int = 2_000  # of an example: levels below its topmost node or value
     batch: int = 256  # examples that run together
     batch_nodes: int = 32_768  # nodes that run together; a larger example runs alone
+    # nodes that wait; a request for which there is no room is asked to come again later
     queue_nodes: int = 262_144
     deadline: float = 10.0  # seconds that a request may take, unless it asks for fewer
     connections: int = 1_000  # that may be open; one more is refused

@@ -207,17 +207,11 @@ def used(path: Path) -> None:
 
 @dataclass(slots=True)
 class Entry:
-    """Files that belong together.
+    """Files that belong together."""
 
-    Attributes:
-        files: their paths.
-        size: their bytes.
-        used: when the entry was last used, in seconds since 1970.
-    """
-
-    files: list[str] = field(default_factory=list)
-    size: int = 0
-    used: float = 0.0
+    files: list[str] = field(default_factory=list)  # their paths
+    size: int = 0  # their bytes
+    used: float = 0.0  # when the entry was last used, in seconds since 1970
 
 
 def entries(directory: Path) -> dict[str, Entry]:

@@ -33,31 +33,18 @@ JOINED_LABEL = ""  # of the node above several roots, as of the outer bracket of
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a sentence: the columns of CoNLL-U, None where the file has ``_``.
+    """One word of a sentence: the columns of CoNLL-U, None where the file has ``_``."""
 
-    Attributes:
-        form: the word as it is written.
-        lemma: its base form.
-        upos: its part of speech, of the universal list.
-        xpos: its part of speech, of the treebank's own list.
-        feats: its features as written, such as ``Case=Nom|Number=Sing``; see `features`.
-        head: the number of the word that it depends on, counted from 1; 0 for a root.
-        deprel: the name of that relation.
-        deps: the enhanced graph as written.
-        misc: all else, as written.
-        line: the line of the file.
-    """
-
-    form: str
-    lemma: str | None
-    upos: str | None
-    xpos: str | None
-    feats: str | None
-    head: int
-    deprel: str | None
-    deps: str | None
-    misc: str | None
-    line: int
+    form: str  # the word as it is written
+    lemma: str | None  # its base form
+    upos: str | None  # its part of speech, of the universal list
+    xpos: str | None  # its part of speech, of the treebank's own list
+    feats: str | None  # its features as written, such as ``Case=Nom|Number=Sing``; see `features`
+    head: int  # the number of the word that it depends on, counted from 1; 0 for a root
+    deprel: str | None  # the name of that relation
+    deps: str | None  # the enhanced graph as written
+    misc: str | None  # all else, as written
+    line: int  # the line of the file
 
     def features(self) -> dict[str, str]:
         """Return the word's features as a dict; a feature without a value has the value ``""``.
@@ -71,19 +58,14 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """The words of a sentence in their order, and what the file says about the sentence.
+    """The words of a sentence in their order, and what the file says about the sentence."""
 
-    Attributes:
-        words: the syntactic words; word number i is ``words[i - 1]``. Empty nodes are left out.
-        comments: the comment lines before the words, without ``#``.
-        multiword: the written tokens that stand for several words: ``(first, last, form)``.
-        name: what the file is called in errors.
-    """
-
+    # the syntactic words; word number i is ``words[i - 1]``. Empty nodes are left out.
     words: tuple[Word, ...]
-    comments: tuple[str, ...]
+    comments: tuple[str, ...]  # the comment lines before the words, without ``#``
+    # the written tokens that stand for several words: ``(first, last, form)``
     multiword: tuple[tuple[int, int, str], ...]
-    name: str
+    name: str  # what the file is called in errors
 
     def notes(self) -> dict[str, str]:
         """Return the comments of the form ``key = value``, such as ``sent_id`` and ``text``.

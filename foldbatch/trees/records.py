@@ -16,27 +16,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """One column: an object in each row, None in some.
+    """One column: an object in each row, None in some."""
 
-    Attributes:
-        size: the number of rows.
-        objects: returns the Python objects of some rows, given the rows' numbers.
-        encode: returns the number of each row's object, and the objects; None where that is not at hand.
-        absent: ``[size]`` bool: the rows that hold None; None where there are none.
-        fields: the columns of a dict's items, by key; None where the objects are no dicts.
-        bounds: ``[size]`` each: where the items of each row's list begin, and how many there are.
-        items: the column of the items of all lists; None where the objects are no lists.
-        numbers: ``[size]``: the objects themselves, where they are numbers or bools.
-    """
-
-    size: int
+    size: int  # the number of rows
+    # returns the Python objects of some rows, given the rows' numbers
     objects: Callable[[NDArray[Any]], list[Any]]
+    # returns the number of each row's object, and the objects; None where that is not at hand
     encode: Callable[[], tuple[NDArray[Any], Sequence[Any]]] | None = None
-    absent: NDArray[Any] | None = None
+    absent: NDArray[Any] | None = None  # ``[size]`` bool: the rows that hold None; None where there are none
+    # the columns of a dict's items, by key; None where the objects are no dicts
     fields: Mapping[str, Store] | None = None
+    # ``[size]`` each: where the items of each row's list begin, and how many there are
     bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
-    items: Store | None = None
-    numbers: NDArray[Any] | None = None
+    items: Store | None = None  # the column of the items of all lists; None where the objects are no lists
+    numbers: NDArray[Any] | None = None  # ``[size]``: the objects themselves, where they are numbers or bools
     _encoded: list[tuple[NDArray[Any], Sequence[Any]]] = field(default_factory=list, repr=False)
 
     def lacks(self, rows: NDArray[Any]) -> bool:
@@ -55,13 +48,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Records(Sequence[Any]):
-    """Examples that lie in columns.
-
-    Attributes:
-        make: returns the Python objects of some rows, given the rows' numbers.
-    """
+    """Examples that lie in columns."""
 
     store: Callable[[], Store]  # returns the column of examples, the same one each time
+    # returns the Python objects of some rows, given the rows' numbers
     make: Callable[[NDArray[Any]], list[Any]]
     rows: NDArray[Any]  # ``[len]``: the rows that hold these examples
     weight: float  # about how many values there are in an example

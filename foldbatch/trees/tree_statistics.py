@@ -41,31 +41,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TreeStatistics:
-    """Figures of a data set of trees; `str` prints them.
+    """Figures of a data set of trees; `str` prints them."""
 
-    Attributes:
-        trees: how many trees.
-        nodes: how many nodes, of all trees.
-        leaves: how many of them have no children.
-        sizes: nodes a tree.
-        heights: levels below the root of a tree.
-        arities: numbers of children of inner nodes, with how many nodes have so many; ascending.
-        labels: labels with how many nodes have them, the most frequent first.
-        tokens: nodes with a word.
-        words: distinct words.
-        most_frequent: the 100 most frequent words with their counts.
-    """
-
-    trees: int
-    nodes: int
-    leaves: int
-    sizes: Spread
-    heights: Spread
+    trees: int  # how many trees
+    nodes: int  # how many nodes, of all trees
+    leaves: int  # how many of them have no children
+    sizes: Spread  # nodes a tree
+    heights: Spread  # levels below the root of a tree
+    # numbers of children of inner nodes, with how many nodes have so many; ascending
     arities: tuple[tuple[int, int], ...]
-    labels: tuple[tuple[Label, int], ...]
-    tokens: int
-    words: int
-    most_frequent: tuple[tuple[str, int], ...]
+    labels: tuple[tuple[Label, int], ...]  # labels with how many nodes have them, the most frequent first
+    tokens: int  # nodes with a word
+    words: int  # distinct words
+    most_frequent: tuple[tuple[str, int], ...]  # the 100 most frequent words with their counts
 
     def to_plain(self) -> dict[str, Any]:
         """Return the figures as data of JSON."""

@@ -367,27 +367,20 @@ SHOWN = 8  # and that it prints
 class Coverage:
     """How many words of a vocabulary have a vector; `str` says it in a few lines.
 
-    Attributes:
-        found: words that were found as they stand.
-        lowered: words that were found in lower case.
-        missing: words that were not found.
-        most_missed: the first 20 missing words in the order of the vocabulary, which `Vocabulary.count`
-            sorts by frequency; with counts, the 20 most frequent ones.
-        tokens: with counts, how often all words of the vocabulary occur; else 0.
-        missing_tokens: with counts, how often the missing words occur; else 0.
-
     >>> print(Coverage(8, 1, 1, ("loomy",), tokens=200, missing_tokens=5))
     9 of 10 words have a vector (90.0 %), 1 of them in lower case; 1 word has none.
     The words without a vector are 5 of 200 tokens (2.5 %).
     Missing: 'loomy'.
     """
 
-    found: int
-    lowered: int
-    missing: int
+    found: int  # words that were found as they stand
+    lowered: int  # words that were found in lower case
+    missing: int  # words that were not found
+    # the first 20 missing words in the order of the vocabulary, which `Vocabulary.count` sorts by frequency;
+    # with counts, the 20 most frequent ones
     most_missed: tuple[str, ...] = ()
-    tokens: int = 0
-    missing_tokens: int = 0
+    tokens: int = 0  # with counts, how often all words of the vocabulary occur; else 0
+    missing_tokens: int = 0  # with counts, how often the missing words occur; else 0
 
     def __str__(self) -> str:
         covered, words = self.found + self.lowered, self.found + self.lowered + self.missing

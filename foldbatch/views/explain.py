@@ -159,25 +159,16 @@ def _listed(names: set[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss.
+    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss."""
 
-    Attributes:
-        name: as in graphs.
-        type: of its array.
-        trainable: whether it may have a gradient at all.
-        readers: the routines that read it.
-        gradient: the routines that yield its gradient, dense.
-        rows: names of nodes, values and ids, where its gradient is a sum of rows of values by ids.
-        sparse: whether its whole gradient is such sums.
-    """
-
-    name: str
-    type: TensorType
-    trainable: bool
-    readers: tuple[str, ...]
-    gradient: tuple[str, ...]
+    name: str  # as in graphs
+    type: TensorType  # of its array
+    trainable: bool  # whether it may have a gradient at all
+    readers: tuple[str, ...]  # the routines that read it
+    gradient: tuple[str, ...]  # the routines that yield its gradient, dense
+    # names of nodes, values and ids, where its gradient is a sum of rows of values by ids
     rows: tuple[tuple[str, str], ...]
-    sparse: bool
+    sparse: bool  # whether its whole gradient is such sums
 
 
 def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Weight]:

@@ -21,19 +21,12 @@ FORWARD, BACKWARD = "forward", "backward"
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """A stage of a cell.
+    """A stage of a cell."""
 
-    Attributes:
-        direction: ``forward`` or ``backward``.
-        when: ``before``, ``step`` or ``after``.
-        stage: its computation, for any engine.
-        planned: the routine that one engine makes of it.
-    """
-
-    direction: str
-    when: str
-    stage: Stage
-    planned: PlannedStage
+    direction: str  # ``forward`` or ``backward``
+    when: str  # ``before``, ``step`` or ``after``
+    stage: Stage  # its computation, for any engine
+    planned: PlannedStage  # the routine that one engine makes of it
 
     @property
     def name(self) -> str:
@@ -85,29 +78,19 @@ def parts_of(phase: Phase, target: Target) -> StageParts:
 
 @dataclass(frozen=True, slots=True)
 class NamedBuffer:
-    """Memory for rows that a routine writes.
+    """Memory for rows that a routine writes."""
 
-    Attributes:
-        name: its name in the routine.
-        kind: scratch (reused within the routine), kept (read by other routines) or store (a cotangent,
-            written where it belongs).
-        routine: the name of the routine that writes it.
-        type: of one row.
-        axis: ``N`` a row per call, ``1`` one for the batch, else a row per element of a sequence.
-        nodes: the names of the nodes that live in it, in order.
-        sections: the nodes computed into a part of it: name, start, stop.
-        in_place: pairs of a node and the operand whose memory it overwrites.
-        readers: of a kept buffer, the routines that read it and the nodes they compute from it.
-    """
-
-    name: str
+    name: str  # its name in the routine
+    # scratch (reused within the routine), kept (read by other routines) or store (a cotangent, written where
+    # it belongs)
     kind: str
-    routine: str
-    type: TensorType
-    axis: str
-    nodes: tuple[str, ...]
-    sections: tuple[tuple[str, int, int], ...] = ()
-    in_place: tuple[tuple[str, str], ...] = ()
+    routine: str  # the name of the routine that writes it
+    type: TensorType  # of one row
+    axis: str  # ``N`` a row per call, ``1`` one for the batch, else a row per element of a sequence
+    nodes: tuple[str, ...]  # the names of the nodes that live in it, in order
+    sections: tuple[tuple[str, int, int], ...] = ()  # the nodes computed into a part of it: name, start, stop
+    in_place: tuple[tuple[str, str], ...] = ()  # pairs of a node and the operand whose memory it overwrites
+    # of a kept buffer, the routines that read it and the nodes they compute from it
     readers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

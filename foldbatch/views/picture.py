@@ -28,21 +28,13 @@ from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call.
+    """A call."""
 
-    Attributes:
-        example: its number in the batch.
-        cell: its number.
-        step: the number of the step that computes its result.
-        reads: the numbers of the calls whose results it reads.
-        runs: whether it runs; if not, an identical one in its step does.
-    """
-
-    example: int
-    cell: int
-    step: int
-    reads: tuple[int, ...]
-    runs: bool
+    example: int  # its number in the batch
+    cell: int  # its number
+    step: int  # the number of the step that computes its result
+    reads: tuple[int, ...]  # the numbers of the calls whose results it reads
+    runs: bool  # whether it runs; if not, an identical one in its step does
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +118,13 @@ _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Calls with their places.
+    """Calls with their places."""
 
-    Attributes:
-        calls: in an order in which those that are read come first.
-        steps: in the order in which they run.
-        names: of the cells.
-        places: of each call, x and y in pixels.
-        size: width and height in pixels, the legend left out.
-    """
-
-    calls: tuple[Call, ...]
-    steps: tuple[DrawnStep, ...]
-    names: tuple[str, ...]
-    places: tuple[Place, ...]
-    size: Place
+    calls: tuple[Call, ...]  # in an order in which those that are read come first
+    steps: tuple[DrawnStep, ...]  # in the order in which they run
+    names: tuple[str, ...]  # of the cells
+    places: tuple[Place, ...]  # of each call, x and y in pixels
+    size: Place  # width and height in pixels, the legend left out
 
 
 def draw_schedule(

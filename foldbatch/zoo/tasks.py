@@ -53,27 +53,19 @@ AnyBlock: TypeAlias = Block[Any, Any]
 class Task:
     """What a model is to tell.
 
-    Attributes:
-        kind: ``nodes``, ``root``, ``class`` or ``number``; see the module.
-        classes: how many there are; 0 for a number.
-        dropout: the share of a state that is dropped before it is classified, while training.
-        weights: what the loss of each class is multiplied by; all alike by default.
-        smoothing: the share of a label that is spread over all classes.
-        root_weight: what the loss of a root is multiplied by, for ``nodes``.
-        answers: how many of the classes, the first ones, can be answers; 0 means all. The others are only
-            there to learn from: they have losses, but neither scores among the results nor metrics.
-
     Raises:
         BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, or
             a weight is negative.
     """
 
-    kind: Kind = "class"
-    classes: int = 2
-    dropout: float = 0.0
-    weights: tuple[float, ...] = ()
-    smoothing: float = 0.0
-    root_weight: float = 1.0
+    kind: Kind = "class"  # ``nodes``, ``root``, ``class`` or ``number``; see the module
+    classes: int = 2  # how many there are; 0 for a number
+    dropout: float = 0.0  # the share of a state that is dropped before it is classified, while training
+    weights: tuple[float, ...] = ()  # what the loss of each class is multiplied by; all alike by default
+    smoothing: float = 0.0  # the share of a label that is spread over all classes
+    root_weight: float = 1.0  # what the loss of a root is multiplied by, for ``nodes``
+    # how many of the classes, the first ones, can be answers; 0 means all. The others are only there to learn
+    # from: they have losses, but neither scores among the results nor metrics.
     answers: int = 0
 
     def __post_init__(self) -> None:

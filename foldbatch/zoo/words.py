@@ -38,25 +38,19 @@ SUBWORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 class Words:
     """A vocabulary, and how its words become vectors.
 
-    Attributes:
-        vocabulary: the words; any other word is its number 0.
-        size: extent of a vector.
-        vectors: the table that the vectors start from, ``[len(vocabulary), size]``; random by default.
-        trainable: whether training changes the table.
-        dropout: the share of a vector's elements that is dropped while training.
-        split: ``whole`` words, or ``subwords``: ``readLine`` is the sum of read and line.
-        spread: of the random table's numbers, a standard deviation; by default as of `Embedding`.
-
     Raises:
         BlockValueError: when `vectors` is no table of that shape, or `split` is another word.
     """
 
-    vocabulary: Vocabulary
-    size: int = 100
+    vocabulary: Vocabulary  # the words; any other word is its number 0
+    size: int = 100  # extent of a vector
+    # the table that the vectors start from, ``[len(vocabulary), size]``; random by default
     vectors: NDArray[np.float32] | None = None
-    trainable: bool = True
-    dropout: float = 0.0
+    trainable: bool = True  # whether training changes the table
+    dropout: float = 0.0  # the share of a vector's elements that is dropped while training
+    # ``whole`` words, or ``subwords``: ``readLine`` is the sum of read and line
     split: Literal["whole", "subwords"] = "whole"
+    # of the random table's numbers, a standard deviation; by default as of `Embedding`
     spread: float | None = None
 
     def __post_init__(self) -> None:

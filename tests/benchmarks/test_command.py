@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from argparse import ArgumentParser
 from pathlib import Path
@@ -55,24 +54,6 @@ def test_a_case_is_run_and_printed_below_the_machine(capsys) -> None:
     assert RAN == [5]
 
 
-def test_json_has_the_case_and_the_machine(tmp_path, capsys) -> None:
-    """Beside the case's own figures."""
-    file = tmp_path / "found.json"
-    assert main(["--json", str(file)]) == 0
-    found = json.loads(file.read_text())
-    assert found["case"] == "toy"
-    assert found["number"] == 3
-    assert found["machine"].keys() == {"processor", "cores", "usable", "load", "blas", "versions", "forced"}
-
-
-@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_a_picture_is_drawn_by_the_suffix(suffix, start, tmp_path, capsys) -> None:
-    pytest.importorskip("matplotlib", reason="needs matplotlib")
-    file = tmp_path / f"figure{suffix}"
-    assert main(["--plot", str(file)]) == 0
-    assert file.read_bytes().startswith(start)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -90,12 +71,6 @@ def test_wrong_options_are_refused_before_anything_runs(arguments, message, caps
     assert found.value.code == 2
     assert message in capsys.readouterr().err
     assert RAN == []
-
-
-def test_a_mistake_is_one_line(capsys) -> None:
-    """Status 2, no traceback."""
-    assert main(["--number", "12"]) == 2
-    assert capsys.readouterr().err == "error: toy: expected a digit, found 12; count on one hand\n"
 
 
 def test_cases_have_names_of_their_own_and_functions_of_their_type() -> None:

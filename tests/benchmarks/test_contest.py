@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.contest import INFER, TRAIN, Contender, contest, our_contender, verify
+from benchmarks.contest import INFER, TRAIN, Contender, contest, verify
 from foldbatch.errors import FoldbatchError
 
 
@@ -67,30 +67,3 @@ def test_contenders_take_turns() -> None:
     assert found.quiet["y"][TRAIN].median == 2.0  # a batch's
     assert found.quiet["y"][INFER].median == 1.0
     assert found.quiet["x"][TRAIN].runs == 2
-
-
-class Ours:
-    backend = "toy"
-
-    def __init__(self) -> None:
-        self.ran: list[list[int]] = []
-
-    def loss(self, batch) -> float:
-        return float(sum(batch))
-
-    def infer(self, batch) -> None:
-        self.ran.append(batch)
-
-    step = infer
-
-
-def test_ours_with_new_examples_runs_copies_of_the_batches() -> None:
-    ours, batches = Ours(), [[1], [2, 3]]
-    known, new = our_contender(ours, batches), our_contender(ours, batches, list)
-    assert (known.name, new.name) == ("foldbatch (toy)", "foldbatch (toy), new examples")
-    assert known.loss(1) == new.loss(1) == 5
-    assert known.train([0, 1]) > 0
-    assert ours.ran[1] is batches[1]
-    assert new.infer([0, 1]) > 0
-    assert ours.ran[2:] == batches
-    assert ours.ran[3] is not batches[1]

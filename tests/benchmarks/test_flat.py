@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.flat import FlatTree, level_order
+from benchmarks.flat import level_order
 from tests.benchmarks.flat_trees import random_trees
 
 
@@ -42,9 +41,3 @@ def test_the_children_of_each_level_are_the_rows_of_the_level_below_in_order(see
     words = {f"{t}.{k}": word for t, tree in enumerate(trees) for k, word in enumerate(tree.words)}
     assert order.words[order.word_of_leaf].tolist() == [words[row] for row in rows if leaf[row]]
     assert (np.diff(order.words) > 0).all()
-
-
-def test_a_node_of_three_children_is_refused():
-    tree = FlatTree(np.array([3, 3, 3, -1]), np.zeros(4, int), np.array([1, 2, 3, -1]))
-    with pytest.raises(AssertionError, match="two children"):
-        level_order([tree])

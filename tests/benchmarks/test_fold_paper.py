@@ -9,37 +9,13 @@ import pytest
 
 from benchmarks import fold_paper
 from benchmarks.fold_paper import (
-    BY_LEVEL,
-    BY_NODE,
-    DIFFERENT,
-    IDENTICAL,
-    INFER,
     PLAN,
     SIDES,
     TASKS,
-    TRAIN,
-    Outcome,
-    Row,
 )
 from benchmarks.fold_paper_tables import as_dict, tables
 from benchmarks.manual import Manual
-from benchmarks.measure import Timing
 from foldbatch.errors import FoldbatchError
-
-
-def _row(batch: int, train: dict[str, float]) -> Row:
-    seconds = {f"{task} {side}": train[side] for task in TASKS for side in SIDES} | {PLAN: 0.01}
-    timings = {name: Timing(value, value, value, 3) for name, value in seconds.items()}
-    return Row(batch, (3, 4), timings, 0.5, "BLAS")
-
-
-def _outcome() -> Outcome:
-    rows = (
-        _row(1, {BY_NODE: 4.0, BY_LEVEL: 1.0, IDENTICAL: 1.0, DIFFERENT: 2.0}),
-        _row(64, {BY_NODE: 64.0, BY_LEVEL: 16.0, IDENTICAL: 24.0, DIFFERENT: 32.0}),
-    )
-    options = {"leaves": 4, "size": 2, "backend": "numpy", "cores": 2}
-    return Outcome(options, rows, {1024: "too many"})
 
 
 def test_every_side_of_every_batch_is_timed():
@@ -53,19 +29,6 @@ def test_every_side_of_every_batch_is_timed():
     assert outcome.options["backend"] == "numpy"
     assert json.loads(json.dumps(as_dict(outcome)))["rows"][1]["batch"] == 3
     assert [table.row_count for table in tables(outcome)] == [2, 2, 2, 2]
-
-
-def test_cost_is_to_the_program_by_hand_and_speedup_over_batch_one():
-    """Each tree's time counts: 32 s for 64 trees are half a second."""
-    outcome = _outcome()
-    first, last = outcome.rows
-    assert last.each(TRAIN, DIFFERENT) == 0.5
-    assert (last.cost(TRAIN, IDENTICAL), last.cost(INFER, DIFFERENT)) == (1.5, 2.0)
-    assert last.cost(TRAIN, DIFFERENT, BY_NODE) == 0.5
-    assert outcome.speedup(last, TRAIN, DIFFERENT) == 4.0
-    assert outcome.speedup(last, TRAIN, BY_NODE) == 8.0
-    assert Outcome(outcome.options, (last,), {}).speedup(last, TRAIN, DIFFERENT) is None
-    assert outcome.speedup(first, INFER, DIFFERENT) == 1.0
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])

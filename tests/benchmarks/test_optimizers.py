@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.optimizers import main, text
+from benchmarks.optimizers import main
 
 
 def test_both_are_trained_at_every_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,17 +22,3 @@ def test_both_are_trained_at_every_rate(tmp_path: Path, capsys: pytest.CaptureFi
     assert [line.split()[0] for line in lines[2:4]] == ["0.01", "0.1"]
     assert [line.split()[:2] for line in lines[7:9]] == [["Adam", "0.1"], ["Eve", "0.1"]]
     assert lines[7].split()[2] == lines[8].split()[2]  # two steps later they part
-
-
-def test_each_is_shown_at_its_own_best_rate() -> None:
-    found = {
-        ("Adam", 0.1): [[2.0, 1.0], [2.0, 2.0]],
-        ("Adam", 0.5): [[1.0, 1.0], [1.0, 1.0]],
-        ("Eve", 0.1): [[1.0, 0.5], [0.5, 0.25]],
-        ("Eve", 0.5): [[9.0, 9.0], [9.0, 9.0]],
-    }
-    lines = text(found, 2).splitlines()
-    assert lines[2].split() == "0.1 1.5000 (1.0000 to 2.0000) 0.3750 (0.2500 to 0.5000)".split()
-    assert lines[7].split() == "Adam 0.5 1.0000 1.0000 1.0000 1.0000 1.0000".split()
-    assert lines[8].split() == "Eve 0.1 0.7500 0.7500 0.7500 0.7500 0.3750".split()
-    assert lines[-1].endswith("ends with: 1 of 2")

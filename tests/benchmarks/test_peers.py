@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
-from benchmarks.peers import TorchByLevel, TorchPerNode, torch_version
-from foldbatch.errors import BackendError, ParameterError
+from benchmarks.peers import TorchByLevel, TorchPerNode
 from tests.benchmarks.flat_trees import batch_loss, node_logits, random_parameters, random_trees
 
 HIDDEN, WORDS = 3, 9
@@ -67,18 +64,3 @@ def test_a_step_is_adam_and_moves_only_the_rows_of_words_that_occur(peer):
         np.testing.assert_allclose(moved[name], -1e-3 * g / (np.abs(g) + 1e-8), atol=1e-12, err_msg=name)
     words = np.unique(trees[0].words)
     assert set(np.flatnonzero(moved["embedding"].any(1))) == set(words[words >= 0])
-
-
-def test_parameters_of_another_shape_are_an_error():
-    pytest.importorskip("torch")
-    parameters = random_parameters(1, HIDDEN, WORDS) | {"out_bias": np.zeros(4)}
-    with pytest.raises(ParameterError, match="PyTorch peer"):
-        TorchByLevel(HIDDEN, WORDS, parameters)
-
-
-def test_without_pytorch_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(BackendError, match=r"expected PyTorch to be installed.*pip install"):
-        TorchByLevel(HIDDEN, WORDS, random_parameters(1, HIDDEN, WORDS))
-    with pytest.raises(BackendError):
-        torch_version()

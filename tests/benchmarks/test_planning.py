@@ -9,16 +9,7 @@ import pytest
 
 from benchmarks import planning
 from benchmarks.command import main
-from benchmarks.planning import LEVELS, PLANS, READY, Row, costs
-
-
-def test_costs_are_differences_of_two_plans() -> None:
-    """Of what is not planning, by step; and of planning, by number. One cell is planned in one way only."""
-    level = Row(2, 10, 20, LEVELS, 9, 0.009, 0.001)
-    ready = Row(2, 10, 20, READY, 4, 0.005, 0.002)
-    step, number = costs([level, ready])
-    assert (step, number) == (pytest.approx(1000), pytest.approx(50))
-    assert costs([Row(1, 10, 20, plan, 9, 0.009, 0.001) for plan in PLANS]) == (None, None)
+from benchmarks.planning import PLANS
 
 
 def test_planning_prints_a_row_for_each_plan_and_writes_them(

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import schedule
 from benchmarks.command import main
-from benchmarks.schedule import MERGE, PARTS, PLAN, PLANNED, READY, STEP, TABLES, TRACE, Row
+from benchmarks.schedule import PARTS
 from benchmarks.workload import random_trees
 
 
@@ -27,14 +27,6 @@ def test_every_part_of_every_batch_is_timed() -> None:
         assert row.share is not None
         assert 0 < row.share
     assert [row.share for row in (rows[2], *chains)] == [None] * 4
-
-
-def test_scheduling_is_what_follows_the_trace() -> None:
-    """The share of a step is that of the whole, timed apart: known traces are looked up, nothing is cached."""
-    seconds = {TRACE: 64.0, MERGE: 1.0, PLAN: 2.0, TABLES: 4.0, READY: 8.0, PLANNED: 15.0, STEP: 30.0}
-    row = Row("x", 1, 1, seconds)
-    assert row.scheduling == 15
-    assert row.share == 0.5
 
 
 def test_schedule_prints_a_row_for_each_batch_and_writes_them(

@@ -8,39 +8,9 @@ import pytest
 
 from benchmarks import sequences
 from benchmarks.command import main
-from benchmarks.measure import Timing
-from benchmarks.sequences import Found, Outcome
 from benchmarks.workload import random_trees
 from foldbatch.errors import FoldbatchError
 from tests.benchmarks.wrong_peer import wrong_peer
-
-
-def _t(seconds: float) -> Timing:
-    return Timing(seconds, seconds, seconds, 3)
-
-
-FOUND = Found(
-    "lstm",
-    150,
-    4,
-    2,
-    80,
-    {
-        "ours": {"train": _t(0.5), "infer": _t(0.2)},
-        "ours, new examples": {"train": _t(0.8), "infer": _t(0.4)},
-        "Peer slow": {"train": _t(2.0), "infer": _t(0.1)},
-        "Peer slower": {"train": _t(4.0), "infer": _t(1.0)},
-    },
-)
-
-
-def test_ratios_are_to_the_fastest_peer() -> None:
-    assert [FOUND.ratio("train", new=new) for new in (False, True)] == [4, 2.5]
-    assert [FOUND.ratio("infer", new=new) for new in (False, True)] == [0.5, 0.25]
-    data = json.loads(json.dumps(Outcome("here", (FOUND,), {}).as_dict()))
-    derived = data["found"][0]["derived"]["train"]
-    assert derived["ratio_to_best_peer"] == {"known": 4, "new": 2.5}
-    assert derived["sentences_per_second"]["Peer slower"] == 1
 
 
 def test_the_command_measures_known_and_new_examples(tmp_path, capsys) -> None:

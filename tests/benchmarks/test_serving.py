@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.serving import Load, main
+from benchmarks.serving import main
 
 NEEDS = "needs what serves: pip install 'foldbatch[serve]'"
-
-
-def test_a_load_says_how_fast_and_how_evenly_answers_came():
-    text = str(Load(2, 2.0, [1.0] * 50 + [4.0] * 50, 3, 0.025))
-    assert "50 answers a second" in text and "p50 2.50 ms, p99 4.00 ms (1.6 times), 0.25 ms of CPU" in text
-    assert text.endswith("each, 3 errors")
 
 
 def test_a_short_run(capsys, tmp_path):

@@ -13,12 +13,6 @@ from foldbatch.trees import Tree, Vocabulary
 TREES = [*random_trees(3, seed=1), Tree.leaf(2, "w7"), Tree.from_nested((0, (3, "w1"), (1, "w2")))]
 VOCABULARY = Vocabulary.count(word for tree in TREES[1:] for word in tree.words())
 SIZE = 3
-# what a model classifies of a tree
-CLASSIFIED = {
-    "BiLSTM tagger": lambda tree: len(tree.words()),
-    "child-sum Tree-LSTM": lambda tree: len(tree.words()),
-    "letters and words": lambda tree: 1,
-}
 
 
 def _dense(gradient: fb.params.SparseRows | np.ndarray) -> np.ndarray:
@@ -42,15 +36,3 @@ def test_batched_is_one_at_a_time(name):
         np.testing.assert_allclose(_dense(others[key]), _dense(gradient), rtol=1e-3, atol=1e-4, err_msg=key)
     for scores, expected in zip(program.run(trees), oracle.run(trees), strict=True):
         np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_without_knowledge_loses_the_logarithm_of_its_classes(name):
-    """At every node, at every word, or once: with weights of zero all classes are as likely."""
-    model = MODELS[name]
-    program = fb.compile(model.block(SIZE, VOCABULARY), "numpy")
-    for key in program.params:
-        program.params[key] = np.zeros_like(program.params[key])
-    count = CLASSIFIED.get(name, lambda tree: tree.size)
-    loss, _ = program.value_and_grad([model.example(tree) for tree in TREES])
-    assert loss == pytest.approx(sum(map(count, TREES)) * np.log(5), rel=1e-5)

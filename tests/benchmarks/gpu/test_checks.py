@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from benchmarks.gpu import checks
 from benchmarks.gpu.trees import sst_like_trees
 
@@ -31,19 +29,7 @@ def test_a_gradient_that_is_off_fails(monkeypatch):
     assert "0.001 (node.bias)" in found[0].found
 
 
-def test_nan_is_infinitely_wrong():
-    assert checks.compare({"w": np.ones(2)}, {"w": np.array([1, np.nan])}) == {"w": float("inf")}
-
-
 def test_training_without_looking_is_compared_with_numpy_s_and_repeated():
     found = checks.training([TREES[:1], TREES], 4, 30, "cuda-on-cpu")
     assert [check.state for check in found] == ["passed", "passed"]
     assert found[1].found == "the same bits"
-
-
-def test_training_that_differs_is_told(monkeypatch):
-    trained = iter([{"w": np.ones(2)}, {"w": np.ones(2) + 1e-6}, {"w": np.ones(2)}])
-    monkeypatch.setattr(checks, "_trained", lambda *arguments: next(trained))
-    found = checks.training([TREES], 4, 30, "cuda-on-cpu")
-    assert [(check.state, check.found) for check in found][1] == ("failed", "w")
-    assert found[0].state == "failed"

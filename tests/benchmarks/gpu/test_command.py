@@ -38,36 +38,6 @@ def test_a_quick_run_checks_and_times_everything(tmp_path, capsys):
     assert "the CPU stands for one" in page
 
 
-def test_the_treebank_s_words_are_told_apart(tmp_path, capsys):
-    (tmp_path / "train.txt").write_text("(3 (4 good) (2 (1 not) (2 film)))\n(1 (2 film) (0 bad))\n" * 5)
-    file = tmp_path / "found.json"
-    given = [
-        "--backend",
-        "numpy",
-        "--quick",
-        "--data",
-        str(tmp_path),
-        "--seconds",
-        "0.01",
-        "--json",
-        str(file),
-    ]
-    assert main(given) == 0
-    assert json.loads(file.read_text())["facts"]["trees"] == "the treebank's (10), 4 words"
-
-
-def test_what_no_time_is_left_for_is_named(tmp_path, capsys):
-    file = tmp_path / "found.json"
-    assert main(["--backend", BACKEND, "--quick", "--seconds", "0.01", "--json", str(file)]) == 0
-    left_out = json.loads(file.read_text())["left_out"]
-    assert "no time was left" in left_out["SST Tree-LSTM, hidden 6, batch 3"]
-
-
-def test_a_backend_that_does_not_exist_is_refused(capsys):
-    assert main(["--backend", "gpu", "--quick"]) == 2
-    assert "expected one of auto" in capsys.readouterr().err
-
-
 @pytest.mark.gpu
 def test_a_quick_run_on_the_card():
     pytest.importorskip("cupy")

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.gpu import host
 from benchmarks.gpu.cost import Cost
-from foldbatch.engines.cuda.captured import Captured
 
 SMALL = ["--batch", "3", "--hidden", "6", "--repeats", "1"]
 
@@ -32,12 +31,6 @@ def test_a_captured_step_is_one_launch_and_two_copies(
     assert kernels.startswith("NVRTC")
 
 
-def test_a_step_that_is_not_one_launch_fails(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with mock.patch.object(Captured, "run", lambda self, key, enqueue: enqueue()):
-        assert host.main([*SMALL, "--data", str(treebank)]) == 1
-    assert "expected 1 launch, 1 copy in, 1 out" in capsys.readouterr().out
-
-
 def test_each_count_of_a_captured_step_is_looked_at() -> None:
     right = {"launches": 1, "copies_in": 1, "copies_out": 1}
     assert host.Found("captured", [1.0], Cost(**right)).is_right
@@ -45,11 +38,6 @@ def test_each_count_of_a_captured_step_is_looked_at() -> None:
         wrong = Cost(**{**right, name: 2})
         assert not host.Found("captured", [1.0], wrong).is_right
         assert host.Found("straight", [1.0], wrong).is_right
-
-
-def test_a_treebank_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert host.main([*SMALL, "--data", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_without_nvrtc_nothing_is_compiled() -> None:

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.gpu.contenders import MODELS, SST, OurModel
-from benchmarks.gpu.cost import Cost
-from benchmarks.gpu.steps import device_seconds, launch_model, step_floor
+from benchmarks.gpu.steps import device_seconds, launch_model
 from benchmarks.gpu.trees import sst_like_trees
 
 
@@ -25,17 +24,6 @@ def test_launches_are_a_fixed_number_and_so_many_a_level(trees):
         asked = direction["launches"][1] + direction["products"][1]
         assert asked == int(asked) and 2 <= asked <= 6
     assert forward["copies_in"] == (1, 0) and backward["copies_in"] == (0, 0)
-
-
-def test_no_device_no_counts(trees):
-    assert launch_model(OurModel(MODELS[SST], 5, 50, "numpy"), trees) == {}
-
-
-def test_the_floor_of_a_step_follows_from_the_formulas(trees):
-    rates = {"product fp32": 1e9, "copy": 1e9, "upload": 1e9, "launch": 1e-6}
-    found = step_floor(Cost(launches=5, products=2, bytes_in=1000), rates, 10, trees)
-    assert found["launches"] == pytest.approx(7e-6) and found["copies in"] == pytest.approx(1e-6)
-    assert found["products"] > 0 and found["bytes"] > 0
 
 
 def test_device_seconds_are_those_between_two_events_behind_other_work():
