@@ -127,6 +127,10 @@ class NoLossWarning(FoldbatchWarning):
     """Gradients are asked of a model that has no loss: all of them are zero."""
 
 
+class NotWholeWarning(FoldbatchWarning):
+    """A file holds a program's parameters, but not its block, so `foldbatch.load` refuses it."""
+
+
 class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 

@@ -94,3 +94,14 @@ def rewritten(path: Path, header: dict[str, Any]) -> None:
     """Write a model's file with another header and a digest that is right."""
     arrays, _ = files.read(path, KIND, "")
     files.write(path, KIND, arrays, header)
+
+
+BESIDE = fb.Linear(2, name="beside")
+
+
+def through(layer, x):
+    return layer(x) + x
+
+
+def through_a_layer(x):
+    return BESIDE(x) + x

@@ -9,6 +9,7 @@ functions of the user are known to be pure, or this one is a reader that nobody 
 in a program of functions             here
 ====================================  =============================================================
 ``t = x['token']``                    ``t = tokens[x]``
+``t = x['is_leaf']``                  ``t = not kids[x]``
 ``t = x[1]``                          ``t = kids[x][1]``
 ``t = plain_run_tree(x, left)``       ``t = numbered_run_tree(x, left)``
 ``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``
@@ -191,6 +192,9 @@ class _Variant(ast.NodeTransformer):
                 x in self.numbers and key in LISTS
             ):
                 node.value = _list(LISTS[key], x)
+                return node
+            case ast.Assign([_], ast.Subscript(ast.Name(x), ast.Constant("is_leaf"))) if x in self.numbers:
+                node.value = ast.UnaryOp(ast.Not(), _list("kids", x))
                 return node
             case ast.Assign([_], ast.Call(ast.Name(name), [ast.Name(x)])) if x in self.numbers:
                 if self._has_table(name):

@@ -15,9 +15,10 @@ import msgspec
 
 from foldbatch.commands.options import add
 from foldbatch.errors import ReadError
+from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.recipes.fitting import load_models
-from foldbatch.recipes.predicting import drawing, predictions
+from foldbatch.recipes.predicting import drawing
 from foldbatch.trees.formats import Named, structures_of
 
 STANDARD_INPUT = "-"

@@ -13,6 +13,7 @@ from foldbatch.commands.options import count, first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError
 from foldbatch.gain.measure import glance
+from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of, structure_of
 from foldbatch.recipes.configuration import (
     Configuration,
@@ -23,7 +24,7 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, read_dataset
 from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
-from foldbatch.recipes.predicting import drawing, evaluate, label_of, mean_and_deviation, predictions
+from foldbatch.recipes.predicting import drawing, evaluate, label_of, mean_and_deviation
 from foldbatch.system.output import remove_partial, write_whole
 from foldbatch.trees.tree import trusted_tree
 

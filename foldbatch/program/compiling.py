@@ -34,7 +34,7 @@ from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.store import ParameterStore, name_parameters
 from foldbatch.program.program import Program
-from foldbatch.program.saving import ANEW, WHAT, read
+from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -215,16 +215,16 @@ def load(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = f"{folder}/ids.safetensors"
     ...     fb.compile(ids, "numpy").save(file, {"language": "en"})
-    ...     program, notes = fb.load(file), fb.program.read_notes(file)
-    >>> [int(x) for x in program.run([["bad", "day"]])[0]], notes
+    ...     program = fb.load(file)
+    >>> [int(x) for x in program.run([["bad", "day"]])[0]], program.notes
     ([2, 0], {'language': 'en'})
     """
     trusted = trust_in(trust)
     arrays, header = read(path)
     where = os.fspath(path)
     if header.block is None:
-        fix = "give them import paths, or make the block in a script and call block.load_parameters(path)"
-        raise ReadError(where, "functions that have import paths", shortened(header.lost), fix)
+        fix = f"{with_paths(header.lost)}; {IN_A_SCRIPT}"
+        raise ReadError(where, "a model that a file can hold whole", shortened(header.lost), fix)
     try:
         block, parameters = from_plain(header.block, arrays, trusted)
     except FoldbatchError as error:
@@ -240,7 +240,7 @@ def load(
     if name_parameters(lowered.model.parameters) != parameters:
         raise ReadError(where, WHAT, "a block that has other parameters than the file", ANEW)
     program = Program(lowered, ready, seed)
-    program.steps_drawn = header.step
+    program.steps_drawn, program.notes = header.step, header.notes
     return program
 
 

@@ -44,16 +44,14 @@ from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.store import ParameterStore
 from foldbatch.program.capacities import captures, learned
 from foldbatch.program.derivatives import Pullback, Tangents
+from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, Traces, listed, several_of
+from foldbatch.program.traced import Prepared, Traces, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Ready, Variants
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.bars import Bar
 from foldbatch.timelines.timeline import Timeline
 from foldbatch.types import describe_value
-
-TRACED = 512  # examples that are traced between two looks at a bar
 
 
 class Program:
@@ -66,6 +64,7 @@ class Program:
     Attributes:
         lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.
         steps_drawn: the number of the next step that random numbers are drawn for.
+        notes: of the file that the program was loaded from; else empty.
     """
 
     def __init__(self, lowered: Tracer, options: Options, seed: int) -> None:
@@ -73,6 +72,7 @@ class Program:
         self.options = options
         self.seed = seed
         self.steps_drawn = 0
+        self.notes: Notes = {}
         self._drawn = 0  # the step that random numbers were last drawn for
         self._warned: set[type[FoldbatchWarning]] = set()
         self._params = ParameterStore({})
@@ -179,7 +179,7 @@ class Program:
         if processes is not None:
             message = "Program.prepare: the argument processes does nothing any more"
             warnings.warn(message, DeprecationWarning, stacklevel=2)
-        trace_all = partial(_trace_in_parts, self.lowered, progress)
+        trace_all = partial(trace_in_parts, self.lowered, progress)
         ready, traces = self._variants.full.all(examples, trace_all)
         return [Prepared(trace, ready) for trace in traces]
 
@@ -638,23 +638,43 @@ class Program:
 
     # -- files
 
+    def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
+        """Return what a model of `foldbatch train` tells of structures, as ``foldbatch predict`` prints it.
+
+        That is ``{"label": name, "probabilities": {name: p, ...}}``, or ``{"number": x}``. Structures are
+        trees, sentences or records without labels.
+
+        Raises:
+            ModelError: when the program was not loaded with notes of its task and classes.
+            ExampleError: when a structure does not fit the model.
+
+        >>> import foldbatch as fb
+        >>> program = fb.compile(fb.GetItem(0) >> fb.Vector(2), "numpy")
+        >>> program.notes = {"task": "class", "classes": ["no", "yes"]}
+        >>> program.predict([[0, 9]])
+        [{'label': 'yes', 'probabilities': {'no': 0.000123, 'yes': 0.999877}}]
+        """
+        return list(predictions([self], self.notes, structures))
+
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
         """Write the program to a file, for `foldbatch.load`: its block, parameters and options, and no code.
 
-        Functions are written by their import paths. Where one has none, as a lambda has, the file holds the
-        parameters only: `Block.load_parameters` reads them, and `foldbatch.load` says which functions it
-        lacks. The file is complete under its name, or the former one stays. ``.safetensors`` is its usual
-        ending.
+        Functions are written by their import paths. Where one has none, as a lambda has, or reads a layer
+        that is not in the block, the file holds the parameters only, for `Block.load_parameters`, and a
+        warning says why. The file is complete under its name, or the former one stays. ``.safetensors`` is
+        its usual ending.
 
         Args:
             path: of the file.
-            notes: data of yours, as the names of classes, for `foldbatch.program.read_notes`: a dict of what
-                JSON has.
+            notes: data of yours, as the names of classes: a dict of what JSON has. By default those that the
+                program was loaded with.
 
         Raises:
             ModelError: when the notes are not JSON data.
             ParameterError: when a parameter is NaN or infinite. No file has been touched in either case.
             OSError: when the file cannot be written.
+
+        Warns: `NotWholeWarning`, when `foldbatch.load` will not find all of the model in the file.
 
         >>> import tempfile; import foldbatch as fb
         >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, init="ones"), "numpy")
@@ -663,15 +683,8 @@ class Program:
         ...     fb.load(f"{folder}/sum.safetensors", "numpy").run([[1, 2]])
         [array([3.], dtype=float32)]
         """
-        write(
-            path,
-            self.lowered,
-            self._params.parameters,
-            self.options,
-            self.seed,
-            self.steps_drawn,
-            notes,
-        )
+        notes = self.notes if notes is None else notes
+        write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
 
 
 def schedule(program: Program, examples: Iterable[Any] | Planned) -> Batch:
@@ -682,19 +695,3 @@ def schedule(program: Program, examples: Iterable[Any] | Planned) -> Batch:
     """
     ready, traces = program._traced(examples)
     return ready.runner.scheduled(traces)
-
-
-def _trace_in_parts(
-    tracer: Tracer,
-    progress: bool,  # noqa: FBT001 - given by partial application
-    examples: Sequence[Any],
-    numbers: Sequence[int],
-) -> list[Trace]:
-    """Do what `Tracer.trace_all` does, with a bar."""
-    traces: list[Trace] = []
-    with Bar("tracing", len(examples), shown=progress) as bar:
-        for start in range(0, len(examples), TRACED):
-            part = slice(start, start + TRACED)
-            traces += tracer.trace_all(examples[part], numbers[part])
-            bar.advance(len(examples[part]))
-    return traces

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
+from warnings import warn
 
 import msgspec
 
 from foldbatch.blocks.plain import Plain
 from foldbatch.engines.runner import Options
-from foldbatch.errors import ModelError, ReadError
-from foldbatch.model.tracer import Tracer
+from foldbatch.errors import ModelError, NotWholeWarning, ReadError, frames_inside, shortened
+from foldbatch.model.tracer import Tracer, Written
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system import files
 from foldbatch.types import describe_value
@@ -23,6 +24,7 @@ KIND = "model"
 VERSION = 1  # of the header
 WHAT = "a model that foldbatch wrote"
 ANEW = "save the model anew"
+IN_A_SCRIPT = "to read this file, make the model in a script and call block.load_parameters(path)"
 Notes: TypeAlias = dict[str, Any]
 
 
@@ -44,7 +46,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
 
     version: int  # of this form
     block: Plain | None  # the block as plain data, or None where it cannot be written as such
-    lost: list[str]  # why not: functions without an import path
+    lost: list[str]  # why not: functions without import path, parameters that only a function reads
     constants: list[str]  # the arrays that are no parameters, by name
     options: Kept  # of the program
     # the number of the next step, from which random numbers are drawn
@@ -75,9 +77,36 @@ def write(
         precision=options.precision,
         seed=seed,
     )
-    plain, constants = (None, {}) if written.lost else (written.plain, written.arrays)
-    header = Header(VERSION, plain, written.lost, list(constants), kept, step, notes)
+    lost = left_out(written, parameters)
+    plain, constants = (None, {}) if lost else (written.plain, written.arrays)
+    header = Header(VERSION, plain, lost, list(constants), kept, step, notes)
     files.write(path, KIND, arrays | constants, msgspec.to_builtins(header))
+    if lost:
+        expected, fix = "a model that a file can hold whole", f"{with_paths(lost)}; {IN_A_SCRIPT}"
+        warning = NotWholeWarning(os.fspath(path), expected, shortened(lost), fix)
+        warn(warning, stacklevel=frames_inside())
+
+
+def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
+    """Return what of a program its plain data lack, for people: none where `foldbatch.load` finds all.
+
+    >>> from foldbatch.model.tracer import Written
+    >>> left_out(Written(None, {}, ["a lambda (model.py:3) of Function(<lambda>)"]), {})
+    ['a lambda (model.py:3) of Function(<lambda>)']
+    """
+    if written.lost:
+        return written.lost
+    held = {
+        thing.state["array"] for thing in written.plain.things if thing.kind == "Parameter" and thing.state
+    }
+    return [f"the parameter {name!r}, which only a function reads" for name in parameters if name not in held]
+
+
+def with_paths(lost: list[str]) -> str:
+    """Return what mends a program that is not whole."""
+    if lost[0].startswith("the parameter"):
+        return "make its layer a block of the model, or pass it to the function by functools.partial"
+    return "write GetItem or a function of a module in place of a lambda"
 
 
 def read_notes(path: str | os.PathLike[str]) -> Notes:

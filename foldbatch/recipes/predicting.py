@@ -3,111 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.errors import ExampleTypeError
 from foldbatch.params.parameters import Array
+from foldbatch.program.predicting import BATCH, answers, scores
 from foldbatch.program.program import Program
 from foldbatch.train import SGD, Accuracy, Metric, Trainer
-from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
-from foldbatch.types import describe_value
-
-BATCH = 256
-SMALLEST = np.finfo(np.float64).tiny
-
-
-def unlabelled(structure: Any, kind: str) -> Any:
-    """Return the example of a structure whose label is to be told.
-
-    Raises:
-        ExampleTypeError: when nodes are told, and it is no tree.
-    """
-    if kind not in ("nodes", "root"):
-        return structure, None
-    if isinstance(structure, TreeNode):
-        tree = structure.tree
-        return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
-    if kind == "nodes":
-        fix = "give trees in brackets, one a line"
-        raise ExampleTypeError("predict", "a tree", describe_value(structure), fix)
-    return structure
-
-
-def predictions(
-    programs: Sequence[Program], notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
-) -> Iterator[dict[str, Any]]:
-    """Yield what a trained model tells of each structure, as plain data.
-
-    That is ``{"number": x}``, or the most probable class and the probability of each:
-    ``{"label": name, "probabilities": {name: p, ...}}``.
-
-    Args:
-        programs: the model; of several, the mean of their probabilities or numbers is told.
-        notes: those that were saved with it: ``task`` and ``classes``.
-        structures: trees, lists of words or records, as the model was trained on.
-        nodes: whether to add ``nodes``: for each node its parent's place, its word, label and probability,
-            children before parents.
-
-    Raises:
-        ExampleTypeError: when `nodes` is asked for, and the model does not tell them.
-        ExampleError: when a structure does not fit the model.
-    """
-    kind, classes = notes["task"], notes["classes"]
-    if nodes and kind != "nodes":
-        fix = "leave --nodes out, or train with task.kind nodes"
-        raise ExampleTypeError("nodes", "a model that is trained on every node", f"the task {kind}", fix)
-    rest = iter(structures)
-    while batch := list(islice(rest, BATCH)):
-        examples = [unlabelled(structure, kind) for structure in batch]
-        results = [program.run(examples, metrics=nodes) for program in programs]
-        wholes = _mean([np.array(list(result)) for result in results])
-        of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
-        for number, whole in enumerate(wholes):
-            told = prediction(whole, classes)
-            if of_nodes is not None:
-                own = results[0].metrics["node"].examples == number
-                told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
-            yield told
-
-
-def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the mean of what several models answer."""
-    mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
-    return mean
-
-
-def prediction(shares: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
-    """Return what probabilities, or a number, tell, as plain data."""
-    if not classes:
-        return {"number": float(shares)}
-    by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
-    return {"label": classes[int(shares.argmax())], "probabilities": by_name}
-
-
-def answers(results: NDArray[Any]) -> NDArray[np.float64]:
-    """Return what can be averaged over models: of scores ``[n, classes]`` probabilities, else the numbers."""
-    return probabilities(results) if results.ndim > 1 else results.astype(np.float64)
-
-
-def scores(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores whose probabilities are the given ones; numbers stay."""
-    return np.log(np.maximum(answers, SMALLEST)) if answers.ndim > 1 else answers
-
-
-def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the probabilities of classes: ``scores: [..., classes]`` to the same shape.
-
-    >>> probabilities(np.array([0.0, 1000.0]))
-    array([0., 1.])
-    """
-    above = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
-    shares: NDArray[np.float64] = above / above.sum(axis=-1, keepdims=True)
-    return shares
+from foldbatch.trees.tree import TreeNode, trusted_tree
 
 
 def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: int = 40) -> str:
@@ -122,20 +27,6 @@ def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: in
         head = f"{told['label']} {told['probabilities'][told['label']]:.0%}"
     shown = structure.draw(levels, nodes) if isinstance(structure, TreeNode) else str(structure)
     return f"{head}\n{shown}"
-
-
-def _nodes(tree: Tree, shares: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
-    rows = zip(
-        tree.parents.tolist(),
-        tree.tokens,
-        shares.argmax(axis=1).tolist(),
-        shares.max(axis=1).tolist(),
-        strict=True,
-    )
-    return [
-        {"parent": parent, "word": word, "label": classes[best], "probability": round(share, 6)}
-        for parent, word, best, share in rows
-    ]
 
 
 Figures = dict[str, Any]

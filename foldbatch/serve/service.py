@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError
+from foldbatch.program.predicting import predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.fitting import load_models, model_files
-from foldbatch.recipes.predicting import predictions
 from foldbatch.trees.formats import FORMATS, structures_of
 
 
@@ -82,7 +82,7 @@ class ServedModel:
     configuration: Configuration  # what it was trained by
 
     def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
-        """Return the predictions of structures, as `foldbatch.recipes.predicting.predictions` does."""
+        """Return the predictions of structures, as `foldbatch.program.predicting.predictions` does."""
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 

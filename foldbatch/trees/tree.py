@@ -67,16 +67,16 @@ def _show(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) or "''"
 
 
-FIELDS = ("label", "token", "children")
+FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "height")
 _new = object.__new__  # a node made so, attribute by attribute, takes two thirds of the time
 
 
 class TreeNode:
     """One node of a tree: a view that holds the tree and the node's place in its arrays.
 
-    A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field
-    (``node["label"]``, ``node["token"]``, ``node["children"]``); its length is its number of
-    children, yet it is always true. A `Tree` is a TreeNode too, its own root. Nodes are equal, and
+    A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
+    ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size`` and ``height``. Its length
+    is its number of children, yet it is always true. A `Tree` is a TreeNode too, its own root. Nodes are equal, and
     hash alike, if they stand at the same place in equal trees: ``tree == tree.root``.
 
     Attributes:
@@ -195,8 +195,8 @@ class TreeNode:
     @overload
     def __getitem__(self, key: slice) -> list[TreeNode]: ...
     @overload
-    def __getitem__(self, key: str) -> Label | list[TreeNode]: ...
-    def __getitem__(self, key: int | slice | str) -> TreeNode | list[TreeNode] | Label:
+    def __getitem__(self, key: str) -> Any: ...
+    def __getitem__(self, key: int | slice | str) -> Any:
         tree = self.tree  # fields are read here rather than as properties: models do so at every node
         if key.__class__ is int:
             node = _new(TreeNode)
@@ -211,8 +211,8 @@ class TreeNode:
                 return tree.labels[self.index]
             if key == "token":
                 return tree.tokens[self.index]
-            if key == "children":
-                return self.children
+            if key in FIELDS:
+                return getattr(self, key)
             expected = f"a field of {', '.join(map(repr, FIELDS))}"
             raise ExampleKeyError(f"node {self.index}", expected, repr(key), "or a child's number")
         kids = (tree._kids or tree._list_kids())[self.index]

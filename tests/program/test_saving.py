@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ModelError, ParameterError
+from foldbatch.errors import ModelError, NotWholeWarning, ParameterError, ReadError
 from foldbatch.program import read_notes
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
@@ -27,14 +29,29 @@ def test_parameters_are_stored_by_full_name_and_functions_by_path(tmp_path):
     assert "tests.kept:squared" in (tmp_path / "a").read_bytes().decode("latin-1")
 
 
-def test_a_lambda_leaves_the_parameters_and_its_name(tmp_path):
+def test_a_lambda_leaves_the_parameters_and_its_name_and_a_warning(tmp_path):
     program = fb.compile(fb.Vector(2) >> fb.Linear(2) >> fb.Function(lambda x: x * 2), "numpy")
-    program.save(tmp_path / "a", {"classes": ["x"]})
+    with pytest.warns(NotWholeWarning, match=r"found a lambda \(test_saving.py:\d+\) of Function") as told:
+        program.save(tmp_path / "a", {"classes": ["x"]})
+    assert told[0].filename == __file__
     arrays, header = files.read(tmp_path / "a", KIND, "")
     assert arrays.keys() == {"linear.weight", "linear.bias"}
     assert header["block"] is None
     assert header["lost"][0].startswith("a lambda (test_saving.py:")
     assert read_notes(tmp_path / "a") == {"classes": ["x"]}
+
+
+def test_a_layer_that_a_function_reads_is_missed_at_once(tmp_path):
+    program = fb.compile(fb.Vector(2) >> fb.Function(kept.through_a_layer), "numpy")
+    with pytest.warns(NotWholeWarning, match="the parameter 'beside.weight', which only a function reads"):
+        program.save(tmp_path / "a")
+    with pytest.raises(ReadError, match="make its layer a block of the model"):
+        fb.load(tmp_path / "a", trust=["tests"])
+    given = fb.compile(fb.Vector(2) >> fb.Function(partial(kept.through, kept.BESIDE)), "numpy")
+    given.save(tmp_path / "a")
+    assert (
+        fb.load(tmp_path / "a", "numpy", trust=["tests"]).run([[1, 2]])[0] == given.run([[1, 2]])[0]
+    ).all()
 
 
 @pytest.mark.parametrize(

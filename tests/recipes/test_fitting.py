@@ -12,11 +12,12 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import FoldbatchError, ReadError, TrainingError
 from foldbatch.program import read_notes
+from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
 from foldbatch.recipes.fitting import FREE, Run, check_run, fit, load_model, load_models, model_files
-from foldbatch.recipes.predicting import evaluate, predictions
+from foldbatch.recipes.predicting import evaluate
 from foldbatch.system.locks import locked
 from foldbatch.train.resuming import write_state
 from tests.recipes.conftest import NEGATIVE, POSITIVE

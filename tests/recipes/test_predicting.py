@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.program.predicting import prediction, predictions, probabilities
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.predicting import (
     class_figures,
@@ -14,9 +15,6 @@ from foldbatch.recipes.predicting import (
     evaluate,
     label_of,
     mean_and_deviation,
-    prediction,
-    predictions,
-    probabilities,
 )
 from foldbatch.zoo import Task, Words, tree_lstm
 from foldbatch.zoo.tasks import of_example
@@ -44,7 +42,7 @@ def test_every_node_of_an_unlabelled_tree_is_told():
 
 
 def test_examples_are_told_in_batches(monkeypatch):
-    monkeypatch.setattr("foldbatch.recipes.predicting.BATCH", 2)
+    monkeypatch.setattr("foldbatch.program.predicting.BATCH", 2)
     program = fb.compile(fb.GetItem(0) >> fb.Vector(2))
     told = list(predictions([program], CLASSES, [[0, 9], [9, 0], [0, 9]]))
     assert [one["label"] for one in told] == ["b", "a", "b"]

@@ -21,8 +21,8 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from foldbatch.program.predicting import predictions
 from foldbatch.recipes.fitting import load_models
-from foldbatch.recipes.predicting import predictions
 from foldbatch.trees.formats import structures_of
 
 HOST = "127.0.0.1"

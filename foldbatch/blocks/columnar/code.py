@@ -139,7 +139,7 @@ class Reads:
             raise Impure(f"reads an item by {described(key)}")
         if entry is not ARGUMENT:
             self.used(entry)
-        elif type(key) is str and key in ("label", "token"):
+        elif type(key) is str and key in FIELDS:
             self.fields.add(key)
         else:
             self.beyond = self.beyond or f"the item {key!r}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.columnar.calling import are_immutable, field
+from foldbatch.blocks.columnar.code import FIELDS
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import (
     Array,
@@ -43,7 +44,7 @@ def take_item(column: Column, key: Any, default: tuple[Any, ...] = ()) -> Column
         return _sliced(Lists(*listed(column)), key)
     match column:
         case Nodes(forest, index, depth):
-            if key in ("label", "token") and type(key) is str:
+            if type(key) is str and key in FIELDS:
                 return field(column, key)
             if type(key) is str and key == "children":
                 return Children(column)
