@@ -1,22 +1,26 @@
-"""A report on one batch: its calls, steps, kernels, bytes and seconds, from examples to gradients."""
+"""A report on one batch: calls, steps, kernels, bytes and seconds, from examples to gradients; with advice.
+
+All advice follows from what was measured or counted.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from textwrap import wrap
+from typing import NamedTuple, Protocol, TypeVar
 
-from foldbatch.engines.advice import advice
 from foldbatch.engines.batch import Batch
-from foldbatch.engines.report_text import text_of
 from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
+from foldbatch.scheduler.policies import POLICIES
 from foldbatch.static.graph import SOURCES, Graph
 from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage
 from foldbatch.static.stages import is_view
+from foldbatch.system.tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +226,8 @@ def report_on(
             len(schedule.cells[k].order),
             model.signatures[k].recursive,
             tuple(schedule.widths(k)),
-            _ops(cell.training.forward),
-            _ops(cell.training.backward),
+            _op_counts(cell.training.forward),
+            _op_counts(cell.training.backward),
             sum(span.gathered for span in schedule.cells[k].operands),
             model.losses[k],
             model.metrics[k],
@@ -259,9 +263,311 @@ def _forms(model: Model) -> list[int | None]:
     return forms
 
 
-def _ops(stages: Mapping[str, Stage]) -> dict[str, int]:
+def _op_counts(stages: Mapping[str, Stage]) -> dict[str, int]:
     """Return how many ops each stage has, without views, which cost nothing."""
     return {
         name: sum(node.op not in SOURCES and not is_view(node) for node in stage.graph.nodes)
         for name, stage in stages.items()
     }
+
+
+# -- as text
+
+CELLS = 10  # shown unless all are asked for
+WIDTH = 100  # of advice
+ROWS = 24  # steps of a cell whose sizes are listed
+PLANNING = "merge", "tables", "ready"  # the phases from traces to a batch that can run
+TIMES = {
+    "tracing the examples": ("trace",),
+    "planning the steps": PLANNING,
+    "forward": ("forward",),
+    "backward": ("backward",),
+}
+STAGES = {"before": "before the recursion", "step": "in each step", "after": "after the recursion"}
+
+
+def text_of(report: Report, *, whole: bool) -> str:
+    """Return a report as text: at most 40 lines, or with `whole` all cells, their ops and all kernels."""
+    lines = [*_counts(report), *_costs(report), ""]
+    shown = by_cost(report.cells)[: None if whole else CELLS]
+    lines += _cells(report, shown)
+    sentences = advice(report)
+    if sentences:
+        lines += ["", "What to try"]
+        for sentence in sentences:
+            lines += wrap(
+                sentence, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
+            )
+    lines.append("")
+    if whole:
+        lines += [*_ops(shown), *_launches(report)]
+    else:
+        lines.append(
+            "print(program.describe(examples).text(whole=True)) shows all cells, their ops and kernels"
+        )
+    return "\n".join(lines).rstrip()
+
+
+def _counts(report: Report) -> Iterator[str]:
+    cells = sum(cell.calls > 0 for cell in report.cells)
+    steps = f"{counted(report.steps, 'step')} of {report.mean_rows:.1f} calls on average"
+    yield (
+        f"{counted(report.examples, 'example')}: {counted(report.calls, 'call')} of {counted(cells, 'cell')} "
+        f"run in {steps}"
+    )
+    yield "(a cell is work that always runs together; a step runs one cell for many calls at once)"
+    if report.distinct < report.calls:
+        yield f"{report.distinct:,} of the calls run; each of the others is identical to one of these"
+    if report.steps > report.lower_bound:
+        yield f"any order of the calls needs {counted(report.lower_bound, 'step')} or more"
+    else:
+        yield "no order of the calls needs fewer steps"
+    if report.policy:
+        yield f"policy: {report.policy}"
+
+
+def _costs(report: Report) -> Iterator[str]:
+    total = sum(report.phases.values())
+    if total:
+        parts = [(name, sum(report.phases.get(p, 0.0) for p in phases)) for name, phases in TIMES.items()]
+        shares = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
+        yield f"time: {duration(total)}; {shares}"
+    kernels = f"{report.calls_forward:,} kernels run forward, {report.calls_backward:,} backward"
+    yield f"memory: {report.buffer_bytes / 1e6:.1f} MB for this batch; {kernels}"
+    if report.captures is not None:
+        yield from _captures(report.captures)
+    for kind in ("losses", "metrics"):
+        names = dict.fromkeys(name for cell in report.cells for name in getattr(cell, kind))
+        if names:
+            yield f"{kind}: {', '.join(names)}"
+
+
+def _captures(captures: Captures) -> Iterator[str]:
+    for reason in captures.reasons:
+        yield from wrap(reason, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    batches = captures.hits + sum(captures.misses.values())
+    if not batches:
+        return
+    slots = " or ".join(f"{count:,}" for count in captures.launches)
+    yield (
+        f"graphs: {captures.hits:,} of {batches:,} training batches ({captures.hit_rate:.0%}) fit into one"
+        + f", of {slots} slots" * bool(slots)
+    )
+    for reason, count in captures.misses.items():
+        yield f"{count:,} did not: {reason}"
+    if captures.milliseconds:
+        count, most = len(captures.milliseconds), max(captures.milliseconds)
+        yield f"{counted(count, 'graph')} captured while others ran, in {most:.1f} ms at most"
+
+
+def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:
+    """Yield a table of cells, and a line for those that are left out."""
+    columns = {
+        "cell": [cell.name for cell in shown],
+        "calls": [f"{cell.calls:,}" for cell in shown],
+        "steps": [f"{len(cell.rows):,}" for cell in shown],
+        "calls a step": [f"{cell.mean_rows:.1f}" for cell in shown],
+        "largest step": [f"{max(cell.rows, default=0):,}" for cell in shown],
+    }
+    if report.distinct < report.calls:
+        columns["calls that run"] = [f"{cell.distinct:,}" for cell in shown]
+    if report.gathered_rows:
+        columns["rows copied"] = [f"{cell.gathered_rows:,}" for cell in shown]
+    title = "Cells, those with most small steps first"
+    yield from table(tuple(columns), zip(*columns.values(), strict=True), title=title).splitlines()
+    rest = by_cost(report.cells)[len(shown) :]
+    if rest:
+        ran, took = sum(cell.distinct for cell in rest), sum(len(cell.rows) for cell in rest)
+        mean = f", {ran / took:.1f} calls a step" if took else ""
+        steps = f"{counted(ran, 'call')} in {counted(took, 'step')}{mean}"
+        yield f"and {counted(len(rest), 'more cell')}: {steps}"
+
+
+def _ops(cells: Iterable[CellReport]) -> Iterator[str]:
+    yield "Cell by cell: calls of each step, and how many ops it runs when"
+    for cell in cells:
+        rows = ", ".join(map(str, cell.rows[:ROWS])) + ", ..." * (len(cell.rows) > ROWS)
+        yield f"{cell.name}{' (recursive)' * cell.recursive}: {rows or 'no steps'}"
+        forward, backward = (_ops_by_stage(cell, ops) for ops in (cell.forward, cell.backward))
+        yield f"  forward: {forward}; backward: {backward}"
+        for kind in ("losses", "metrics"):
+            if names := getattr(cell, kind):
+                yield f"  {kind}: {', '.join(dict.fromkeys(names))}"
+
+
+def _ops_by_stage(cell: CellReport, ops: dict[str, int]) -> str:
+    if not cell.recursive:
+        return str(sum(ops.values()) or "none")
+    return ", ".join(f"{count} {STAGES[stage]}" for stage, count in ops.items()) or "none"
+
+
+def _launches(report: Report) -> Iterator[str]:
+    for direction in ("forward", "backward"):
+        launches = [launch for launch in report.launches if launch.direction == direction]
+        if launches:
+            yield f"Kernels {direction}, in order"
+        for launch in launches:
+            cell = report.cells[launch.cell]
+            stage, *variant = launch.stage.split()
+            when = [f", {STAGES[stage]}"] * cell.recursive + [f" ({name})" for name in variant]
+            steps = f"{counted(launch.levels, 'step')}, {counted(launch.rows, 'call')}"
+            yield f"  {cell.name}{''.join(when)}: {steps}"
+
+
+# -- advice
+
+
+class Stepped(Protocol):
+    """What is known of a cell's steps: the calls of each, and how many run in all."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The calls of each step."""
+        ...
+
+    @property
+    def distinct(self) -> int:
+        """All calls that run."""
+        ...
+
+
+C = TypeVar("C", bound=Stepped)
+
+FEW = 16  # calls in a step: with fewer, a matrix product takes about as long as reading its weights
+MUCH = 0.3  # of the time of a batch
+LESS = 0.8  # of the time that a batch takes: an option that needs more than that is not worth trying
+SMALL = 0.1  # a cell with a smaller share of all steps, or calls, is not worth a sentence
+MANY_COPIED = 0.5  # rows copied, for each call that runs
+MANY_ALIKE = 4  # cells that differ in nothing but their parameters
+SENTENCES = 4  # at most; the first ones matter most
+
+
+def advice(report: Report) -> tuple[str, ...]:
+    """Return a sentence for each thing that costs a batch much time; none if nothing does.
+
+    >>> from dataclasses import replace
+    >>> import foldbatch as fb
+    >>> add = fb.Function(lambda a, b: a + b)
+    >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Fold(add, fb.Zeros([])))
+    >>> advice(replace(program.describe([[0.0, 1.0], [2.0]]), alternatives=(), phases={"forward": 1.0}))
+    ('model.combine: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger',)
+    """
+    sentences = [*_quicker(report), *_planning(report), *_tracing(report), *_alike(report), *_narrow(report)]
+    for cell in by_cost(report.cells):
+        sentences += _copied(cell, report)
+    return tuple(sentences[:SENTENCES])
+
+
+def by_cost(cells: Iterable[C]) -> list[C]:
+    """Return cells in order of what they cost: those with most steps of few calls first, then most steps."""
+    return sorted(cells, key=lambda cell: (_few(cell), len(cell.rows), cell.distinct), reverse=True)
+
+
+def worth_trying(report: Report, policy: str, share: str | None) -> list[tuple[str, str]]:
+    """Return other options for a batch, as names and values: those that may take less time.
+
+    Args:
+        report: on the batch.
+        policy: the policy that it was planned by.
+        share: which identical calls ran once.
+    """
+    options = []
+    if report.steps > report.lower_bound or _share(report, *PLANNING) > MUCH:
+        options += [("policy", name) for name in POLICIES if name != policy]
+    if share != "subtrees" and any(cell.repeatable and cell.distinct > 1 for cell in report.cells):
+        options.append(("share", "subtrees"))
+    return options
+
+
+def _share(report: Report, *phases: str) -> float:
+    total = sum(report.phases.values())
+    return sum(report.phases.get(name, 0.0) for name in phases) / total if total else 0.0
+
+
+def _few(cell: Stepped) -> int:
+    """Return how many steps have few calls."""
+    return sum(rows < FEW for rows in cell.rows)
+
+
+def _quicker(report: Report) -> Iterator[str]:
+    """Name the quickest policy that was tried, and the quickest way to share, if they save enough."""
+    for kind in ("policy", "share"):
+        tried = [other for other in report.alternatives if other.option.startswith(kind)]
+        best = min(tried, key=lambda other: other.seconds, default=None)
+        if best is None or best.seconds >= LESS * best.instead:
+            continue
+        planning, reason = _share(report, *PLANNING), ""
+        counts = f"{best.distinct:,} calls run instead of {report.distinct:,}"
+        if kind == "policy":
+            counts = f"{best.steps:,} steps instead of {report.steps:,}"
+            reason = f"planning is {planning:.0%} of the time; " if planning > MUCH else ""
+        took = f"{duration(best.seconds)} instead of {duration(best.instead)}"
+        yield f"{reason}try {best.option}: it took {took} for this batch, with {counts}"
+
+
+def _planning(report: Report) -> Iterator[str]:
+    quicker = any(other.seconds < LESS * other.instead for other in report.alternatives)
+    if _share(report, *PLANNING) > MUCH and not quicker:
+        yield (
+            f"planning is {_share(report, *PLANNING):.0%} of the time: program.plan(examples) plans a batch "
+            "that runs often only once, foldbatch.train.prefetched plans the next batch while one runs"
+        )
+
+
+def _tracing(report: Report) -> Iterator[str]:
+    if _share(report, "trace") > MUCH:
+        yield (
+            f"tracing the examples is {_share(report, 'trace'):.0%} of the time: a foldbatch.trees.Tree is "
+            "traced only once, other examples if you prepare them (Program.prepare, foldbatch.prepare)"
+        )
+
+
+def _alike(report: Report) -> Iterator[str]:
+    """Say that many cells do the same with other parameters, in steps of few calls."""
+    alike: dict[int, list[CellReport]] = {}
+    for cell in report.cells:
+        if cell.rows and cell.form is not None:
+            alike.setdefault(cell.form, []).append(cell)
+    for cells in alike.values():
+        steps = sum(len(cell.rows) for cell in cells)
+        mean = sum(cell.distinct for cell in cells) / steps
+        if len(cells) >= MANY_ALIKE and steps >= SMALL * report.steps and mean < FEW:
+            yield (
+                f"{len(cells)} cells, as {cells[0].name}, differ in parameters only and run {mean:.1f} "
+                "calls a step: with one table of weights, read by ops.gather, they would be one cell"
+            )
+
+
+def _narrow(report: Report) -> Iterator[str]:
+    """Say that most steps of some cells have few calls, and what makes them larger."""
+    cells = [cell for cell in by_cost(report.cells) if len(cell.rows) > 1 and 2 * _few(cell) > len(cell.rows)]
+    steps = sum(len(cell.rows) for cell in cells)
+    if not cells or steps < SMALL * report.steps:
+        return
+    fix = "batches of more examples make them larger"
+    if report.examples >= FEW:
+        fix += ", and so may batches of like ones (foldbatch.train.bucketed)"
+    first = cells[0]
+    if len(cells) == 1:
+        yield f"{first.name}: {_few(first)} of its {steps} steps run fewer than {FEW} calls; {fix}"
+    else:
+        mean = sum(cell.distinct for cell in cells) / steps
+        yield f"{len(cells)} cells, most of all {first.name}, run {mean:.1f} calls a step; {fix}"
+
+
+def _copied(cell: CellReport, report: Report) -> Iterator[str]:
+    """Say that many of the rows that a cell reads are copied first."""
+    if cell.distinct >= SMALL * report.distinct and cell.gathered_rows > MANY_COPIED * cell.distinct:
+        yield (
+            f"{cell.name}: {cell.gathered_rows:,} rows are copied for its {cell.distinct:,} calls, as a "
+            "result that several calls read can lie beside one of them only"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text, in milliseconds below a second.
+
+    >>> duration(0.0331), duration(1.234)
+    ('33.1 ms', '1.23 s')
+    """
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

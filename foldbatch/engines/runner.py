@@ -18,7 +18,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.advice import worth_trying
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
 from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Cotangents, Run, Settings, choose_engine, load_engine
@@ -26,7 +25,7 @@ from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.naming import Naming
 from foldbatch.engines.parts import Begun, Derived, Seeds
 from foldbatch.engines.planned import SubBatch
-from foldbatch.engines.report import Alternative, Report, report_on
+from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foldbatch.engines.advice import by_cost
-from foldbatch.engines.report_text import CELLS, table
+from foldbatch.engines.report import CELLS, by_cost
 from foldbatch.errors import counted
+from foldbatch.system.tables import table
 
 TRAIN, INFER = "training", "inference"
 
@@ -176,7 +176,7 @@ class Outcome:
                 f"{batch.seconds_a_call(task) * 1e6:.2f}",
             )
             rows.append(row)
-        return table(title, header, rows)
+        return table(header, rows, title=title)
 
     def _phases(self) -> str:
         task = TRAIN if TRAIN in self.tasks else INFER
@@ -187,7 +187,7 @@ class Outcome:
             total = sum(batch.phases.values())
             parts = [f"{seconds * 1e6:.1f} {seconds / total:4.0%}" for seconds in batch.phases.values()]
             rows.append((f"{batch.size}", *parts, f"{total * 1e6:.1f}"))
-        return table(title, header, rows)
+        return table(header, rows, title=title)
 
 
 def _made_of(batch: BatchFigures) -> str:
@@ -205,4 +205,4 @@ def _made_of(batch: BatchFigures) -> str:
         calls, took = sum(cell.distinct for cell in rest), sum(cell.steps for cell in rest)
         left_out = f"{counted(len(rest), 'more cell')}: {counted(calls, 'call')} in {counted(took, 'step')}"
         steps = f"and {left_out}\n{steps}"
-    return f"{table(title, header, rows)}\n{steps}"
+    return f"{table(header, rows, title=title)}\n{steps}"

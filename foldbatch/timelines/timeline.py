@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from foldbatch.system.output import write_whole
+from foldbatch.system.svg import element, page, text
+from foldbatch.system.tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,32 +103,25 @@ def svg(spans: Sequence[Span], note: str) -> str:
     scale = _WIDE / length
     colours = {name: _colour(number) for number, (name, _, _) in enumerate(longest[:MOST])}
     bottom = _MARGIN + _LANE * len(rows)
-    drawn = [
-        _text(_MARGIN, _MARGIN + _LANE * (number + 0.6), row)
-        + f'<line x1="{_LEFT}" x2="{_LEFT + _WIDE}" y1="{_MARGIN + _LANE * (number + 1):.1f}" '
-        f'y2="{_MARGIN + _LANE * (number + 1):.1f}" stroke="#ddd"/>'
-        for number, row in enumerate(rows)
-    ]
+    drawn = []
+    for number, row in enumerate(rows):
+        y = _MARGIN + _LANE * (number + 1)
+        drawn.append(text(_MARGIN, y - _LANE * 0.4, row))
+        drawn.append(element("line", x1=_LEFT, x2=_LEFT + _WIDE, y1=y, y2=y, stroke="#ddd"))
     for span in spans:
         x, y = _LEFT + (span.start - first) * scale, _MARGIN + _LANE * rows.index(span.row) + 4
-        width, colour = max(_LEAST, span.seconds * scale), colours.get(span.name, GREY)
-        box = f'x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{_LANE - 8}" fill="{colour}"'
-        drawn.append(f"<rect {box}><title>{_escaped(_told(span))}</title></rect>")
+        size = {"x": x, "y": y, "width": max(_LEAST, span.seconds * scale), "height": _LANE - 8}
+        drawn.append(element("rect", title=_told(span), fill=colours.get(span.name, GREY), **size))
     for tick in range(TICKS + 1):
         words = f"{length * tick / TICKS * 1e3:.4g}" + " ms" * (tick == TICKS)
-        drawn.append(_text(_LEFT + _WIDE * tick / TICKS, bottom + _LINE, words))
-    lines = [
-        (f"{name}: {seconds * 1e3:.4g} ms", colours.get(name, GREY)) for name, seconds, _ in longest[:MOST]
-    ]
-    for number, (words, colour) in enumerate(lines, 2):
+        drawn.append(text(_LEFT + _WIDE * tick / TICKS, bottom + _LINE, words))
+    for number, (name, seconds, _) in enumerate(longest[:MOST], 2):
         y = bottom + _LINE * (number + 0.5)
-        drawn.append(f'<rect x="{_LEFT}" y="{y - 10:.1f}" width="12" height="12" fill="{colour}"/>')
-        drawn.append(_text(_LEFT + 20, y, words))
-    height = bottom + _LINE * (len(lines) + 4)
-    drawn.append(_text(_LEFT, height - _MARGIN, note))
-    size = f'width="{_LEFT + _WIDE + 4 * _MARGIN:.0f}" height="{height:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *drawn, "</svg>\n"])
+        drawn.append(element("rect", x=_LEFT, y=y - 10, width=12, height=12, fill=colours[name]))
+        drawn.append(text(_LEFT + 20, y, f"{name}: {seconds * 1e3:.4g} ms"))
+    height = bottom + _LINE * (min(len(longest), MOST) + 4)
+    drawn.append(text(_LEFT, height - _MARGIN, note))
+    return page(_LEFT + _WIDE + 4 * _MARGIN, height, *drawn)
 
 
 def _colour(number: int) -> str:
@@ -138,19 +132,6 @@ def _colour(number: int) -> str:
     """
     parts = colorsys.hls_to_rgb(number * 0.618 % 1, 0.645, 0.6)
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
-
-
-def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}">{_escaped(words)}</text>'
-
-
-def _escaped(words: str) -> str:
-    r"""Return words as XML has them; what cannot be printed, which XML may not have, as Python writes it.
-
-    >>> _escaped("a < b\x00")
-    'a &lt; b\\x00'
-    """
-    return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words))
 
 
 def _told(span: Span) -> str:
@@ -183,16 +164,8 @@ class Timeline:
         return max((span.end for span in self.spans), default=0.0) - first
 
     def __repr__(self) -> str:
-        lines = [("row", "name", "count", "total ms", "share"), *self._lines()]
-        widths = [max(len(line[column]) for line in lines) for column in range(5)]
-        listed = [
-            "  ".join(
-                [text.ljust(width) for text, width in zip(line[:2], widths[:2], strict=True)]
-                + [text.rjust(width) for text, width in zip(line[2:], widths[2:], strict=True)]
-            )
-            for line in lines
-        ]
-        return "\n".join([*listed, f"{self.seconds * 1e3:.3f} ms in all; times {self.note}"])
+        shown = table(("row", "name", "count", "total ms", "share"), self._lines(), left=2)
+        return f"{shown}\n{self.seconds * 1e3:.3f} ms in all; times {self.note}"
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the table: a row's names, the longest first; the others are one line."""

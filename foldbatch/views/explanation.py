@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from foldbatch.engines.numpy import TARGET
-from foldbatch.engines.report_text import table
 from foldbatch.errors import counted
 from foldbatch.model.model import FEW_CELLS, find_cells
 from foldbatch.params.parameters import Parameter
@@ -21,7 +20,8 @@ from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Node
 from foldbatch.static.printer import expression
 from foldbatch.static.routine_printer import result_name
 from foldbatch.static.stages import AFTER
-from foldbatch.views.drawing import Box, draw, draw_rails
+from foldbatch.system.tables import table
+from foldbatch.views.drawing import Box, as_svg, as_text
 from foldbatch.views.explain import CellExplanation, explain_cell, ops_in
 from foldbatch.views.parts import BACKWARD, FORWARD
 
@@ -116,14 +116,14 @@ class Explanation:
         return f"tracing: {self.tracing}\n\n{text}" if self.tracing else text
 
     def svg(self, path: str | PathLike[str] | None = None, *, backward: bool = False) -> str:
-        """Return the graphs drawn as one SVG, and write it to `path` if there is one.
+        """Return the graphs drawn as one SVG, coloured by stage, and write it to `path` if there is one.
 
         Args:
             path: of a file, which is replaced.
             backward: draw what computes the gradients, instead of what runs forward.
         """
         side = "backward" if backward else "forward"
-        text = draw({f"{cell.name}, {side}": boxes(cell, backward=backward) for cell in self.cells})
+        text = as_svg({f"{cell.name}, {side}": boxes(cell, backward=backward) for cell in self.cells})
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -132,7 +132,7 @@ class Explanation:
         """Return the graphs drawn as text: a node a line, rails from values to where they are read."""
         side = "backward" if backward else "forward"
         return "\n\n".join(
-            f"{cell.name}, {side}\n{draw_rails(boxes(cell, backward=backward))}" for cell in self.cells
+            f"{cell.name}, {side}\n{as_text(boxes(cell, backward=backward))}" for cell in self.cells
         )
 
     def _repr_html_(self) -> str:
@@ -186,4 +186,4 @@ def _summary(cells: Sequence[CellExplanation]) -> str:
         rows.append((cell.name, *(f"{count:,}" for count in counts)))
     header = ("cell", "ops", "in each step of a recursion", "parameters", "bytes a call")
     last = "explain(program, name) shows the cells whose names contain it, whole() shows all of them"
-    return f"{table(f'{len(cells)} cells', header, rows)}\n{last}"
+    return f"{table(header, rows, title=f'{len(cells)} cells')}\n{last}"

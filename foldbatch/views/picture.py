@@ -11,7 +11,6 @@ import colorsys
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
+from foldbatch.system.svg import INK, PAPER, element, page, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ def draw_schedule(
     8
     """
     drawn = picture(program, examples)
-    text = html(drawn) if animate else svg(drawn)
+    shown = html(drawn) if animate else svg(drawn)
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text
+        Path(path).write_text(shown, encoding="utf-8")
+    return shown
 
 
 def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
@@ -220,39 +220,25 @@ def colour(step: int, steps: int) -> str:
 
 def svg(drawn: Picture) -> str:
     """Return the picture as SVG, with a legend: a line for each step."""
-    width = max(drawn.size[0], 420.0)
-    height = drawn.size[1] + _LINE * (len(drawn.steps) + 1)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
-    )
-    parts = [head, f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>']
+    parts = []
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         for x_read, y_read in (drawn.places[i] for i in call.reads):
-            parts.append(
-                f'<line x1="{x_read:.1f}" y1="{y_read:.1f}" x2="{x:.1f}" y2="{y:.1f}" stroke="#9aa4af"/>'
-            )
+            parts.append(element("line", x1=x_read, y1=y_read, x2=x, y2=y, stroke="#9aa4af"))
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
-        name = escape(f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}")
+        name = f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}"
         paint = colour(call.step, len(drawn.steps))
-        if call.runs:
-            look = f'fill="{paint}" stroke="#1b1f24"'
-        else:
-            look = f'fill="#ffffff" stroke="{paint}" stroke-width="2"'
+        look: dict[str, str | float] = {"fill": paint, "stroke": INK}
+        if not call.runs:
+            look = {"fill": PAPER, "stroke": paint, "stroke_width": 2}
             name += ": an identical call runs for it"
-        parts.append(
-            f'<circle class="step{call.step}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS:g}" '
-            f"{look}><title>{name}</title></circle>"
-        )
+        place = {"cx": x, "cy": y, "r": _RADIUS}
+        parts.append(element("circle", title=name, class_=f"step{call.step}", **place, **look))
     for number, caption in enumerate(_captions(drawn)):
         y = drawn.size[1] + _LINE * number
-        parts.append(
-            f'<rect x="{_MARGIN:g}" y="{y:.1f}" width="12" height="12" '
-            f'fill="{colour(number, len(drawn.steps))}"/>'
-            f'<text x="{_MARGIN + 20:g}" y="{y + 10.5:.1f}" fill="#1b1f24">'
-            f"{escape(caption)}</text>"
-        )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        paint = colour(number, len(drawn.steps))
+        parts.append(element("rect", x=_MARGIN, y=y, width=12, height=12, fill=paint))
+        parts.append(text(_MARGIN + 20, y + 10.5, caption, fill=INK))
+    return page(max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(drawn.steps) + 1), *parts)
 
 
 def _captions(drawn: Picture) -> list[str]:
@@ -302,6 +288,5 @@ run(true);
 def html(drawn: Picture) -> str:
     """Return a page in which the steps of the picture light up one after the other."""
     names = _captions(drawn)
-    text = json.dumps(names).replace("<", "\\u003c")
-    page = _PAGE.replace("PICTURE", svg(drawn)).replace("STEPS", str(len(names)))
-    return page.replace("NAMES", text)
+    whole = _PAGE.replace("PICTURE", svg(drawn)).replace("STEPS", str(len(names)))
+    return whole.replace("NAMES", json.dumps(names).replace("<", "\\u003c"))

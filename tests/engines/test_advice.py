@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldbatch.engines.advice import SENTENCES, advice, by_cost, worth_trying
-from foldbatch.engines.report import Alternative, CellReport, Report
+from foldbatch.engines.report import SENTENCES, Alternative, CellReport, Report, advice, by_cost, worth_trying
 
 FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0, "backward": 5.0}
 

@@ -18,7 +18,7 @@ from foldbatch.views.explanation import boxes
 from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, textbook, tree_node
 
-NODE = "{http://www.w3.org/2000/svg}g[@class='fb-node']"
+NODE = "{http://www.w3.org/2000/svg}g[@class='node']"
 
 
 def tree() -> fb.Block:
@@ -128,7 +128,7 @@ def test_the_picture_is_written_where_asked_and_holds_every_cell(program, tmp_pa
     text = found.svg(tmp_path / "graph.svg")
     assert (tmp_path / "graph.svg").read_text(encoding="utf-8") == text == found.svg()
     root = ET.fromstring(text)
-    pictures = root.findall("{http://www.w3.org/2000/svg}g[@transform]")
+    pictures = root.findall("{http://www.w3.org/2000/svg}g")
     assert len(pictures) == len(found.cells)
     for picture, cell in zip(pictures, found.cells, strict=True):
         keys = {group.attrib["data-key"] for group in picture.findall(NODE)}
