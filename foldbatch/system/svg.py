@@ -14,8 +14,8 @@ def element(name: str, *inside: str, **attributes: str | float) -> str:
     Args:
         name: of the element.
         inside: its content, which is SVG.
-        attributes: with ``_`` for the hyphens of their names; numbers are in pixels. `title` is shown where the
-            pointer rests on it.
+        attributes: with ``_`` for the hyphens of their names; numbers are in pixels. `title` stands where the
+            pointer rests.
 
     >>> element("line", x1=0, y2=1.23456, stroke_width=2)
     '<line x1="0" y2="1.23" stroke-width="2"/>'
